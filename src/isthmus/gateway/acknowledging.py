@@ -1,4 +1,4 @@
-"""Acknowledgements of Produce: read, changed, and made where a request is not forwarded. Pure: bytes in, bytes out."""
+"""Acknowledgements of Produce: read them, change them, and build our own for requests not forwarded. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ERRORS_FROM: Final = 8
 
 
 class Acknowledged(NamedTuple):
-    """What an answer says of a partition, and where in its frame the error code stands. `base` is the first offset."""
+    """The acknowledgement of a partition, and where its error code is in the frame. `base` is the first offset."""
 
     key: PartitionKey
     code: int
@@ -34,7 +34,7 @@ class Acknowledged(NamedTuple):
 
 
 def acknowledged(frame: memoryview, version: int) -> list[Acknowledged]:
-    """All that an answer says.
+    """Read all acknowledgements of an answer.
 
     :raises Short: It is cut off.
     :raises ValueError: It is no such answer.
@@ -57,7 +57,7 @@ def acknowledged(frame: memoryview, version: int) -> list[Acknowledged]:
 
 
 def skip_errors(body: MessageCursor) -> None:
-    """Pass by which records of a partition were refused, and why (KIP-467).
+    """Skip the record errors of a partition, and its error message (KIP-467).
 
     :raises Short: It is cut off.
     """
@@ -69,15 +69,15 @@ def skip_errors(body: MessageCursor) -> None:
 
 
 def fail(frame: bytearray, code_at: int, code: int) -> None:
-    """Have the answer say this of a partition, or of whatever has its error code there."""
+    """Set the error code at this place of an answer."""
     _CODE.pack_into(frame, code_at, code)
 
 
 def refused(
     written: Iterable[BatchWritten], told: Mapping[PartitionKey, int], *, version: int, correlation: int
 ) -> bytes:
-    """The answer to a request that is not forwarded: what is `told` of these partitions, by error code, and whatever
-    else is in it is to be sent again (NOT_LEADER_OR_FOLLOWER).
+    """Build the answer to a request that is not forwarded: partitions get the error codes `told`, and all others
+    NOT_LEADER_OR_FOLLOWER, for which clients send them again.
     """
     flexible = is_flexible(PRODUCE, version)
     tags = b"\0" if flexible else b""
@@ -92,7 +92,7 @@ def refused(
 
 
 def refused_topic(topic: str, found: Sequence[tuple[int, int]], *, version: int) -> bytes:
-    """What an answer says of a topic of which nothing was appended: partitions and their error codes."""
+    """Build the part of an answer for a topic to which nothing was appended: partitions and their error codes."""
     flexible = is_flexible(PRODUCE, version)
     tags = b"\0" if flexible else b""
     parts = [written_text(topic, flexible=flexible), written_count(len(found), flexible=flexible)]
@@ -114,7 +114,7 @@ def _times_and_errors(version: int, *, flexible: bool) -> bytes:
 def ends_of(
     written: Iterable[BatchWritten], answered: Iterable[Acknowledged]
 ) -> Mapping[PartitionKey, tuple[int, int]]:
-    """Of what was appended outside a transaction: the first offset, and the one behind the last."""
+    """Return the offsets `[begin, end)` of batches that were appended outside a transaction."""
     records = {(each.topic, each.partition): each.records for each in written if not each.is_transactional}
     return {
         each.key: (each.base, each.base + records[each.key])

@@ -1,4 +1,4 @@
-"""What a cluster that clients came to is asked, and what its ledger says of where they came from."""
+"""Read from the cluster that clients came to, and from its ledger, the state that they carried over."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _OVERTAKEN_S: Final = 60.0
 
 
 class CarriedOver(NamedTuple):
-    """What is known of where clients came from: producers, the last transactions, up to where partitions are
-    the same, and the leader epochs that these have where clients are now.
+    """The state carried over from the former cluster: producers, last transactions, the ends up to which partitions are
+    the same, and the leader epochs of these at the current cluster.
     """
 
     producers: CarriedProducers
@@ -46,18 +46,18 @@ class CarriedOver(NamedTuple):
 
 
 def take_reserved(reserved: ReservedNames, entries: Iterable[Entry], cluster_id: str) -> None:
-    """Take in what records of the ledger of the cluster with this id say of its namespaces.
+    """Take in records about namespaces from the ledger of the cluster with this id.
 
     :raises PlanRefused: A newer Isthmus wrote it.
     """
     for entry in entries:
         if kind_of(entry.key) == NamespaceDocument.KIND:
-            reserved.take(entry.key, entry.offset, _kept_open(entry, cluster_id))
+            reserved.take(entry.key, entry.offset, _find_agreed_namespace(entry, cluster_id))
 
 
 def take_hidden(hidden: HiddenTopics, entries: Iterable[Entry], cluster_id: str) -> bool:
-    """Take in what records of the ledger of the cluster with this id say of links that are SYNCING; whether something
-    is hidden that was not before.
+    """Take in records about links that are SYNCING from the ledger of the cluster with this id; whether topics are
+    hidden that were not before.
 
     :raises PlanRefused: A newer Isthmus wrote it.
     """
@@ -68,16 +68,16 @@ def take_hidden(hidden: HiddenTopics, entries: Iterable[Entry], cluster_id: str)
 
 
 async def hidden_ids(client: Client, hidden: HiddenTopics) -> None:
-    """Learn which ids hidden topics of a cluster have.
+    """Learn the ids of the hidden topics of a cluster.
 
-    :raises ClusterError: It does not answer.
+    :raises ClusterError: The cluster does not answer.
     """
     found = (await client.metadata(None)).topics.values()
     hidden.learn(each.topic_id.bytes for each in found if hidden.holds(each.name))
 
 
-def _kept_open(entry: Entry, cluster_id: str) -> Namespace | None:
-    """The namespace that a record says to be reserved without access rules, if it does."""
+def _find_agreed_namespace(entry: Entry, cluster_id: str) -> Namespace | None:
+    """Return the namespace of a record that reserves it without access rules; otherwise `None`."""
     document = None if entry.value is None else decoded(entry.key, entry.value)
     if not isinstance(document, NamespaceDocument) or document.cluster != cluster_id:
         return None
@@ -91,8 +91,8 @@ async def carried_from(
     reserved: ReservedNames | None = None,
     hidden: HiddenTopics | None = None,
 ) -> CarriedOver:
-    """What a cluster's ledger says of the one with the id `source`, that clients have left for this stay; and what is
-    `reserved` and `hidden` there now: a client that comes is to meet nothing of what was before.
+    """Read from a cluster's ledger the state that clients carried over for this stay from the cluster `source` (an id),
+    and take in what is `reserved` and `hidden` there now, so that a new client meets the current state.
 
     :raises ClusterError: The ledger cannot be read.
     """
@@ -107,7 +107,7 @@ async def carried_from(
         if hidden is not None:
             take_hidden(hidden, entries, client.cluster.cluster_id)
         for entry in entries:
-            if not entry.key.startswith(_keys_from(source)):
+            if not entry.key.startswith(_key_prefixes(source)):
                 continue
             document = None if entry.value is None else decoded(entry.key, entry.value)
             documents.pop(entry.key, None)
@@ -133,13 +133,13 @@ async def carried_from(
     )
 
 
-def _keys_from(source: str) -> tuple[str, ...]:
-    """How the keys begin of what is known of a cluster that clients came from."""
+def _key_prefixes(source: str) -> tuple[str, ...]:
+    """Return the key prefixes of documents about a cluster that clients came from."""
     return tuple(f"{kind}/@{source}/" for kind in (CarriedDocument.KIND, CarriedTransactionsDocument.KIND))
 
 
 async def resolve_doubts(gateway: Gateway) -> None:
-    """Ask the cluster that is served of producers that are in doubt, until cancelled."""
+    """Ask the served cluster about producers that are in doubt, until cancelled."""
     while True:
         await asyncio.sleep(_ASK_S)
         client, carried, transactions = gateway.client, gateway.serving.carried, gateway.serving.transactions
@@ -154,7 +154,7 @@ async def resolve_doubts(gateway: Gateway) -> None:
 
 
 async def _learn_owner(client: Client, transactions: CarriedTransactions, transactional_id: str) -> None:
-    """Learn who has a transactional id. One of which that is not told is in the way of no other."""
+    """Learn the producer of a transactional id. An error for one id does not delay the others."""
     asked_at = time.monotonic()
     try:
         found = await producer_of(client, transactional_id)
@@ -168,9 +168,7 @@ async def _learn_owner(client: Client, transactions: CarriedTransactions, transa
 
 
 async def check_arrived(gateway: Gateway) -> None:
-    """Believe in what clusters have in common as long as no leader has lost some of it, and in what is known of
-    producers as long as they do not go on, until cancelled.
-    """
+    """Forget common ends of partitions that lost records, and producers that have written on, until cancelled."""
     overtaken_at = time.monotonic()
     while True:
         await asyncio.sleep(_EPOCHS_S)
@@ -184,7 +182,7 @@ async def check_arrived(gateway: Gateway) -> None:
 
 
 async def forget_overtaken(client: Client, carried: CarriedProducers) -> None:
-    """Forget what is known of producers that go on by now, whichever gateway they go through.
+    """Forget the state of producers that have written on, through any gateway.
 
     :raises ClusterError: The cluster does not answer.
     """
@@ -194,7 +192,7 @@ async def forget_overtaken(client: Client, carried: CarriedProducers) -> None:
 
 
 async def forget_truncated(client: Client, serving: Serving) -> None:
-    """Forget up to where a partition is common if it has another leader since, and that lost some of it.
+    """Forget the common end of a partition if it has another leader since, which lost a part of it.
 
     :raises ClusterError: A leader does not answer.
     """
@@ -211,7 +209,7 @@ async def forget_truncated(client: Client, serving: Serving) -> None:
 
 
 async def known_producers(client: Client, keys: Iterable[PartitionKey]) -> Mapping[PartitionKey, Mapping[int, int]]:
-    """The producers that leaders know in partitions, and their last sequences; leaders that do not tell are left out.
+    """Read the producers that leaders know in partitions, with their last sequences; leaders that fail are left out.
 
     :raises ClusterError: The cluster does not answer.
     """
@@ -219,4 +217,4 @@ async def known_producers(client: Client, keys: Iterable[PartitionKey]) -> Mappi
     states = partitions_of(await client.metadata(sorted({topic for topic, _ in wanted})))
     leaders = {(each.topic, each.partition): each.leader for each in states if (each.topic, each.partition) in wanted}
     found = await active_producers(client, leaders)
-    return {key: {each.producer_id: each.last_sequence for each in told} for key, told in found.values.items()}
+    return {key: {each.producer_id: each.last_sequence for each in known} for key, known in found.values.items()}

@@ -1,4 +1,4 @@
-"""What a gateway does for synchronous links beside the connections of its clients."""
+"""Run tasks of synchronous links beside the connections of clients."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _log = logging.getLogger(__name__)
 
 
 async def watched(work: Coroutine[Any, Any, None]) -> None:
-    """Whatever fails is told, and is tried again by the next look."""
+    """Await work and log its errors; the next look tries it again."""
     try:
         await work
     except ClusterError as error:
         _log.warning("%s", error)
-    except Exception:  # noqa: BLE001 - what is held stays held
+    except Exception:  # noqa: BLE001 - held answers stay held
         _log.exception("something of a synchronous link could not be done")

@@ -1,4 +1,4 @@
-"""How much clients may take: how many connections, how long until they say who they are, how large frames are. Pure."""
+"""The bounds of clients: the number of connections, the time until a login, the size of frames. Pure."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayBounds:
-    """What a gateway bears. Times are in seconds.
+    """The bounds of a gateway. Times are in seconds.
 
     A client has to send a request within `first_frame_s`, and where the brokers ask for a login, to have logged in
-    within `login_s`. `frame_bytes` is the largest request, `header_bytes` what is gathered of one until it is known
-    what it is, `answer_bytes` the same of answers that are rewritten. `waiting` is how many requests of a connection
-    may wait for their answers: more are not read. Who takes none of its answers for `stalled_s` is left: a
-    consumer that is busy with its records takes none either, and brokers bear that for as long. An end in
-    good order takes `drain_s` at most, and within it a client has `linger_s` to leave once it has all its answers.
+    within `login_s`. `frame_bytes` is the largest request, `header_bytes` the most gathered of one until its header is
+    complete, `answer_bytes` the same for answers that are rewritten. `waiting` is the number of requests of a
+    connection that may wait for their answers: more are not read. A client that reads none of its answers for
+    `stalled_s` is disconnected: a consumer that is busy with its records reads none either, and brokers allow that for
+    the same time. An end in good order takes `drain_s` at most, and within it a client has `linger_s` to disconnect
+    once it has all its answers.
 
-    A client that has left has what it sent delivered for `gone_s`, if the broker does not take it before.
-    Answers of more than `gathered_free_bytes` that have to be gathered take `gathered_bytes` together, of all
-    connections, and each at most `gathering_s`; so do requests, as long as others wait for their room.
+    Requests of a client that has left are delivered for up to `gone_s`. Answers of more than `gathered_free_bytes` that
+    have to be gathered take `gathered_bytes` together, for all connections, and each at most `gathering_s`; so do
+    requests, as long as others wait for their room.
     """
 
     connections: int = 10_000
@@ -46,7 +47,7 @@ DEFAULTS: Final = GatewayBounds()
 
 
 class Admission:
-    """Who is connected, by address."""
+    """The number of connections, by address."""
 
     def __init__(self, limits: GatewayBounds) -> None:
         self._limits = limits
@@ -55,11 +56,11 @@ class Admission:
 
     @property
     def all(self) -> int:
-        """How many connections there are."""
+        """The number of all connections."""
         return self._all
 
     def refusal(self, address: str) -> str:
-        """Why one more connection from there is too many, "" if it is not."""
+        """Return why one more connection from an address is too many, "" if it is not."""
         if self._all >= self._limits.connections:
             return f"there are {self._all} connections already (--connections-max)"
         if self._by_address[address] >= self._limits.connections_per_address:
@@ -67,12 +68,12 @@ class Admission:
         return ""
 
     def enter(self, address: str) -> None:
-        """One more."""
+        """Add a connection."""
         self._all += 1
         self._by_address[address] += 1
 
     def leave(self, address: str) -> None:
-        """One less."""
+        """Remove a connection."""
         self._all -= 1
         self._by_address[address] -= 1
         if not self._by_address[address]:
@@ -80,8 +81,8 @@ class Admission:
 
 
 class GatheringRoom:
-    """What requests or answers may take that are gathered as a whole, of all connections together. Room is given for a
-    whole one at once, in the order in which it was asked for: nobody waits for more while it holds some.
+    """The memory of requests or answers that are gathered as a whole, for all connections together. Room is given for a
+    whole frame at once, in the order of the requests, so that no frame waits for more while it holds some.
     """
 
     def __init__(self, limits: GatewayBounds) -> None:
@@ -92,16 +93,16 @@ class GatheringRoom:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody waits for it."""
+        """Whether a request for room waits."""
         return bool(self._waiting)
 
     def ask(self, who: object, size: int, then: Callable[[], None]) -> None:
-        """Call `then` when so many bytes are taken: at once, if there is room."""
+        """Take `size` bytes, and call `then` once they are taken: at once, if there is room."""
         self._waiting.append((who, min(size, self._most), then))
         self._admit()
 
     def give(self, who: object) -> None:
-        """Somebody needs its room no more, or does not wait for it any more."""
+        """Give back the room of a request, or cancel its wait."""
         self.taken_bytes -= self._taken.pop(who, 0)
         self._waiting = deque(each for each in self._waiting if each[0] is not who)
         self._admit()

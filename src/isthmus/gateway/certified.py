@@ -1,4 +1,4 @@
-"""Clients that come by certificate: what that is called, and as whom a gateway logs them in. Pure."""
+"""Clients with certificates: the subjects of these, and the logins by which a gateway logs the clients in. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ESCAPED: Final = frozenset(',=+<>#;"\\')
 
 
 class NotAdmitted(Exception):
-    """A client is not let in, for a reason that is counted."""
+    """A client is refused, for a reason that is counted."""
 
     def __init__(self, refusal: Refusal, why: str) -> None:
         super().__init__(why)
@@ -26,19 +26,19 @@ class NotAdmitted(Exception):
 
 
 def subject_of(certificate: bytes) -> str:
-    """The subject of a certificate (DER) as Kafka's brokers write it (RFC 2253): `CN=orders,OU=apps,O=Example`.
+    """Return the subject of a certificate (DER) as Kafka's brokers write it (RFC 2253): `CN=orders,OU=apps,O=Example`.
 
     :raises ValueError: It is no certificate.
     """
     parts = x509.load_der_x509_certificate(certificate).subject.rdns
-    return ",".join("+".join(map(_written, part)) for part in reversed(parts))
+    return ",".join("+".join(map(_write_attribute, part)) for part in reversed(parts))
 
 
 def check_dates(certificate: bytes, at: datetime) -> None:
-    """See that a certificate (DER) has not expired by then. A handshake that resumes a session of TLS does not: the
-    certificate was shown before.
+    """Require that a certificate (DER) has not expired by then. A handshake that resumes a TLS session does not check
+    that.
 
-    :raises NotAdmitted: It is.
+    :raises NotAdmitted: It has expired.
     :raises ValueError: It is no certificate.
     """
     end = x509.load_der_x509_certificate(certificate).not_valid_after_utc
@@ -46,24 +46,24 @@ def check_dates(certificate: bytes, at: datetime) -> None:
         raise NotAdmitted(Refusal.HANDSHAKE, f"its certificate has expired: it was good until {end:%Y-%m-%dT%H:%M:%SZ}")
 
 
-def _written(attribute: x509.NameAttribute[str | bytes]) -> str:
+def _write_attribute(attribute: x509.NameAttribute[str | bytes]) -> str:
     name = attribute.rfc4514_attribute_name
     if name[0].isdigit() or isinstance(attribute.value, bytes):
-        # Where there is no short name, the bytes of the value's encoding stand for it.
-        return f"{name}=#{_encoded(attribute).hex()}"
-    return f"{name}={_escaped(attribute.value)}"
+        # Without a short name the encoded bytes are written instead of the value.
+        return f"{name}=#{_encode_value(attribute).hex()}"
+    return f"{name}={_escape(attribute.value)}"
 
 
-def _encoded(attribute: x509.NameAttribute[str | bytes]) -> bytes:
-    """The value as DER has it: what is behind the identifier in a name that consists of nothing else."""
+def _encode_value(attribute: x509.NameAttribute[str | bytes]) -> bytes:
+    """Encode the value in DER: the bytes behind the identifier in a name that has only this attribute."""
     data, at = x509.Name([attribute]).public_bytes(), 0
     for _ in range(3):
         at += 2 + (data[at + 1] & 0x7F if data[at + 1] > 0x7F else 0)
     return data[at + 2 + data[at + 1] :]
 
 
-def _escaped(value: str) -> str:
-    """As Java writes values: with more escaped than RFC 4514 asks for."""
+def _escape(value: str) -> str:
+    """Escape a value as Java does, which escapes more than RFC 4514 asks for."""
     found = "".join(f"\\{each}" if each in _ESCAPED else each for each in value).replace("\0", "\\00")
     bare = found.strip(" ")
     head = len(found) - len(found.lstrip(" "))
@@ -71,7 +71,7 @@ def _escaped(value: str) -> str:
 
 
 def admitted(cluster: Cluster, subject: str | None) -> Cluster:
-    """The cluster as we connect to it for a client whose certificate has this subject, `None` without a certificate.
+    """Return the cluster with the login for a client whose certificate has this subject, `None` without a certificate.
 
     :raises NotAdmitted: There is no login for it.
     """
@@ -90,10 +90,10 @@ def admitted(cluster: Cluster, subject: str | None) -> Cluster:
 
 
 def lacking(here: Cluster, there: Cluster) -> tuple[str, ...]:
-    """Whose certificates belong to a login of one cluster and to none of another: those clients would be refused there.
-    A pattern is known there as it is, or by a broader one that is no expression.
+    """Find the certificates of logins of one cluster that no login of another one has: those clients would be refused
+    there. A pattern is covered by the same one, or by a broader one that is no regular expression.
     """
-    known = [each for login in there.logins if not _problem(there, login) for each in login.certificates]
+    known = [each for login in there.logins if not _find_login_problem(there, login) for each in login.certificates]
     wanted = {each for login in here.logins for each in login.certificates}
     return tuple(sorted(str(each) for each in wanted if not any(_covers(other, each) for other in known)))
 
@@ -105,14 +105,14 @@ def _covers(pattern: NamePattern, other: NamePattern) -> bool:
 
 
 def is_certificate_needed(cluster: Cluster) -> bool:
-    """Whether its brokers know us by our own certificate: as ourselves we pass nothing on for a client."""
+    """Whether its brokers know us by our own certificate, by which requests of clients must not be forwarded."""
     return cluster.security.protocol == "SSL" and cluster.security.tls.certificate_file is not None
 
 
 def check_logins(cluster: Cluster) -> None:
-    """See that clients of the cluster can be logged in by their certificates.
+    """Require that clients of the cluster can be logged in by their certificates.
 
-    :raises ConfigError: There is no login for any of them.
+    :raises ConfigError: No login has certificates.
     :raises PlanRefused: A login that names certificates cannot be used by a gateway.
     """
     logins = [login for login in cluster.logins if login.certificates]
@@ -123,15 +123,15 @@ def check_logins(cluster: Cluster) -> None:
             hint="Give them certificates, such as CN=orders,O=Example, or leave the option out.",
         )
     for login in logins:
-        if problem := _problem(cluster, login):
+        if problem := _find_login_problem(cluster, login):
             raise PlanRefused(
                 f"no gateway can log clients in by login {login.name} of {cluster.alias}: {problem[0]}",
                 hint=problem[1],
             )
 
 
-def _problem(cluster: Cluster, login: Login) -> tuple[str, str] | None:
-    """Why a login is of no use to a gateway, and what to do."""
+def _find_login_problem(cluster: Cluster, login: Login) -> tuple[str, str] | None:
+    """Return why a gateway cannot use a login, and a hint; `None` if it can."""
     ours, theirs = cluster.security.protocol, login.security.protocol
     if login.bootstrap_servers:
         return (

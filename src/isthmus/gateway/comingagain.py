@@ -1,7 +1,7 @@
-"""What producers of a connection were told to send again: nothing that stands behind it passes before it. Pure.
+"""Batches that producers of a connection have to send again: no later batch passes before them. Pure.
 
-A leader that does not know a producer takes whatever comes first of it. And librdkafka takes what it would send again
-for acknowledged once what it sent behind that is: without this it would be lost.
+A leader that does not know a producer accepts any first batch of it. And once librdkafka gets an acknowledgement of a
+later batch it counts the earlier one, which it would send again, as acknowledged: that batch would be lost.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from isthmus.wire.offsets import PartitionKey
 
 _AGAIN: Final = frozenset({codes.NOT_LEADER_OR_FOLLOWER, codes.NOT_ENOUGH_REPLICAS})
 _LONGEST_S: Final = 60.0
-"""Who does not come again within that has gone on elsewhere."""
+"""A producer that does not retry within this time has gone on elsewhere."""
 _SEQUENCE_MAX: Final = 0x7FFFFFFF
 
 
@@ -29,14 +29,14 @@ class _Producer(NamedTuple):
 
 
 class _First(NamedTuple):
-    """The first of the batches that are to come again, and when (monotonic s) it was told so."""
+    """The first of the batches that have to come again, and when (monotonic s) it was refused."""
 
     sequence: int
     at_s: float
 
 
 class ComingAgain:
-    """What is to come again, by producer and partition; times are monotonic s."""
+    """The batches that have to come again, by producer and partition; times are monotonic s."""
 
     __slots__ = ("_firsts",)
 
@@ -47,7 +47,7 @@ class ComingAgain:
         return bool(self._firsts)
 
     def precedes(self, written: Iterable[BatchWritten], now: float) -> bool:
-        """Whether something is to come before one of these."""
+        """Whether a batch has to come before one of these."""
         firsts = {key: each for key, each in self._firsts.items() if now - each.at_s <= _LONGEST_S}
         self._firsts = firsts
         return any(
@@ -55,10 +55,10 @@ class ComingAgain:
             for each in written
         )
 
-    def refuse(self, written: Iterable[BatchWritten], told: Mapping[PartitionKey, int], now: float) -> None:
-        """A request with these is refused: this is told of some partitions, and of the others that they come again."""
+    def refuse(self, written: Iterable[BatchWritten], refusals: Mapping[PartitionKey, int], now: float) -> None:
+        """Note a refused request: some partitions get these error codes, and all others a retriable one."""
         for each in written:
-            key, code = _producer(each), told.get((each.topic, each.partition), codes.NOT_LEADER_OR_FOLLOWER)
+            key, code = _producer(each), refusals.get((each.topic, each.partition), codes.NOT_LEADER_OR_FOLLOWER)
             first = self._firsts.get(key)
             if each.producer_id < 0 or (first is not None and _is_behind(each.base_sequence, first.sequence)):
                 continue
@@ -68,7 +68,7 @@ class ComingAgain:
                 self._firsts.pop(key, None)
 
     def take(self, written: Iterable[BatchWritten]) -> None:
-        """A request with these passes."""
+        """Note that a request with these batches passes."""
         for each in written:
             self._firsts.pop(_producer(each), None)
 
@@ -78,5 +78,5 @@ def _producer(each: BatchWritten) -> _Producer:
 
 
 def _is_behind(sequence: int, first: int) -> bool:
-    """Whether a batch stands behind another one of its producer: sequences begin again at 0 behind the largest."""
+    """Whether a batch is behind another one of its producer: sequences wrap to 0 after the largest."""
     return 0 < (sequence - first) & _SEQUENCE_MAX <= _SEQUENCE_MAX // 2

@@ -1,7 +1,7 @@
-"""What a transaction that is to be committed is about, asked of the source: nothing is remembered of its writes.
+"""Ask the source which partitions and groups a transaction has before its commit: its writes are not remembered here.
 
-Another connection, process or gateway may have had them, and a client that asks again, after its commit was held, may
-come to us from there.
+They may have passed another connection, process or gateway, and a client that retries a held commit may come from
+there.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SEEN_MAX: Final = 10_000
 _ANY: Final = -1
 _DECIDED: Final = "PrepareCommit"
 _ONGOING: Final = "Ongoing"
-"""The one state in which a coordinator names all partitions: once decided, those are left out that have their end."""
+"""The only state in which a coordinator names all partitions: once decided it omits those that have their end."""
 
 
 class CommitLooks:
@@ -47,23 +47,23 @@ class CommitLooks:
         self._seen: OrderedDict[str, set[str]] = OrderedDict()
 
     def note(self, seen: GroupSeen) -> None:
-        """A transaction is to commit positions of this group. That only spares looking at others."""
+        """Remember that a transaction commits positions of this group; that only saves looking at all groups."""
         self._seen.setdefault(seen.transactional_id, set()).add(seen.group)
         self._seen.move_to_end(seen.transactional_id)
         if len(self._seen) > _SEEN_MAX:
             self._seen.popitem(last=False)
 
     async def look(self, asked: CommitAsked) -> CommitOwed | bytes:
-        """What the commit is to wait for once it was forwarded, or the answer to it if it is not to be."""
-        return await self._told(asked, self._look(asked))
+        """Find out what a commit has to wait for once it was forwarded, or build our answer if it must not be."""
+        return await self._look_in_time(asked, self._look(asked))
 
     async def look_again(self, owed: CommitOwed) -> CommitOwed | bytes:
-        """The same of a commit that has waited. Its client may have given it up, been answered through another gateway,
-        and be in the next transaction, which the same request would commit in the middle.
+        """Look again at a commit that has waited. Its client may have given it up, been answered through another
+        gateway, and be in its next transaction, which this request would commit too early.
         """
-        return await self._told(owed.asked, self._look_again(owed))
+        return await self._look_in_time(owed.asked, self._look_again(owed))
 
-    async def _told(self, asked: CommitAsked, looking: Awaitable[CommitOwed | bytes]) -> CommitOwed | bytes:
+    async def _look_in_time(self, asked: CommitAsked, looking: Awaitable[CommitOwed | bytes]) -> CommitOwed | bytes:
         try:
             async with asyncio.timeout(_ANSWER_S):
                 return await looking
@@ -77,19 +77,19 @@ class CommitLooks:
 
     async def _look(self, asked: CommitAsked) -> CommitOwed | bytes:
         try:
-            state = await self._described(asked.transactional_id, asked.node)
+            state = await self._describe(asked.transactional_id, asked.node)
         except (NotAuthorized, UnsupportedByBroker) as error:
             if any(link.duty(is_transactional=False) is Duty.REFUSE for link in self._duties.links):
-                # It may be in there, and would never be answered.
+                # The transaction may be in that link, and would never be answered.
                 return commit_refused(asked)
             _log.warning("%s: its commit waits for all that the source has now", error)
             return CommitOwed(asked, is_all=True)
         if state is None:
             return CommitOwed(asked)
-        seen = _seen(state)
+        seen = _read_transaction(state)
         if not seen.is_open:
             groups = frozenset(self._seen.get(asked.transactional_id, ()))
-            return CommitOwed(asked, groups=groups, is_all=True, seen=seen, untouched=await self._untouched(asked))
+            return CommitOwed(asked, groups=groups, is_all=True, seen=seen, untouched=await self._find_untouched(asked))
         keys = {(topic.topic, partition) for topic in state.topics for partition in topic.partitions}
         groups = await self._groups(asked.transactional_id, {part for topic, part in keys if topic == OFFSETS_TOPIC})
         owed = {key: link for key in keys if (link := self._duties.of(key[0])) is not None}
@@ -99,9 +99,9 @@ class CommitLooks:
         spans = {key: Span(log.stable_end, log.end) for key, log in (await self._logs(owed)).items()}
         return CommitOwed(asked, spans, groups, seen=seen)
 
-    async def _untouched(self, asked: CommitAsked) -> Collection[SyncLink]:
-        """What was failed over of links and has nothing of a transaction that is decided: no leader there, and none of
-        positions, knows its producer.
+    async def _find_untouched(self, asked: CommitAsked) -> Collection[SyncLink]:
+        """Find the lost links that have nothing of a decided transaction: neither a leader of their topics nor one of
+        the offsets topic has its producer.
         """
         lost = [link for link in self._duties.links if link.is_lost]
         if not lost or asked.producer_id < 0:
@@ -125,41 +125,41 @@ class CommitLooks:
     async def _look_again(self, owed: CommitOwed) -> CommitOwed | bytes:
         if owed.seen is None:
             return owed
-        state = await self._described(owed.asked.transactional_id, owed.asked.node)
-        if state is not None and _seen(state) == owed.seen:
+        state = await self._describe(owed.asked.transactional_id, owed.asked.node)
+        if state is not None and _read_transaction(state) == owed.seen:
             return owed
         _log.warning("a transaction of %s has ended elsewhere, or another one has begun: a commit that waited here is "
                      "not forwarded", owed.asked.transactional_id)  # fmt: skip
         return commit_refused(owed.asked, codes.COORDINATOR_LOAD_IN_PROGRESS)
 
     async def ended(self, owed: CommitOwed, keys: Collection[PartitionKey]) -> Mapping[PartitionKey, int]:
-        """Wait until a commit that was decided has its end in these partitions; they end behind it.
+        """Wait until a decided commit has its end in these partitions; return their log ends, which are behind it.
 
-        :raises ClusterError: The source does not tell.
+        :raises ClusterError: The source does not answer.
         """
         try:
             await self.completed(owed)
         except (NotAuthorized, UnsupportedByBroker):
-            await self._settled(keys)
+            await self._wait_for_open(keys)
         return {key: log.end for key, log in (await self._logs(keys)).items()}
 
-    async def _settled(self, keys: Collection[PartitionKey]) -> None:
-        """Wait until all transactions have ended that are open now."""
+    async def _wait_for_open(self, keys: Collection[PartitionKey]) -> None:
+        """Wait until all transactions that are open now have ended."""
         before = {key: log.end for key, log in (await self._logs(keys)).items()}
         while any(log.stable_end < before[key] for key, log in (await self._logs(before)).items()):
             await asyncio.sleep(_RETRY_S)
 
     async def completed(self, owed: CommitOwed) -> None:
-        """Wait until a commit that was decided has its end everywhere. Until then a group coordinator does not name a
-        position that is the first one in its partition, not even as one that is not stable.
+        """Wait until a decided commit has its end everywhere. Until then a group coordinator does not report a position
+        that is the first one in its partition, not even as an unstable one.
 
-        :raises ClusterError: The coordinator does not tell.
+        :raises ClusterError: The coordinator does not answer.
         """
         name = owed.asked.transactional_id
         while True:
-            state = await self._described(name)
-            if state is not None and owed.seen is not None and not owed.seen.is_decided_by(_seen(state)):
-                # It is none any more, and has not heard of that.
+            state = await self._describe(name)
+            if state is not None and owed.seen is not None and not owed.seen.is_decided_by(_read_transaction(state)):
+                # That broker is no longer the coordinator, and does not know it.
                 self._source.forget_coordinator("transaction", name)
                 await asyncio.sleep(_RETRY_S)
                 continue
@@ -167,11 +167,11 @@ class CommitLooks:
                 return
             await asyncio.sleep(_AGAIN_S)
 
-    async def _described(self, transactional_id: str, node: int = _ANY) -> Any:
-        """The transaction as its coordinator has it, `None` if that knows nobody of that id. Where a commit goes to a
-        broker that one is asked: it decides nothing if it is cut off.
+    async def _describe(self, transactional_id: str, node: int = _ANY) -> Any:
+        """Describe a transaction at its coordinator; `None` if the transactional id is unknown. If a commit goes to a
+        certain broker (`node`) that one is asked: it decides nothing if it is cut off.
 
-        :raises ClusterError: It does not tell, or is no coordinator of it.
+        :raises ClusterError: It does not answer, or is not the coordinator.
         """
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
         passing = codes.COORDINATOR_MOVED if node == _ANY else {codes.COORDINATOR_LOAD_IN_PROGRESS}
@@ -192,8 +192,8 @@ class CommitLooks:
             await asyncio.sleep(_RETRY_S)
 
     async def _groups(self, transactional_id: str, partitions: Collection[int]) -> frozenset[str]:
-        """The groups whose positions a transaction commits, by the partitions in which these are. What was seen here
-        may not be all of it: where no group is known, all that are there may be meant.
+        """Find the groups whose positions a transaction commits, by its partitions of the offsets topic. Groups seen
+        here may not be all: for a partition without a known group, all groups in it count.
         """
         if not partitions:
             return frozenset()
@@ -203,14 +203,14 @@ class CommitLooks:
         found = {group for group in seen if not count or offsets_partition(group, count) in partitions}
         unknown = set(partitions) - {offsets_partition(group, count) for group in found if count}
         if unknown:
-            everywhere = await self._listed()
+            everywhere = await self._list_groups()
             found |= {each for each in everywhere if not count or offsets_partition(each, count) in unknown}
         return frozenset(found)
 
     async def _logs(self, keys: Collection[PartitionKey]) -> Mapping[PartitionKey, LogRange]:
-        """Partitions of the source as they are now.
+        """Read the log ranges of partitions of the source.
 
-        :raises ClusterError: One does not tell.
+        :raises ClusterError: One of them cannot be read.
         """
         if not keys:
             return {}
@@ -220,29 +220,29 @@ class CommitLooks:
         return found.values
 
     async def all_partitions(self, link: SyncLink) -> Collection[PartitionKey]:
-        """All partitions of the source that a link copies.
+        """List all partitions of the source that a link copies.
 
-        :raises ClusterError: The source does not tell.
+        :raises ClusterError: The source does not answer.
         """
         topics = (await self._source.metadata(sorted(link.topics))).topics
         return [(name, part.partition) for name, each in topics.items() for part in each.partitions]
 
     async def all_groups(self, link: SyncLink) -> frozenset[str]:
-        """All groups whose positions a link carries, but for those that it leaves alone: nobody would ever be answered.
+        """List all groups whose positions a link carries, except for parted ones: their positions never become equal.
 
-        :raises ClusterError: The source does not tell.
+        :raises ClusterError: The source does not answer.
         """
         parted = link.parted_groups
-        return frozenset(each for each in await self._listed() if link.target_group(each) and each not in parted)
+        return frozenset(each for each in await self._list_groups() if link.target_group(each) and each not in parted)
 
-    async def _listed(self) -> Collection[str]:
+    async def _list_groups(self) -> Collection[str]:
         found = await list_groups(self._source)
         for error in found.errors.values():
             raise error
         return listed(found)
 
 
-def _seen(state: Any) -> TransactionSeen:
+def _read_transaction(state: Any) -> TransactionSeen:
     return TransactionSeen(
         state.producer_id,
         state.producer_epoch,

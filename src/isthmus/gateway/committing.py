@@ -1,4 +1,4 @@
-"""Commits of transactions and of groups: what of them is read, and what is answered in their place. Pure."""
+"""Commits of transactions and of groups: read the requests, and build our own answers to them. Pure."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _PRODUCER_FROM: Final = 5
 
 
 class CommitAsked(NamedTuple):
-    """Somebody asks a coordinator to commit a transaction. `begun_at` (monotonic s) is when, and `node` the broker that
-    it goes to, -1 where that is not known, as is the producer that asks: its coordinator may know it by another id once
-    its epochs are at an end.
+    """A client's request to commit a transaction, at `begun_at` (monotonic s). `node` is the broker that it goes to and
+    `producer_id` its producer, each -1 if unknown: the coordinator may have given the producer another id once its
+    epochs were exhausted.
     """
 
     transactional_id: str
@@ -43,8 +43,8 @@ class Span(NamedTuple):
 
 
 class TransactionSeen(NamedTuple):
-    """Which transaction of a producer a coordinator has. Those of a client that speaks EndTxn below version 5 have the
-    same epoch, one after the other, and differ in when they began (`started_ms`).
+    """A transaction of a producer as its coordinator has it. Transactions of a client with EndTxn below version 5 share
+    one epoch, and differ in when they began (`started_ms`).
     """
 
     producer_id: int = -1
@@ -52,22 +52,22 @@ class TransactionSeen(NamedTuple):
     started_ms: int = -1
     is_open: bool = False
 
-    def is_decided_by(self, told: TransactionSeen) -> bool:
-        """Whether a coordinator that tells this of a transaction that is decided knows of that. One that was cut off
-        before calls it open still, or tells of an earlier one of the producer.
+    def is_decided_by(self, seen: TransactionSeen) -> bool:
+        """Whether the coordinator that reports `seen` knows that this transaction is decided. One that was cut off
+        before that still reports it as open, or reports an earlier transaction of the producer.
         """
-        if told.producer_id != self.producer_id:
+        if seen.producer_id != self.producer_id:
             return True
-        now, then = (told.producer_epoch, told.started_ms), (self.producer_epoch, self.started_ms)
-        return now > then or (now == then and not told.is_open)
+        now, then = (seen.producer_epoch, seen.started_ms), (self.producer_epoch, self.started_ms)
+        return now > then or (now == then and not seen.is_open)
 
 
 @dataclass(frozen=True, slots=True)
 class CommitOwed:
-    """What a commit waits for: the end of its transaction in partitions of the source, or with `is_all` in any, as the
-    coordinator does not tell any more what was in it; and positions of groups. All its records of a partition are in
-    `spans`, and `seen` is the transaction as it was looked at, `None` where that was not told. What was failed over of
-    links is `untouched` where nothing of the transaction is in that.
+    """The parts that a commit waits for: the end of its transaction in partitions of the source, or with `is_all` in
+    any, as the coordinator no longer reports its partitions; and positions of groups. All its records of a partition
+    are within its span in `spans`, and `seen` is the transaction as the coordinator reported it, `None` if it did not.
+    Lost links are `untouched` if nothing of the transaction is in their namespaces.
     """
 
     asked: CommitAsked
@@ -79,12 +79,12 @@ class CommitOwed:
 
     @property
     def producer_id(self) -> int:
-        """Whose transaction it is, -1 where that is not known."""
+        """The producer of the transaction, -1 if unknown."""
         return -1 if self.seen is None else self.seen.producer_id
 
 
 class TransactionEnd(NamedTuple):
-    """A client ends the transaction of a producer, by a commit or not."""
+    """A request to end the transaction of a producer, by a commit or an abort."""
 
     transactional_id: str
     producer_id: int
@@ -92,13 +92,13 @@ class TransactionEnd(NamedTuple):
     is_commit: bool
 
     def committed(self, version: int) -> CarriedTransaction:
-        """What its coordinator knows of the producer once it is committed, asked for in this version of EndTxn."""
+        """Return the state of the producer at its coordinator after this commit, by the version of EndTxn."""
         epoch = self.producer_epoch + (version >= _PRODUCER_FROM)
         return CarriedTransaction(self.transactional_id, self.producer_id, epoch, is_committed=True)
 
 
 class PositionsOwed(NamedTuple):
-    """The positions that somebody commits."""
+    """The positions that an OffsetCommit commits."""
 
     group: str
     keys: frozenset[PartitionKey]
@@ -112,9 +112,7 @@ class GroupSeen(NamedTuple):
 
 
 class PositionSent(NamedTuple):
-    """A position that is to be committed, and where in the payload the leader epoch stands that it was read under, if
-    it does.
-    """
+    """A position that is to be committed, and where in the payload its leader epoch is, if it has one."""
 
     key: PartitionKey
     offset: int
@@ -122,7 +120,7 @@ class PositionSent(NamedTuple):
 
 
 class PositionTold(NamedTuple):
-    """What an answer says of a position, and where in its frame."""
+    """The error code of a position in an answer, and where it is in the frame."""
 
     key: PartitionKey
     code: int
@@ -130,12 +128,12 @@ class PositionTold(NamedTuple):
 
 
 def transaction_ended(body: MessageCursor) -> TransactionEnd:
-    """What an EndTxn ends."""
+    """Read an EndTxn."""
     return TransactionEnd(body.text() or "", body.int64(), body.int16(), body.int8() != 0)
 
 
 def positions_committed(body: MessageCursor, version: int) -> tuple[PositionsOwed, list[PositionSent]]:
-    """What an OffsetCommit is about."""
+    """Read the positions of an OffsetCommit."""
     group = body.text() or ""
     if version >= 1:
         body.skip(4)
@@ -144,27 +142,27 @@ def positions_committed(body: MessageCursor, version: int) -> tuple[PositionsOwe
         body.skip_text()
     if 2 <= version <= 4:
         body.skip(8)
-    sent = list(_positions_sent(body, has_epochs=version >= 6, has_times=version == 1))
+    sent = list(_read_positions(body, has_epochs=version >= 6, has_times=version == 1))
     return PositionsOwed(group, frozenset(each.key for each in sent)), sent
 
 
 def group_seen(body: MessageCursor) -> GroupSeen:
-    """Whose positions a TxnOffsetCommit is about."""
+    """Read the transaction and the group of a TxnOffsetCommit."""
     return GroupSeen(body.text() or "", body.text() or "")
 
 
 def positions_within(body: MessageCursor, version: int) -> tuple[GroupSeen, list[PositionSent]]:
-    """What a TxnOffsetCommit is about."""
+    """Read the group and the positions of a TxnOffsetCommit."""
     seen = group_seen(body)
     body.skip(10)
     if version >= 3:
         body.skip(4)
         body.skip_text()
         body.skip_text()
-    return seen, list(_positions_sent(body, has_epochs=version >= 2, has_times=False))
+    return seen, list(_read_positions(body, has_epochs=version >= 2, has_times=False))
 
 
-def _positions_sent(body: MessageCursor, *, has_epochs: bool, has_times: bool) -> Iterator[PositionSent]:
+def _read_positions(body: MessageCursor, *, has_epochs: bool, has_times: bool) -> Iterator[PositionSent]:
     for _ in range(body.count()):
         topic = body.text() or ""
         for _ in range(body.count()):
@@ -177,22 +175,22 @@ def _positions_sent(body: MessageCursor, *, has_epochs: bool, has_times: bool) -
 
 
 def commit_refused(asked: CommitAsked, code: int | None = None) -> bytes:
-    """The answer to a commit that is not forwarded. By default it says that the transaction can only be aborted: in
-    versions that have no code for that by INVALID_PRODUCER_ID_MAPPING, which clients abort for as well. A code that has
-    them ask again would only hold them until the coordinator aborts, and fences them.
+    """Build the answer to a commit that is not forwarded. By default it has the client abort the transaction: in
+    versions without TRANSACTION_ABORTABLE by INVALID_PRODUCER_ID_MAPPING, for which clients abort as well. A retriable
+    code would only keep them until the coordinator aborts the transaction, and fences them.
     """
     if code is None:
         is_known = asked.version >= _ABORTABLE_FROM
         code = codes.TRANSACTION_ABORTABLE if is_known else codes.INVALID_PRODUCER_ID_MAPPING
-    return _commit_answered(asked, code, -1, -1)
+    return _encode_commit_answer(asked, code, -1, -1)
 
 
 def commit_told(asked: CommitAsked, commit: CarriedTransaction) -> bytes:
-    """The answer to a commit that another cluster has decided: the producer goes on at the epoch it has by that."""
-    return _commit_answered(asked, codes.NONE, commit.producer_id, commit.producer_epoch)
+    """Build the answer to a commit that another cluster has decided, with the epoch that the producer has after it."""
+    return _encode_commit_answer(asked, codes.NONE, commit.producer_id, commit.producer_epoch)
 
 
-def _commit_answered(asked: CommitAsked, code: int, producer_id: int, epoch: int) -> bytes:
+def _encode_commit_answer(asked: CommitAsked, code: int, producer_id: int, epoch: int) -> bytes:
     tags = b"\0" if is_flexible(END_TXN, asked.version) else b""
     payload = _SIZE.pack(asked.correlation) + tags + _REFUSAL.pack(0, code)
     if asked.version >= _PRODUCER_FROM:
@@ -202,7 +200,7 @@ def _commit_answered(asked: CommitAsked, code: int, producer_id: int, epoch: int
 
 
 def code_of_commit(frame: memoryview, version: int) -> int:
-    """What the answer to an EndTxn says."""
+    """Read the error code of an answer to EndTxn."""
     flexible = is_flexible(END_TXN, version)
     body = response_body(frame[_SIZE.size :], flexible=flexible, has_tags=flexible)
     body.skip(4)
@@ -210,7 +208,7 @@ def code_of_commit(frame: memoryview, version: int) -> int:
 
 
 def positions_told(frame: memoryview, version: int) -> list[PositionTold]:
-    """What the answer to an OffsetCommit says."""
+    """Read the error codes of an answer to OffsetCommit."""
     flexible = is_flexible(OFFSET_COMMIT, version)
     body = response_body(frame[_SIZE.size :], flexible=flexible, has_tags=flexible)
     if version >= 3:

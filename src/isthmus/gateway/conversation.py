@@ -1,8 +1,8 @@
-"""What a client and a broker say to each other: frames told apart, answers kept in step with requests. Pure.
+"""The conversation of a client and a broker: split bytes into frames, and match answers with requests. Pure.
 
-Bytes go in as they come and go out as views of what came in: only the headers are looked at, and what has to be read or
-rewritten is gathered. An answer belongs to the first request that waits for one, whatever kind it is; a Produce with
-acks=0 waits for none.
+Bytes come in chunks and leave as views of these: only headers are looked at, and frames that have to be read or
+rewritten are gathered. An answer belongs to the first request that waits for one, of any kind; a Produce with acks=0
+waits for none.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ _ALL_ACKS: Final = -1
 _ALL_ACKS_WRITTEN: Final = b"\xff\xff"
 _TRANSACTIONAL_FROM: Final = 3
 _ABORTABLE_FROM: Final = 11
-"""Who speaks this version aborts by TRANSACTION_ABORTABLE at once, and begins anew. Others hear it with their commit:
-kafka-python and aiokafka never come to write again behind a code by which they give a batch up, as its sequence is
-missing from then on; and a code by which they try again keeps the transaction open.
+"""Clients of this version abort at TRANSACTION_ABORTABLE at once, and begin a new transaction. Others get an error with
+their commit: after a code by which they give a batch up, kafka-python and aiokafka cannot write again, as its sequence
+is missing from then on; and a retriable code keeps the transaction open.
 """
 _BUMPING_FROM: Final = 3
 _PRODUCER: Final = struct.Struct(">qh")
@@ -94,7 +94,7 @@ _LOOKED_AT: Final = {
     ADD_OFFSETS_TO_TXN: 0,
     **dict.fromkeys(BEATING, 0),
 }
-"""Requests of which more than the header is read, and from which version on."""
+"""Requests whose body is read too, and from which version on."""
 _COMMITS: Final = frozenset({OFFSET_COMMIT, END_TXN, TXN_OFFSET_COMMIT})
 _LOGINS: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
 _BEFORE_LOGIN: Final = _LOGINS | {API_VERSIONS}
@@ -103,19 +103,19 @@ _LOOKS_LIKE: Final = {b"\x16\x03": "TLS", b"GET ": "HTTP", b"POST": "HTTP", b"HE
 
 
 class NotPassed(Exception):
-    """What came is nothing that passes: the connection ends."""
+    """The bytes must not pass: the connection ends."""
 
 
 AnswerChange = Callable[[MessageCursor], list[Edit]]
-"""What becomes other in the body of an answer."""
+"""Returns the edits to the body of an answer."""
 
 
 class Expected(NamedTuple):
-    """An answer that a client waits for. One of ours is there already, as `answer`; one of the broker's is changed by
-    `change`, where what was asked calls for that, and with `owed` it may be held. It `is_blind` if it cannot be, as
-    nothing was looked at when its request passed: there was no synchronous link. With `walked` it says how producers
-    go on that came from another cluster. The `insertion` is what we have to say of what was cut out of the request; one
-    that `is_dropped` answers what nobody asked for.
+    """An answer that a client waits for. Our own answer is there already, as `answer`; one of the broker is edited by
+    `change`, where the request calls for that, and with `owed` it may be held. It `is_blind` if it cannot be held, as
+    the request was not examined when it passed: there was no synchronous link. With `walked` it tells how producers go
+    on that came from another cluster. The `insertion` answers for what was cut out of the request; an answer that
+    `is_dropped` is to a request of the gateway itself.
     """
 
     correlation: int
@@ -136,8 +136,9 @@ class Expected(NamedTuple):
 
 
 class _Looked(NamedTuple):
-    """What is known of a request: whether an answer comes, or ours, what becomes of it, and whether the request has
-    been gone through already; and the `ruling` where it is about reserved names, `sent` being what is forwarded then.
+    """The result of examining a request: whether an answer comes, or our own `answer`, how the answer is changed or
+    held, and whether the request was walked through already; and the `ruling` where it is about reserved names, with
+    `sent` as the request to forward then.
     """
 
     is_answered: bool = True
@@ -157,11 +158,11 @@ class _Looked(NamedTuple):
 
 
 _PASSES: Final = _Looked()
-"""Nothing is known of it, and it passes."""
+"""The request passes without an examination."""
 
 
 class Software(NamedTuple):
-    """What a client says that it is (KIP-511)."""
+    """The name and version that a client gives of its software (KIP-511)."""
 
     name: str = "unknown"
     version: str = "unknown"
@@ -172,9 +173,9 @@ UNKNOWN: Final = Software()
 
 @dataclass(slots=True)
 class Conversation:
-    """What both ways have in common: the answers that the client waits for, in the order of its requests. `now` is when
-    (monotonic s) the bytes came that are taken. With a commit `asked` for nothing passes until `RequestStream.decide`.
-    `ends_for` is why it is to end once what has passed is answered.
+    """The state that both directions share: the answers that the client waits for, in the order of its requests. `now`
+    is when (monotonic s) the current bytes came. While a commit is `asked` for, nothing passes until
+    `RequestStream.decide`. `ends_for` is why the connection is to end once all that passed is answered.
     """
 
     limits: GatewayBounds
@@ -195,13 +196,13 @@ class Conversation:
     """Whether brokers have the client log in itself."""
     has_logged_in: bool = False
     again: ComingAgain = field(default_factory=ComingAgain)
-    """What producers were told to send again."""
+    """The batches that producers are to send again."""
     sessions: dict[int, int] = field(default_factory=dict)
-    """Of which `HiddenTopics.version` the sessions know that were begun here, by the message that fetches in them."""
+    """The `HiddenTopics.version` at which the fetch sessions of this connection began, by the key of their message."""
 
     def untimely(self, key: int) -> str:
-        """Why a message must not be sent on this connection, as it is now; "" where it may be. Brokers end who asks for
-        more before the login: here nobody is to learn from our own answers what he would not from theirs.
+        """Return why a message must not be sent on this connection now; "" where it may be. Brokers close a connection
+        that asks for more before its login: our own answers must not reveal more than theirs.
         """
         if self.is_led_on and key not in LEADING:
             return "the broker is away, and another one only tells where to go on"
@@ -211,27 +212,27 @@ class Conversation:
         return ""
 
     def forget(self) -> None:
-        """No answer comes any more."""
+        """Note that no answer comes any more."""
         for each in self.expected:
             if each.walked is not None:
                 self.serving.carried.answered(each.walked, ())
 
     @property
     def is_blind(self) -> bool:
-        """Whether an acknowledgement is on its way that could not be held."""
+        """Whether an acknowledgement is in flight that cannot be held."""
         return any(each.is_blind for each in self.expected)
 
     @classmethod
     def begun(
         cls, limits: GatewayBounds, move: LeadTo, serving: Serving = ANY, duties: Duties = NO_DUTIES
     ) -> tuple[Conversation, RequestStream, AnswerStream]:
-        """A new one, and its two ways."""
+        """Create a conversation and its two streams."""
         conversation = cls(limits, move, deque(), serving, duties)
         return conversation, RequestStream(conversation), AnswerStream(conversation)
 
 
 class RequestStream:
-    """The way from the client to the broker."""
+    """The stream from the client to the broker."""
 
     __slots__ = (
         "_again_at",
@@ -269,34 +270,34 @@ class RequestStream:
 
     @property
     def gathered_bytes(self) -> int:
-        """How many bytes the request has that is being gathered, where it is a large one."""
+        """The size of the request that is being gathered, if it is a large one; otherwise 0."""
         return self._again_at if self._again_at > self._conversation.limits.gathered_free_bytes else 0
 
     def end(self) -> None:
-        """Let the request that is passing pass, and none behind it."""
+        """Let the request that is passing end, and stop before the next one."""
         self._is_ending = True
 
     @property
     def asks(self) -> CommitAsked | None:
-        """The commit of which it is to be decided what becomes of it: none as long as it would not pass."""
+        """The commit that waits for a decision; none while it would not pass anyway."""
         return None if self._is_fenced or self._is_ending else self._conversation.asked
 
     def decide(self, asked: CommitAsked, decided: CommitOwed | bytes) -> None:
-        """Forward a commit, or have it answered by this, with what is taken next: if it is the one that is asked for,
-        as it is not any more where it was fenced meanwhile.
+        """Forward a commit, or answer it with these bytes, at the next `take`. Ignored if the commit no longer waits,
+        as it was fenced meanwhile.
         """
         if self.asks is asked:
             self._decided = decided
 
     def fence(self, *, is_up: bool) -> None:
-        """Let the request that is passing pass, and keep what comes behind it for as long as the fence is up. What is
-        known of a commit by then counts no more: it is asked for again.
+        """Let the request that is passing end, and keep the bytes behind it while the fence is up. A decision about a
+        commit is dropped: it has to be made again.
         """
         self._is_fenced = is_up
         self._decided = self._conversation.asked = None
 
     def take(self, chunk: memoryview) -> list[Buffer]:
-        """What goes to the broker of what the client sent: views of the chunk.
+        """Take bytes from the client, and return those that go to the broker: views of the chunk.
 
         :raises NotPassed: The connection is to be ended.
         """
@@ -352,19 +353,19 @@ class RequestStream:
             self._walk = None
 
     def _begin(self, chunk: memoryview, at: int) -> int:
-        """Look at the request that begins here; how many bytes its frame has, 0 if more of it has to be there first."""
+        """Examine the request that begins here. Return the size of its frame in bytes, 0 if more bytes are needed."""
         if len(chunk) - at < _REQUEST.size:
             return 0
         size, key, version, correlation = _REQUEST.unpack_from(chunk, at)
         if not _REQUEST_BYTES_MIN <= size <= self._frame_max:
-            raise NotPassed(_no_frame(size, bytes(chunk[at : at + _SIZE.size])))
+            raise NotPassed(_describe_no_frame(size, bytes(chunk[at : at + _SIZE.size])))
         if why := self._conversation.untimely(key):
             raise NotPassed(why)
         looked: _Looked | None = _PASSES
         if not _is_offered(key, version):
             looked = _Looked(answer=_refusal(key, version, correlation))
         elif self._conversation.is_certified and key in _LOGINS:
-            # It would be another user of a connection that is ours.
+            # The client would log in as another user on a connection with our login.
             looked = _Looked(answer=refused_login(key, version, correlation))
         elif self._is_judged(key):
             looked = self._judge_names(key, version, correlation, chunk[at : at + _SIZE.size + size])
@@ -379,7 +380,7 @@ class RequestStream:
         return _SIZE.size + int(size)
 
     def _expect(self, key: int, version: int, correlation: int, looked: _Looked) -> None:
-        """Wait for the answer to a request, and send what goes in its place."""
+        """Expect the answer to a request, and keep the bytes that are sent in its place."""
         ruled = looked.ruling
         if ruled is not None:
             self._sent = [ruled.before, looked.sent]
@@ -419,8 +420,8 @@ class RequestStream:
         return found
 
     def _judge_names(self, key: int, version: int, correlation: int, frame: memoryview) -> _Looked | None:
-        """What becomes of a request that may be about reserved or hidden names; what is forwarded is looked at as all
-        others are. `None` if more of it has to be there first.
+        """Rule on a request that may be about reserved or hidden names; the part that is forwarded is examined like all
+        other requests. `None` if more of it is needed.
         """
         try:
             ruled = self._rule(key, version, frame)
@@ -428,12 +429,12 @@ class RequestStream:
                 return (
                     self._look(key, version, correlation, frame) if version >= _LOOKED_AT.get(key, NEVER) else _PASSES
                 )
-            # What is forwarded in its place is all of it: names may be there before what stands behind them.
+            # It is forwarded as a whole: names may have arrived before the fields behind them.
             if not self._gather(frame):
                 return None
             if key == PRODUCE and version >= _TRANSACTIONAL_FROM:
                 self._remember_refused(version, frame)
-            return self._ruled(ruled, key, version, correlation)
+            return self._apply_ruling(ruled, key, version, correlation)
         except Short:
             if self._gather(frame):
                 raise NotPassed(f"a request {PASSING[key].name} is cut off") from None
@@ -442,7 +443,7 @@ class RequestStream:
             raise NotPassed(f"a request {PASSING[key].name} does not pass: {error}") from None
 
     def _remember_refused(self, version: int, frame: memoryview) -> None:
-        """Of what is reserved comes again what was refused while it may have been released already."""
+        """Remember refused batches of reserved topics: a producer may send them again after the release."""
         serving, again, now = self._conversation.serving, self._conversation.again, self._conversation.now
         is_sure = serving.reserved.is_sure(now)
         if is_sure and not again:
@@ -456,7 +457,7 @@ class RequestStream:
         code = codes.TOPIC_AUTHORIZATION_FAILED if is_sure else codes.NOT_LEADER_OR_FOLLOWER
         again.refuse(refused_ones, {(each.topic, each.partition): code for each in refused_ones}, now)
 
-    def _ruled(self, ruled: Ruling, key: int, version: int, correlation: int) -> _Looked:
+    def _apply_ruling(self, ruled: Ruling, key: int, version: int, correlation: int) -> _Looked:
         if ruled.answer:
             return _Looked(answer=ruled.answer)
         if not ruled.forwarded:
@@ -465,7 +466,7 @@ class RequestStream:
         if key == PRODUCE:
             looked = self._look(key, version, correlation, memoryview(sent)) or _PASSES
         if looked.answer and ruled.insertion is not None:
-            # The rest is refused as well, for another reason.
+            # The rest of the request is refused as well, for another reason.
             return _Looked(answer=_with_inserted(looked.answer, version, ruled.insertion))
         if isinstance(looked.owed, ProduceWalk) and not looked.is_gathered:
             looked.owed.take(memoryview(sent))
@@ -473,7 +474,7 @@ class RequestStream:
         return looked._replace(ruling=ruled, sent=sent)
 
     def _look(self, key: int, version: int, correlation: int, frame: memoryview) -> _Looked | None:
-        """Read what has to be known of a request. `None` if more of it has to be there first."""
+        """Examine the body of a request. `None` if more of it is needed."""
         payload = frame[_SIZE.size :]
         (size,) = _SIZE.unpack_from(frame)
         try:
@@ -492,7 +493,7 @@ class RequestStream:
             if key == OFFSET_FOR_LEADER_EPOCH:
                 common = self._conversation.serving.common
                 return _Looked(change=partial(epoch_ends_beyond, version=version, ends=common) if common else None)
-            self._conversation.software = Software(_told(body), _told(body))
+            self._conversation.software = Software(_read_name(body), _read_name(body))
         except Short:
             if len(payload) == size:
                 raise NotPassed(f"a request {PASSING[key].name} ends within its header") from None
@@ -516,7 +517,7 @@ class RequestStream:
     def _look_at_initialization(self, version: int, frame: memoryview, body: MessageCursor) -> _Looked:
         serving, transactional_id = self._conversation.serving, body.text()
         if transactional_id is None:
-            # Coordinators look at who owns any other.
+            # Coordinators check the owner of a transactional id themselves.
             return _Looked(change=partial(tagged, tag=serving.tag, stay=serving.stay) if serving.tag else None)
         if version >= _BUMPING_FROM and serving.transactions:
             body.skip(4)
@@ -526,13 +527,13 @@ class RequestStream:
                 _PRODUCER.pack_into(frame, at, *here)
         if not serving.transactions:
             return _Looked()
-        told = partial(
+        change = partial(
             begun,
             transactions=serving.transactions,
             transactional_id=transactional_id,
             asked_s=self._conversation.now,
         )
-        return _Looked(change=told)
+        return _Looked(change=change)
 
     def _look_at_produce(
         self, version: int, correlation: int, frame: memoryview, body: MessageCursor
@@ -553,7 +554,7 @@ class RequestStream:
             )
         # Brokers take no batch of a transaction whose id the request does not name.
         kinds = (False, True) if name is not None and version >= _ABORTABLE_FROM else (False,)
-        becomes_other = _may_become_other(links, acks, kinds) and _may_become_other(self._concerned(body), acks, kinds)
+        becomes_other = _may_become_other(links, acks, kinds) and _may_become_other(self._find_links(body), acks, kinds)
         walk = ProduceWalk(
             _SIZE.size + body.at,
             flexible=body.flexible,
@@ -569,10 +570,10 @@ class RequestStream:
             raise ValueError("it ends before it should")
         return self._judge(walk, version, correlation, frame, acks_at)
 
-    def _concerned(self, body: MessageCursor) -> Collection[SyncLink]:
-        """The links that a Produce may be about, whose topics are next: those of all, as long as it has several.
+    def _find_links(self, body: MessageCursor) -> Collection[SyncLink]:
+        """Find the links that a Produce may be about, by its first topic; all links if it has several topics.
 
-        :raises Short: More of it is needed.
+        :raises Short: More of the body is needed.
         """
         duties, begin = self._conversation.duties, body.at
         body.skip(_SIZE.size)
@@ -584,7 +585,7 @@ class RequestStream:
         return () if link is None else (link,)
 
     def _gather(self, frame: memoryview) -> bool:
-        """Gather a request of which only the whole tells what becomes of it; whether all of it is there."""
+        """Gather a request that has to be examined as a whole; whether all of it is there."""
         whole = _SIZE.size + int(_SIZE.unpack_from(frame)[0])
         if len(frame) < whole:
             self._again_at = whole
@@ -596,7 +597,7 @@ class RequestStream:
         begin, transactions = body.at, self._conversation.serving.transactions
         ended = transaction_ended(body) if key == END_TXN and transactions else None
         body.at = begin
-        looked = self._look_into_commit(key, version, correlation, frame, body)
+        looked = self._examine_commit(key, version, correlation, frame, body)
         if looked is None or ended is None or not ended.is_commit:
             return looked
         commit = ended.committed(version)
@@ -604,7 +605,7 @@ class RequestStream:
             change=partial(committed_there, version=version, transactions=transactions, commit=commit)
         )
 
-    def _look_into_commit(
+    def _examine_commit(
         self, key: int, version: int, correlation: int, frame: memoryview, body: MessageCursor
     ) -> _Looked | None:
         conversation = self._conversation
@@ -613,9 +614,9 @@ class RequestStream:
         if decided is not None:
             return _Looked(answer=decided) if isinstance(decided, bytes) else _Looked(owed=decided)
         if key == END_TXN and conversation.serving.transactions:
-            told = self._told_of_end(version, correlation, frame, body)
-            if told:
-                return _Looked(answer=told)
+            answer = self._answer_foreign_end(version, correlation, frame, body)
+            if answer:
+                return _Looked(answer=answer)
         common = conversation.serving.common if key != END_TXN else None
         if not (conversation.duties.links or common):
             return _Looked()
@@ -634,8 +635,10 @@ class RequestStream:
         )
         return None
 
-    def _told_of_end(self, version: int, correlation: int, frame: memoryview, body: MessageCursor) -> bytes:
-        """Our answer to the end of a transaction that is none of this cluster; a commit may be decided elsewhere."""
+    def _answer_foreign_end(self, version: int, correlation: int, frame: memoryview, body: MessageCursor) -> bytes:
+        """Build our answer to the end of a transaction of another cluster, where a commit may be decided; b"" for one
+        of this cluster.
+        """
         conversation, begin = self._conversation, body.at
         ended, transactions = transaction_ended(body), conversation.serving.transactions
         body.at = begin
@@ -651,10 +654,10 @@ class RequestStream:
         return told_within(END_TXN, version, frame, verdict)
 
     def _judge(self, walk: ProduceWalk, version: int, correlation: int, frame: memoryview, acks_at: int) -> _Looked:
-        """What becomes of a request that is there as a whole."""
+        """Judge a Produce that is there as a whole: refuse it, or forward it."""
         of = self._conversation.duties.of
         found = [(each, link) for each in walk.written if (link := of(each.topic)) is not None]
-        told: Mapping[PartitionKey, int] = {
+        refusals: Mapping[PartitionKey, int] = {
             (each.topic, each.partition): (
                 codes.TRANSACTION_ABORTABLE if each.is_transactional else codes.NOT_ENOUGH_REPLICAS
             )
@@ -663,11 +666,11 @@ class RequestStream:
             and (version >= _ABORTABLE_FROM or not each.is_transactional)
         }
         serving, again, now = self._conversation.serving, self._conversation.again, self._conversation.now
-        is_behind = not told and again.precedes(walk.written, now)
-        told = told if told or is_behind else settled(walk, frame, serving, now)
-        if told or is_behind:
-            again.refuse(walk.written, told, now)
-            return _Looked(answer=refused(walk.written, told, version=version, correlation=correlation))
+        is_behind = not refusals and again.precedes(walk.written, now)
+        refusals = refusals if refusals or is_behind else settled(walk, frame, serving, now)
+        if refusals or is_behind:
+            again.refuse(walk.written, refusals, now)
+            return _Looked(answer=refused(walk.written, refusals, version=version, correlation=correlation))
         again.take(walk.written)
         is_all = bytes(frame[acks_at : acks_at + 2]) == _ALL_ACKS_WRITTEN
         if not is_all and any(link.settings.raise_acks for _, link in found):
@@ -679,7 +682,7 @@ class RequestStream:
 
 
 class AnswerStream:
-    """The way from the broker to the client."""
+    """The stream from the broker to the client."""
 
     __slots__ = ("_again_at", "_conversation", "_expected", "_head", "_left", "begun", "gathered_bytes")
 
@@ -690,9 +693,9 @@ class AnswerStream:
         self._again_at = 0
         self._left = 0
         self.gathered_bytes = 0
-        """How many bytes the answer has that is being gathered, where it is a large one."""
+        """The size of the answer that is being gathered, if it is a large one; otherwise 0."""
         self.begun = 0
-        """How many answers have begun to pass."""
+        """The number of answers that have begun to pass."""
 
     @property
     def is_between(self) -> bool:
@@ -700,7 +703,8 @@ class AnswerStream:
         return not self._left
 
     def take(self, chunk: memoryview) -> list[Leaving]:
-        """What goes to the client of what the broker sent: views of the chunk, but for what is rewritten or held.
+        """Take bytes from the broker, and return what goes to the client: views of the chunk, and rewritten or held
+        answers.
 
         :raises NotPassed: The connection is to be ended.
         """
@@ -732,15 +736,15 @@ class AnswerStream:
         return out
 
     def ready(self) -> list[Buffer]:
-        """Our own answers whose turn it is."""
+        """Return our own answers that are next in order."""
         out: list[Buffer] = []
         while not self._left and not self._head and self._expected and self._expected[0].answer:
             out.append(self._expected.popleft().answer)
         return out
 
     def _begin(self, chunk: memoryview, at: int) -> tuple[list[Leaving], int] | None:
-        """Look at the answer that begins here: what it becomes, where that is something else, and how many bytes of it
-        that stands for; the rest passes. `None` if more of it has to be there first.
+        """Examine the answer that begins here. Return its rewritten form, empty if it passes as it is, and how many of
+        its bytes were consumed; the rest passes. `None` if more of it is needed.
         """
         there = len(chunk) - at
         if there < _ANSWER.size:
@@ -761,7 +765,7 @@ class AnswerStream:
                 raise NotPassed(f"an answer to {PASSING[waiting.key].name} is cut off") from None
             if there > self._conversation.limits.answer_bytes:
                 raise NotPassed(f"an answer to {PASSING[waiting.key].name} is too large to be rewritten") from None
-            # Not at every few bytes that come.
+            # Do not try again at every few bytes.
             self._again_at = whole if waiting.is_gathered else min(whole, 2 * there)
             self.gathered_bytes = whole if whole > self._conversation.limits.gathered_free_bytes else 0
             return None
@@ -774,7 +778,7 @@ class AnswerStream:
         return rewritten, step
 
     def _read(self, waiting: Expected, frame: memoryview, whole: int) -> list[Leaving]:
-        """What an answer becomes, of which this is there; nothing where it passes as it is."""
+        """Rewrite or hold an answer, by the part of its frame that is there; empty where it passes as it is."""
         if waiting.is_gathered and len(frame) < whole:
             raise Short
         if waiting.walked is not None:
@@ -784,14 +788,14 @@ class AnswerStream:
         rewritten: list[Buffer] = []
         is_shown = waiting.key in SHOWING and bool(self._conversation.serving.hidden)
         if waiting.change or waiting.insertion or is_shown or is_rewritten(waiting.key, waiting.version):
-            rewritten = self._rewritten(waiting, frame, whole - _SIZE.size)
+            rewritten = self._rewrite(waiting, frame, whole - _SIZE.size)
         elif waiting.key == SASL_AUTHENTICATE:
             self._look_at_login(waiting, frame[_SIZE.size :])
         if waiting.owed is None:
             return [*rewritten]
         return [HeldAnswer(bytearray().join(rewritten or [frame]), waiting.version, waiting.owed)]
 
-    def _rewritten(self, waiting: Expected, frame: memoryview, size: int) -> list[Buffer]:
+    def _rewrite(self, waiting: Expected, frame: memoryview, size: int) -> list[Buffer]:
         payload, key, version = frame[_SIZE.size :], waiting.key, waiting.version
         changes: list[Edit] = []
         if waiting.insertion is not None:
@@ -813,21 +817,21 @@ class AnswerStream:
         body = _body_of(waiting, payload)
         is_taken = body.int16() == 0
         body.skip_text()
-        said = body.blob()
-        # A broker has more to say where it has a question: a first step of SCRAM, or an error of OAUTHBEARER.
-        if is_taken and (not said or said.startswith(_SCRAM_DONE)):
+        challenge = body.blob()
+        # The login goes on where the broker sends a challenge: a first step of SCRAM, or an error of OAUTHBEARER.
+        if is_taken and (not challenge or challenge.startswith(_SCRAM_DONE)):
             self._conversation.has_logged_in = True
 
 
 def _may_become_other(links: Collection[SyncLink], acks: int, kinds: Collection[bool]) -> bool:
-    """Whether a Produce may be refused, or its acks raised, as it is about one of these links."""
+    """Whether a Produce about one of these links may be refused, or its acks raised."""
     if acks != _ALL_ACKS and any(link.settings.raise_acks for link in links):
         return True
     return any(link.duty(is_transactional=kind) is Duty.REFUSE for link in links for kind in kinds)
 
 
 def _with_inserted(answer: bytes, version: int, insertion: Insertion) -> bytes:
-    """Our answer to a Produce, with what we have to say of what was cut out of the request."""
+    """Insert into our answer to a Produce the refusals of the topics that were cut out of the request."""
     payload, flexible = memoryview(answer)[_SIZE.size :], is_flexible(PRODUCE, version)
     found = b"".join(
         spliced(payload, inserted(response_body(payload, flexible=flexible, has_tags=flexible), insertion))
@@ -836,8 +840,8 @@ def _with_inserted(answer: bytes, version: int, insertion: Insertion) -> bytes:
 
 
 def _forget_epochs(frame: memoryview, sent: Iterable[PositionSent], common: Mapping[PartitionKey, int]) -> None:
-    """Have positions have no leader epoch up to where a partition is the same as where clients came from: it may be one
-    of that cluster, and who begins there would wait for a leader that has come to it.
+    """Remove the leader epochs of positions up to where a partition equals that of the cluster that clients came from:
+    they may be epochs of that cluster, and a consumer would wait for a leader that has reached them.
     """
     for each in sent:
         if each.epoch_at is not None and each.offset <= common.get(each.key, -1):
@@ -855,9 +859,9 @@ def _is_offered(key: int, version: int) -> bool:
 
 
 def _refusal(key: int, version: int, correlation: int) -> bytes:
-    """Our own answer to a request that does not pass.
+    """Build our own answer to a request that does not pass.
 
-    :raises NotPassed: There is none that the client would understand.
+    :raises NotPassed: There is no answer that the client would understand.
     """
     if key == API_VERSIONS:
         return refused_api_versions(correlation)
@@ -869,12 +873,12 @@ def _refusal(key: int, version: int, correlation: int) -> bytes:
     )
 
 
-def _told(body: MessageCursor) -> str:
+def _read_name(body: MessageCursor) -> str:
     text = (body.text() or "")[:_NAME_LENGTH_MAX]
     return text if text.isprintable() and text else "unknown"
 
 
-def _no_frame(size: int, head: bytes) -> str:
+def _describe_no_frame(size: int, head: bytes) -> str:
     for beginning, what in _LOOKS_LIKE.items():
         if head.startswith(beginning):
             return f"it speaks {what}, and no Kafka in the clear is spoken there"

@@ -1,7 +1,7 @@
 """Synchronous links that have topics in common: acknowledgements of a topic wait for one follower, so one link gets it.
 
-Operators are refused such a pair, but one of an older release, or one that was attached as the other link became
-synchronous, may be there all the same.
+Such a pair is refused to operators, but one of an older release, or one that was attached while the other link became
+synchronous, may exist all the same.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class _Held(Protocol):
 
 
 def cross(links: Collection[_Held], was_in_sync: Callable[[Declaration], bool]) -> None:
-    """Have each of these links know whether its topics are held for another one of them, and why. What is promised by
-    now goes on, and what was promised once goes before what never was.
+    """Tell each of these links whether its topics are held for another one of them, and why. Links in sync keep their
+    topics, and links that were in sync before take precedence over those that never were.
     """
 
     def rank(each: _Held) -> tuple[bool, bool, bool, str]:
@@ -40,7 +40,7 @@ def cross(links: Collection[_Held], was_in_sync: Callable[[Declaration], bool]) 
 
 
 def is_crossing(links: Iterable[_Held]) -> bool:
-    """Whether topics are held still for one of these links that has to leave them to another one."""
+    """Whether topics are still held for one of these links that has to leave them to another one."""
     return any(each.part.crossed and not (each.part.has_yielded or each.is_lost) for each in links)
 
 

@@ -1,4 +1,4 @@
-"""Requests out of which something is cut, and what is put into the answers for it. Pure: bytes in, bytes out."""
+"""Cut items out of requests, and insert their refusals into the answers. Pure: bytes in, bytes out."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ _SIZE: Final = struct.Struct(">i")
 
 
 class Insertion(NamedTuple):
-    """What is put into a broker's answer: so many items, in front of those of the array that begins `at` this many
-    bytes behind where the body does.
-    """
+    """Items to insert into a broker's answer, in front of those of the array that begins `at` this offset."""
 
     at: int
     items: int
@@ -23,9 +21,9 @@ class Insertion(NamedTuple):
 
 
 class Ruling(NamedTuple):
-    """What becomes of a request about names of which something is refused. With an `answer` nothing of it is forwarded;
-    else brokers get `forwarded` in its place, `before` that another request whose answer nobody waits for, and their
-    answer the `insertion`. If it `ends_connection` the client learns by that what it cannot be answered.
+    """The ruling on a request with names of which some are refused. With an `answer` nothing is forwarded; otherwise
+    brokers get `forwarded` in its place, `before` it another request whose answer is dropped, and the `insertion` goes
+    into their answer. It `ends_connection` if the client expects no answer and learns of the refusal only by that.
     """
 
     answer: bytes = b""
@@ -36,7 +34,7 @@ class Ruling(NamedTuple):
 
 
 def items_of(body: MessageCursor, count: int, read: ReadItem) -> list[NamedItem]:
-    """The next items of a request, each with where it is.
+    """Read the next items of a request, each with its place.
 
     :raises Short: More of it is needed.
     """
@@ -48,7 +46,7 @@ def items_of(body: MessageCursor, count: int, read: ReadItem) -> list[NamedItem]
 
 
 def inserted(body: MessageCursor, insertion: Insertion) -> list[Edit]:
-    """What becomes other in an answer of which this is the body.
+    """Return the edits that insert the items into an answer with this body.
 
     :raises Short: More of it is needed.
     """
@@ -59,12 +57,12 @@ def inserted(body: MessageCursor, insertion: Insertion) -> list[Edit]:
 
 
 def edited(frame: memoryview, edits: Sequence[Edit]) -> bytes:
-    """The frame of a request with these edits of its payload."""
+    """Return the frame of a request with these edits of its payload."""
     payload = b"".join(spliced(frame[_SIZE.size :], edits))
     return _SIZE.pack(len(payload)) + payload
 
 
 def framed(frame: memoryview, body: BodyWriter) -> bytes:
-    """Our answer to the request in this frame."""
+    """Build our answer to the request in this frame."""
     payload = bytes(frame[8:12]) + (b"\0" if body.flexible else b"") + bytes(body.found)
     return _SIZE.pack(len(payload)) + payload

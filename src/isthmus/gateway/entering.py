@@ -1,4 +1,4 @@
-"""A broker's connection on which we log in for a client, before it belongs to anybody else."""
+"""Log in for a client on a connection to a broker, before the connection is handed over."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _SIZE: Final = struct.Struct(">i")
 _ANSWER_BYTES_MAX: Final = 1 << 20
 
 Aside = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""Does something in a thread."""
+"""Runs a function in a thread."""
 
 
 class Entrance(asyncio.Protocol):
-    """Asks one request after the other."""
+    """Sends one request after the other."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
@@ -30,21 +30,21 @@ class Entrance(asyncio.Protocol):
         self._correlation = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """There is a connection."""
+        """Take the transport of the new connection."""
         self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Something has come."""
+        """Take in received bytes."""
         self._came += data
         self._changed.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over."""
+        """Note that the connection is lost."""
         self._lost = exc or ConnectionResetError("closed by the broker")
         self._changed.set()
 
     async def log_in(self, cluster: Cluster, host: str, where: str, aside: Aside) -> LoggedIn:
-        """Log in as the cluster says.
+        """Log in with the credentials of the cluster.
 
         :raises OSError: The connection broke, or what answers is no broker.
         :raises AuthenticationFailed: The broker refuses it.

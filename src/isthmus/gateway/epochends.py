@@ -1,8 +1,8 @@
-"""Where the logs of two clusters are the same: clients that come from one of them are told so. Pure.
+"""Answers to OffsetForLeaderEpoch for clients that come from another cluster with the same logs. Pure.
 
-Leader epochs of two clusters have nothing to do with each other. A consumer that comes from the other one asks where
-the epoch ends under which it has read last (OffsetForLeaderEpoch), takes the answer for a log that was truncated, and
-goes back. So no answer names an end before that of what both logs have in common.
+Leader epochs of two clusters are unrelated. A consumer that comes from the other one asks for the end of the epoch that
+it has read last (OffsetForLeaderEpoch), takes a lower end for a truncated log, and goes back. So no answer has an end
+before that of the common part of both logs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _END = struct.Struct(">q")
 
 
 def epoch_ends_beyond(body: MessageCursor, version: int, ends: Mapping[PartitionKey, int]) -> list[Edit]:
-    """What becomes other in the body of an answer, where partitions have so much in common with the other cluster.
+    """Return the edits of the body of an answer, for partitions that equal the other cluster's up to these ends.
 
     :raises Short: More of it is needed.
     :raises ValueError: It is no such answer.
@@ -36,7 +36,7 @@ def epoch_ends_beyond(body: MessageCursor, version: int, ends: Mapping[Partition
             epoch = body.int32() if version >= _EPOCH_FROM else 0
             end, common = body.int64(), ends.get((topic, partition), -1)
             if code == codes.NONE and end < common:
-                # An epoch that the log does not know comes as -1, which says that there is no end.
+                # An epoch that the log does not know is -1, which means that there is no end.
                 written = _EPOCH_AND_END.pack(max(epoch, 0), common) if version >= _EPOCH_FROM else _END.pack(common)
                 found.append(Edit(begin, body.at, written))
             body.skip_tags()

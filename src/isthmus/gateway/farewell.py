@@ -1,4 +1,4 @@
-"""A gateway whose clients have moved ends at the cluster that it has left, as soon as it is heard there."""
+"""End a gateway at the cluster that its clients have left, as soon as that can be reached."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class _Left(Protocol):
 
 
 class Farewell:
-    """A gateway that leaves a cluster. One that is away, as it was lost, is told once it is back: there it would be
-    waited for for ever, as it lives elsewhere.
+    """The farewell of a gateway at a cluster that it leaves. A cluster that is lost gets it once it is back: otherwise
+    the gateway, which is alive elsewhere, would be waited for there for ever.
     """
 
     def __init__(self, left: _Left) -> None:
@@ -34,17 +34,17 @@ class Farewell:
 
     @property
     def leaves_traces(self) -> bool:
-        """Whether ledgers have something of it, once it has ended."""
+        """Whether ledgers keep documents of it after its end."""
         return self._left.leaves_traces
 
     async def end(self) -> None:
-        """Try no more, and wait until nothing more is said there."""
+        """Stop trying, and wait until nothing more is written there."""
         self._is_over.set()
         await self._task
 
     async def _leave(self) -> None:
         try:
-            while not await self._has_said_farewell() and not self._is_over.is_set():
+            while not await self._try_farewell() and not self._is_over.is_set():
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_RETRY_S):
                         await self._is_over.wait()
@@ -52,7 +52,7 @@ class Farewell:
         except Exception:  # noqa: BLE001 - clients are served elsewhere
             _log.exception("what was held before %s could not be ended", self._left.alias)
 
-    async def _has_said_farewell(self) -> bool:
+    async def _try_farewell(self) -> bool:
         try:
             await self._left.say_farewell()
         except (ClusterError, TimeoutError) as error:

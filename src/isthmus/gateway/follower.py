@@ -1,9 +1,9 @@
-"""What the followers of partitions have: high watermarks at the target, learnt as they move.
+"""High watermarks of the followers at the target, learnt as they move.
 
 Each leader has a long-polled, incremental fetch session that takes one batch an answer at most: the broker wakes us. A
-partition is in it while somebody waits for it, and for a while after that. Whatever comes to be waited for while a long
-poll is on its way is asked for again and again beside it, until the next one has it. What a partition had when it left
-the session is compared with what it has when it comes back.
+partition is in it while an offset of it is waited for, and for a while after that. A partition that is first waited for
+while a long poll is in flight is asked for repeatedly beside it (ListOffsets), until the next poll has it. The high
+watermark of a partition when it left the session is compared with the one when it comes back.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ _ANSWER_S: Final = 5.0
 _AGAIN_S: Final = 0.002
 _RETRY_S: Final = 0.1
 _KEPT_S: Final = 30.0
-_SAID_AGAIN_S: Final = 30.0
+_COMPLAINT_AGAIN_S: Final = 30.0
 _FRESH_S: Final = 1.5
-"""What a leader has told holds for so long: it tells of what moves at once, and of the rest with each long poll."""
+"""An answer of a leader holds for so long (s): it reports moves at once, and the rest with each long poll."""
 _IDLE_LOOK_S: Final = 1.0
 _GONE_MAX: Final = 100
-"""So many who wait no more may be remembered beside those who do."""
+"""The maximum number of cancelled waits kept in a heap, beyond twice the number of active ones."""
 _NO_EPOCH: Final = -1
 _NOWHERE: Final = -1
 
 
 class _Waiting:
-    """Somebody who waits for an offset of a partition."""
+    """One wait for an offset of a partition."""
 
     __slots__ = ("_partition", "wake")
 
@@ -54,7 +54,7 @@ class _Waiting:
         self.wake: Callable[[], None] | None = wake
 
     def cancel(self) -> None:
-        """Wait no more."""
+        """Cancel the wait."""
         if self.wake is not None:
             self.wake = None
             self._partition.leave()
@@ -62,8 +62,8 @@ class _Waiting:
 
 @dataclass(slots=True, eq=False)
 class _Partition:
-    """What is known of one partition. `end` is -1 as long as nothing is, `leader` as long as it has none. While it
-    `is_doubted` it may have less by now. What was waited for has not come `still_since` then, whoever waits now.
+    """The state of one partition. `end` is -1 until it is known, and so is `leader` while there is none. While it
+    `is_doubted` it may have less by now. It is waited for without any progress `still_since` then (monotonic s).
     """
 
     key: PartitionKey
@@ -79,7 +79,7 @@ class _Partition:
     heap: list[tuple[int, int, _Waiting]] = field(default_factory=list)
 
     def enter(self, offset: int, order: int, wake: Callable[[], None]) -> _Waiting:
-        """Somebody waits for an offset."""
+        """Add a wait for an offset."""
         if self.still_since is None:
             self.still_since = time.monotonic()
         self.waiting += 1
@@ -88,7 +88,7 @@ class _Partition:
         return waiting
 
     def leave(self) -> None:
-        """Somebody waits no more."""
+        """Remove one wait."""
         self.waiting -= 1
         self.quiet_since = time.monotonic()
         if len(self.heap) > 2 * self.waiting + _GONE_MAX:
@@ -96,7 +96,7 @@ class _Partition:
             heapq.heapify(self.heap)
 
     def advance(self, end: int) -> None:
-        """It has so much: wake all who waited for that."""
+        """Take in a new high watermark, and wake all waits for offsets up to it."""
         has_moved = end > self.end >= 0
         self.end = max(end, self.end)
         while self.heap and self.heap[0][0] <= end:
@@ -111,31 +111,31 @@ class _Partition:
 
     @property
     def idle_s(self) -> float:
-        """For how long (s) nobody has waited for it."""
+        """For how long (s) the partition has not been waited for."""
         return 0.0 if self.waiting else time.monotonic() - self.quiet_since
 
     def rest(self) -> None:
-        """Nobody asks for it until somebody waits for it again."""
+        """Stop asking for it until it is waited for again."""
         self.leader, self.is_doubted, self.still_since = _NOWHERE, self.end >= 0, None
 
 
 class _Complaint:
-    """Why a cluster cannot be followed: said once, and again when it is something else, or after a while."""
+    """Logs why a cluster cannot be followed: once, and again when the reason changes, or after a while."""
 
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
-        self._said: tuple[str, float] = "", 0.0
+        self._last_complaint: tuple[str, float] = "", 0.0
 
     def say(self, why: object) -> None:
-        """Say it, unless it has just been said."""
+        """Log the reason, unless it was logged a moment ago."""
         now = time.monotonic()
-        if str(why) != self._said[0] or now - self._said[1] > _SAID_AGAIN_S:
-            self._said = str(why), now
+        if str(why) != self._last_complaint[0] or now - self._last_complaint[1] > _COMPLAINT_AGAIN_S:
+            self._last_complaint = str(why), now
             _log.warning("the followers at %s cannot be asked: %s", self._cluster, why)
 
 
 class FollowerWatch:
-    """The high watermarks at one target. It works while somebody waits, and `kept_s` longer; end it with `aclose`."""
+    """The high watermarks at one target. It polls while there are waits, and `kept_s` longer; `aclose` closes it."""
 
     def __init__(self, client: Client, *, kept_s: float = _KEPT_S) -> None:
         self.client = client
@@ -149,7 +149,7 @@ class FollowerWatch:
         self.complaint = _Complaint(client.cluster.alias)
 
     async def aclose(self) -> None:
-        """Ask nothing more. Whoever waits is never woken."""
+        """Cancel all tasks. Pending waits are never woken."""
         tasks = [] if self._routing is None else [self._routing]
         for leader in self._leaders.values():
             tasks += leader.tasks
@@ -196,7 +196,7 @@ class FollowerWatch:
         done = asyncio.Event()
         left = set(ends)
 
-        def told(key: PartitionKey) -> None:
+        def reach(key: PartitionKey) -> None:
             left.discard(key)
             if not left:
                 done.set()
@@ -204,9 +204,9 @@ class FollowerWatch:
         waiting = []
         try:
             for key, offset in ends.items():
-                found = self.wait(key, offset, partial(told, key))
+                found = self.wait(key, offset, partial(reach, key))
                 if found is None:
-                    told(key)
+                    reach(key)
                 else:
                     waiting.append(found)
             if ends:
@@ -216,7 +216,7 @@ class FollowerWatch:
                 each.cancel()
 
     def lose(self, partition: _Partition, end: int) -> None:
-        """Its log ends before what it has had."""
+        """Record that the log of a partition ends before its known high watermark."""
         was = self.losses.get(partition.key, (partition.end, 0))[0]
         self.losses[partition.key] = max(was, partition.end), end
         _log.error(
@@ -225,7 +225,7 @@ class FollowerWatch:
         )  # fmt: skip
 
     def move(self, partitions: Iterable[_Partition]) -> None:
-        """These have another leader by now, or none."""
+        """Look for the leaders of partitions whose leader has moved."""
         for partition in partitions:
             partition.leader = _NOWHERE
         self._seek(partitions)
@@ -236,13 +236,13 @@ class FollowerWatch:
             self._routing = asyncio.create_task(self._route())
 
     async def _route(self) -> None:
-        """Find the leaders of those that have none."""
+        """Find the leaders of partitions that have none."""
         while self._homeless:
             for partition in [each for each in self._homeless if each.idle_s > self.kept_s]:
                 self._homeless.discard(partition)
                 partition.rest()
             if any(time.monotonic() - each.sought_at < _RETRY_S for each in self._homeless):
-                # The one that was found leads nowhere.
+                # The leader found a moment ago was wrong.
                 await asyncio.sleep(_RETRY_S)
             sought = {partition.key: partition for partition in self._homeless}
             try:
@@ -263,7 +263,7 @@ class FollowerWatch:
             for key, epoch in epochs.items():
                 partition, topic_id = sought[key], metadata.topics[key[0]].topic_id
                 if topic_id != partition.topic_id and partition.topic_id != NO_TOPIC_ID and partition.end > 0:
-                    # Another topic of this name: what the former one had is nowhere.
+                    # The topic was created again under this name: the data of the former one is lost.
                     self.lose(partition, 0)
                     partition.end = -1
                 partition.leader, partition.epoch, partition.topic_id = node, epoch, topic_id
@@ -273,7 +273,7 @@ class FollowerWatch:
 
 
 class _LeaderWatch:
-    """What one broker tells of the partitions that it leads."""
+    """Polls one broker for the partitions that it leads."""
 
     def __init__(self, node_id: int, watch: FollowerWatch) -> None:
         self._node_id = node_id
@@ -282,7 +282,7 @@ class _LeaderWatch:
         self._session = FetchSession(isolation=READ_UNCOMMITTED)
         self._held: dict[PartitionKey, _Partition] = {}
         self._asked: dict[PartitionKey, int] = {}
-        """What the long poll that is on its way was asked, or is to be: from where each partition is read."""
+        """The fetch offset of each partition in the long poll that is in flight, or in the next one."""
         self._moved = set[_Partition]()
         self._nameless = set[_Partition]()
         self._newcomers = set[_Partition]()
@@ -293,16 +293,16 @@ class _LeaderWatch:
         self.tasks = [asyncio.create_task(self._poll_always()), asyncio.create_task(self._ask_always())]
 
     def close(self) -> None:
-        """Leave the broker."""
+        """Close the connection to the broker."""
         if self._connection is not None:
             self._connection.close()
 
     def is_fresh(self, partition: _Partition) -> bool:
-        """Whether what is known of this one was told a moment ago."""
+        """Whether the broker reported this partition within `_FRESH_S`."""
         return partition.key in self._asked and time.monotonic() - self._heard_at < _FRESH_S
 
     def add(self, partition: _Partition) -> None:
-        """Somebody waits for this one, or is to be told of it."""
+        """Add a partition that is waited for."""
         if self._held.get(partition.key) is not partition:
             self._held[partition.key] = partition
             if partition.topic_id == NO_TOPIC_ID:
@@ -318,7 +318,7 @@ class _LeaderWatch:
                 each.discard(partition)
             self._session.forget(partition.key)
 
-    def _send_on(self, partitions: Iterable[_Partition], error_code: int = codes.NONE) -> None:
+    def _reroute(self, partitions: Iterable[_Partition], error_code: int = codes.NONE) -> None:
         if error_code not in codes.LEADER_MOVED | {codes.NONE}:
             self._watch.complaint.say(f"broker {self._node_id}: {codes.name_of(error_code)}")
         gone = [partition for partition in partitions if partition.key in self._held]
@@ -331,23 +331,23 @@ class _LeaderWatch:
                 await self._poll()
             except ClusterError as error:
                 await self._fail(error)
-            except Exception:  # noqa: BLE001 - whoever waits goes on waiting
+            except Exception:  # noqa: BLE001 - pending waits go on
                 _log.exception("broker %d of %s could not be followed", self._node_id, self._client.cluster.alias)
                 await self._fail(None)
 
     async def _fail(self, error: ClusterError | None) -> None:
-        """Start anew: the partitions may have another leader by now."""
+        """Reset the session, and look for the leaders again: the partitions may have another one by now."""
         if error is not None:
             self._watch.complaint.say(error)
         if self._connection is not None:
             self._connection.close()
             self._connection = None
         self._session.reset()
-        self._send_on(list(self._held.values()))
+        self._reroute(list(self._held.values()))
         await asyncio.sleep(_RETRY_S)
 
     async def _poll(self) -> None:
-        """One long poll, once there is something to ask for."""
+        """Do one long poll, once there is a partition to ask for."""
         self._leave_idle()
         if not len(self._session):
             self._has_work.clear()
@@ -370,7 +370,7 @@ class _LeaderWatch:
             await asyncio.sleep(answer.throttle_time_ms / 1000)
         if self._session.answered(answer) != codes.NONE:
             self._watch.complaint.say(f"broker {self._node_id}: {codes.name_of(answer.error_code)}")
-            self._send_on(list(self._held.values()))
+            self._reroute(list(self._held.values()))
             await asyncio.sleep(_RETRY_S)
             return
         self._heard_at = time.monotonic()
@@ -378,7 +378,7 @@ class _LeaderWatch:
             self._hear(fetched)
 
     def _leave_idle(self) -> None:
-        """Ask no more for those that nobody has waited for; looked for now and then only, as there may be many."""
+        """Drop partitions that are no longer waited for; only now and then, as there may be many."""
         now = time.monotonic()
         if now - self._looked_at > _IDLE_LOOK_S:
             self._looked_at = now
@@ -388,7 +388,7 @@ class _LeaderWatch:
                 partition.rest()
 
     def _want(self, partition: _Partition) -> None:
-        """Have the next long poll begin where this one ends."""
+        """Have the next long poll fetch the partition from its known end."""
         if self._asked.get(partition.key) != partition.end or partition.key not in self._session:
             self._asked[partition.key] = partition.end
             self._session.want(partition.key, Want(partition.topic_id, partition.end, partition.epoch, _NO_EPOCH))
@@ -400,13 +400,13 @@ class _LeaderWatch:
         if fetched.error_code == codes.OFFSET_OUT_OF_RANGE or 0 <= fetched.high_watermark < partition.end:
             self._doubt(partition)
         elif fetched.error_code != codes.NONE:
-            self._send_on([partition], fetched.error_code)
+            self._reroute([partition], fetched.error_code)
         elif fetched.high_watermark > partition.end:
             self._moved.add(partition)
             partition.advance(fetched.high_watermark)
 
     def _doubt(self, partition: _Partition) -> None:
-        """It may have lost something, or a new leader does not know yet how far it is."""
+        """Doubt a partition: it may have lost data, or a new leader does not know the high watermark yet."""
         partition.is_doubted = True
         self._moved.discard(partition)
         self._asked.pop(partition.key, None)
@@ -415,7 +415,7 @@ class _LeaderWatch:
         self._has_newcomers.set()
 
     async def _ask_always(self) -> None:
-        """Ask for those that the long poll on its way does not tell of."""
+        """Ask for partitions that the long poll in flight does not cover."""
         while True:
             await self._has_newcomers.wait()
             self._has_newcomers.clear()
@@ -424,9 +424,9 @@ class _LeaderWatch:
                     await self._ask({partition.key: partition for partition in self._newcomers})
                 except ClusterError as error:
                     self._watch.complaint.say(error)
-                    self._send_on(list(self._newcomers))
+                    self._reroute(list(self._newcomers))
                     await asyncio.sleep(_RETRY_S)
-                except Exception:  # noqa: BLE001 - whoever waits goes on waiting
+                except Exception:  # noqa: BLE001 - pending waits go on
                     _log.exception("broker %d of %s could not be asked", self._node_id, self._client.cluster.alias)
                     await asyncio.sleep(_RETRY_S)
                 else:
@@ -435,29 +435,29 @@ class _LeaderWatch:
     async def _ask(self, asked: Mapping[PartitionKey, _Partition]) -> None:
         connection = await self._client.connection(self._node_id)
         epochs = {key: partition.epoch for key, partition in asked.items()}
-        # A long poll may tell of more while these answers are on their way.
+        # A long poll may report more while these answers are in flight.
         known = {key: partition.end for key, partition in asked.items()}
         found = await list_offsets(connection, epochs, LATEST)
         doubted = {key: epochs[key] for key, each in asked.items() if each.is_doubted and each.leader == self._node_id}
         ends = await log_ends(connection, doubted) if doubted else {}
         for key, partition in asked.items():
-            told = found[key]
+            listed = found[key]
             if partition.leader != self._node_id or self._held.get(key) is not partition:
                 continue
-            if told.error_code == codes.OFFSET_NOT_AVAILABLE:
-                # A new leader learns only now how far its followers are.
+            if listed.error_code == codes.OFFSET_NOT_AVAILABLE:
+                # A new leader does not know the high watermark yet.
                 continue
-            if told.error_code != codes.NONE:
-                self._send_on([partition], told.error_code)
-            elif told.offset >= 0:
+            if listed.error_code != codes.NONE:
+                self._reroute([partition], listed.error_code)
+            elif listed.offset >= 0:
                 if key in ends and ends[key].error_code == codes.NONE:
-                    self._judge(partition, known[key], told.offset, ends[key].offset)
-                elif told.offset < known[key]:
+                    self._judge(partition, known[key], listed.offset, ends[key].offset)
+                elif listed.offset < known[key]:
                     partition.is_doubted = True
-                self._take(partition, told.offset)
+                self._take(partition, listed.offset)
 
     def _judge(self, partition: _Partition, known: int, high_watermark: int, log_end: int) -> None:
-        """Whether a partition that was doubted has lost what it was known to have when its leader was asked."""
+        """Judge by its log end whether a doubted partition has lost data that it was known to have."""
         if 0 <= log_end < known:
             self._watch.lose(partition, log_end)
             partition.end = known = high_watermark

@@ -1,4 +1,4 @@
-"""Which topics of a cluster nobody is to read yet, as far as its ledger was heard. Pure."""
+"""The topics of a cluster that clients must not read yet, as far as its ledger was read. Pure."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from isthmus.ledger.gateways import hidden_by
 from isthmus.model.namespace import Namespace
 
 HIDING: Final = frozenset({DeclarationDocument.KIND, ReadableDocument.KIND, SynchronizedDocument.KIND})
-"""The kinds of documents that say it."""
+"""The kinds of documents that decide it."""
 
 
 class HiddenTopics:
-    """The topics of a cluster that follow by synchronous links which are SYNCING (KIP-986, footnote 7). What was heard
-    last counts until it is heard otherwise.
+    """The topics of a cluster that follow by synchronous links which are SYNCING (KIP-986, footnote 7). They stay
+    hidden until the ledger is read otherwise.
 
-    `version` grows with each change. `ids` are those of topics that there are, `None` while they have not been asked
-    for: share groups name topics by them alone.
+    `version` grows with each change. `ids` are those of existing topics, `None` while they have not been asked for:
+    share groups name topics by ids alone.
     """
 
     __slots__ = ("_documents", "_offsets", "ids", "links", "namespaces", "version")
@@ -36,14 +36,14 @@ class HiddenTopics:
         return bool(self.namespaces)
 
     def forget(self) -> None:
-        """Nothing that was heard before is in the ledger any more: it is another one."""
+        """Forget all records, as the ledger was created again."""
         self._documents.clear()
         self._offsets.clear()
 
     def take(self, key: str, offset: int, document: Document | None) -> None:
-        """What the record of a ledger says, one of these that say it (`HIDING`); `settle` comes after the last one.
+        """Take in a record of the ledger, of a kind in `HIDING`; call `settle` after the last one.
 
-        Several readers may tell it, in any order: the newest record counts.
+        Several readers may call this, in any order: the newest record counts.
         """
         if offset <= self._offsets.get(key, -1):
             return
@@ -54,7 +54,7 @@ class HiddenTopics:
             self._documents[key] = document
 
     def settle(self, cluster_id: str) -> bool:
-        """Go by what was taken, at the cluster with this id; whether something is hidden that was not before."""
+        """Apply the records, for the cluster with this id; whether topics are hidden that were not before."""
         before, found = set(self.namespaces), dict[str, tuple[Namespace, ...]]()
         for link in {each.link for each in self._documents.values() if isinstance(each, DeclarationDocument)}:
             known = declaration_of(link, self._documents.values())
@@ -68,7 +68,7 @@ class HiddenTopics:
         return not before >= set(self.namespaces)
 
     def learn(self, ids: Iterable[bytes]) -> None:
-        """The ids that hidden topics have."""
+        """Take in the ids of the hidden topics."""
         if (found := frozenset(ids)) != self.ids:
             self.ids, self.version = found, self.version + 1
 

@@ -1,7 +1,7 @@
-"""The answers that leave a connection, in the order of its requests, some of them held until something has come to be.
+"""The queue of answers of a connection, in the order of its requests, of which some are held until they are ready.
 Pure.
 
-An answer that is held keeps those behind it, whatever they are: forwarded ones and our own.
+A held answer also holds all answers behind it: forwarded ones and our own.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from isthmus.gateway.walking import ProduceWalk
 from isthmus.wire.frames import Buffer
 
 HELD_MAX: Final = 1_000
-"""So many answers of a connection may be held, or wait behind one: from then on nothing more is asked for it."""
+"""The maximum of answers of a connection that are held, or wait behind one: then its client is not read."""
 HELD_BYTES_MAX: Final = 1 << 20
-"""So much may wait behind an answer that is held: from then on the broker is not read."""
+"""The maximum of bytes that wait behind a held answer: then the broker is not read."""
 
 
 Owed = ProduceWalk | CommitOwed | PositionsOwed | GroupSeen
-"""What has to be known of a request so that its answer can be held."""
+"""The facts about a request that are needed to hold its answer."""
 
 
 class HeldAnswer:
-    """An answer that may have to wait, for what `owed` tells. Its `frame` may be changed until it is ready."""
+    """An answer that may have to wait, for the parts in `owed`. Its `frame` may be changed until it is ready."""
 
     __slots__ = ("frame", "is_ready", "owed", "version")
 
@@ -43,21 +43,21 @@ Leaving = Buffer | HeldAnswer
 
 
 class HoldingQueue:
-    """What leaves a connection."""
+    """The queue of answers that leave a connection."""
 
     __slots__ = ("_waiting", "waiting_bytes")
 
     def __init__(self) -> None:
         self._waiting: deque[bytes | HeldAnswer] = deque()
         self.waiting_bytes = 0
-        """How much waits behind answers that are held, without these."""
+        """The bytes that wait behind held answers, without those of held answers."""
 
     def __len__(self) -> int:
-        """How many answers, or pieces of such, are not let through yet."""
+        """The number of answers, or pieces of answers, that wait."""
         return len(self._waiting)
 
     def take(self, leaving: Iterable[Leaving]) -> list[Buffer]:
-        """What of these may leave now. What may not is copied, and comes out of `ready` when its turn has come."""
+        """Return those that may leave now. The others are copied, and returned by `ready` in their turn."""
         out: list[Buffer] = self.ready()
         for each in leaving:
             if isinstance(each, HeldAnswer):
@@ -72,7 +72,7 @@ class HoldingQueue:
         return out
 
     def ready(self) -> list[Buffer]:
-        """What may leave by now."""
+        """Return the queued buffers that may leave by now."""
         out: list[Buffer] = []
         while self._waiting:
             first = self._waiting[0]

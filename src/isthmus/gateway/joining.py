@@ -12,12 +12,12 @@ from isthmus.wire import codes
 _CODE: Final = struct.Struct(">h")
 _NO_MEMBER: Final = 0
 BEATING: Final = frozenset({CONSUMER_GROUP_HEARTBEAT, SHARE_GROUP_HEARTBEAT, STREAMS_GROUP_HEARTBEAT})
-"""By what such members are heard."""
+"""The heartbeats of such members."""
 
 
 def is_joining(body: MessageCursor) -> bool:
-    """Whether the body of a heartbeat is that of somebody who is no member yet. Told that there is no such group, he
-    meets one of another kind, and would ask for ever.
+    """Whether a heartbeat comes from a client that is not a member yet. If such a client gets GROUP_ID_NOT_FOUND the
+    group is of another kind, and with an edited answer the client would retry for ever.
     """
     body.skip_text()
     body.skip_text()
@@ -25,9 +25,9 @@ def is_joining(body: MessageCursor) -> bool:
 
 
 def joining_anew(body: MessageCursor) -> list[Edit]:
-    """What becomes other in the body of an answer to a heartbeat. A member whose group is not there is one that the
-    group does not know: it joins then. By what the cluster says clients end for good, as no group goes away whose
-    members are at work.
+    """Return the edits of the body of an answer to a heartbeat. A member whose group does not exist is answered as one
+    that the group does not know, and joins then. Clients end for good at the cluster's own code, as no group with
+    active members is deleted.
     """
     body.skip(4)
     begin = body.at

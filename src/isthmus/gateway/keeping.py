@@ -1,4 +1,4 @@
-"""The answers that a gateway holds: what each waits for, until when, and what becomes of those that wait too long."""
+"""The answers that a gateway holds: the parts that each waits for, its deadline, and what happens when that passes."""
 
 from __future__ import annotations
 
@@ -40,41 +40,41 @@ from isthmus.wire.offsets import PartitionKey
 _log = logging.getLogger(__name__)
 _LOOK_S: Final = 0.05
 _OF_TIMEOUT: Final = 0.8
-"""Clients close a connection after the time that they give a broker: they are answered before."""
+"""Answer within this share of a request's timeout: after it clients close the connection."""
 _COMMIT_S: Final = 24.0
 GIVEN_UP_S: Final = 1.0
-"""A client may have asked elsewhere for a commit that has waited for so long."""
+"""A client may have retried a commit elsewhere that has waited for so long (s)."""
 _POSITIONS_S: Final = 3.0
-"""Heartbeats share the connection: a member whose commit is held longer may lose its session."""
+"""Heartbeats share the connection: a member whose offset commit is held longer may lose its session."""
 _RETRY_S: Final = 0.1
 _BEGINS_S: Final = 3.0
-_TOLD_S: Final = 0.5
-_UNTOLD_ROUNDS: Final = 10
+_END_KNOWN_S: Final = 0.5
+_UNKNOWN_ROUNDS: Final = 10
 _UNKNOWN: Final = -1
 _NAMED_MAX: Final = 3
 P = ParamSpec("P")
 
 
 class AnswerOwner(Protocol):
-    """Whose answers are held. They came from the broker with this id, -1 where that is not known."""
+    """The connection whose answers are held. They came from the broker with the id `node`, -1 if that is unknown."""
 
     @property
     def node(self) -> int: ...
 
     def release(self) -> None:
-        """Some of them may leave."""
+        """Send the answers that may leave."""
 
     def refuse(self, refusal: Refusal, why: str) -> None:
-        """It is to be ended, as there is no answer that would be true."""
+        """End the connection, as no answer would be true."""
 
 
 @dataclass(slots=True, eq=False)
 class _Part:
-    """Something that an answer waits for, `what` in words. `target` is the partition of the follower, if it is one, and
-    `late` the first offset, by source partition, that the follower may lack if nobody waits; below 0 it is where the
-    follower ends. In the frame its error codes stand at `codes_at`. An answer that `implies_earlier` tells its client
-    that what it wrote there before was taken as well: librdkafka does so of an idempotent producer whose earlier
-    batches wait to be sent again.
+    """One part that an answer waits for, `what` in words. `target` is the partition of the follower, if it is one, and
+    `late` the first offset, by source partition, that the follower may lack if the answer leaves at once; below 0 it is
+    the end of the follower. Its error codes are at `codes_at` in the frame. An answer that `implies_earlier`
+    acknowledges earlier batches of its producer as well: librdkafka concludes that for an idempotent producer whose
+    earlier batches wait to be sent again.
     """
 
     link: SyncLink
@@ -93,8 +93,8 @@ class _Part:
 
 @dataclass(slots=True, eq=False)
 class _Kept:
-    """An answer that is held. After `deadline` (monotonic s) it says `late_code` of what it still waits for; with none
-    the connection ends.
+    """An answer that is held. After `deadline` (monotonic s) it leaves with `late_code` for the parts it still waits
+    for; without a `late_code` the connection ends.
     """
 
     answer: HeldAnswer
@@ -106,7 +106,7 @@ class _Kept:
 
 
 class _Pending(NamedTuple):
-    """A part of an answer that is to be let go, or whose partition is to be compared up to an offset."""
+    """A part of an answer that is to be let go, or whose partition is compared up to the offset `end`."""
 
     kept: _Kept
     part: _Part
@@ -114,14 +114,14 @@ class _Pending(NamedTuple):
 
 
 class HeldCount(NamedTuple):
-    """How many answers wait for the follower of a link, and for how long (s) the first of them does."""
+    """How many answers wait for the follower of a link, and for how long (s) the oldest one has."""
 
     answers: int
     oldest_s: float
 
 
 class Keeper:
-    """All answers that a gateway holds. `source` is the client of the cluster that it stands before."""
+    """All answers that a gateway holds. `source` is the client of the cluster that it serves."""
 
     def __init__(self, duties: Duties, source: Client) -> None:
         self.duties = duties
@@ -136,16 +136,16 @@ class Keeper:
         self._looking: asyncio.Task[None] | None = None
 
     async def aclose(self) -> None:
-        """Hold nothing more: nobody is answered any more."""
+        """Cancel all waits: no held answer leaves after that."""
         tasks = [*self._tasks, *([] if self._looking is None else [self._looking])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, *(each.aclose() for each in self._positions.values()), return_exceptions=True)
 
     def held(self) -> dict[str, HeldCount]:
-        """What is held now, by link."""
+        """Count the answers held now, by link."""
         now, found = time.monotonic(), dict[str, HeldCount]()
-        waiting = [(frozenset(part.link.name for part in kept.parts), kept.since) for kept in self._all()]
+        waiting = [(frozenset(part.link.name for part in kept.parts), kept.since) for kept in self._list_kept()]
         for names, since in (*waiting, *self._preparations.waiting()):
             for name in names:
                 before = found.get(name, HeldCount(0, 0.0))
@@ -153,8 +153,8 @@ class Keeper:
         return found
 
     async def look_at(self, asked: CommitAsked) -> CommitOwed | bytes:
-        """What a commit has to wait for once it was forwarded, or the answer to it if it is not to be. It returns when
-        followers have all of the transaction that they get before it is decided.
+        """Find out what a commit has to wait for once it was forwarded, or return our own answer if it must not be. It
+        returns when followers have all of the transaction that is copied before its decision.
         """
         owed = await self._commits.look(asked)
         if isinstance(owed, bytes):
@@ -165,9 +165,9 @@ class Keeper:
         return await self._commits.look_again(owed) if is_old else owed
 
     def keep(self, answer: HeldAnswer, owner: AnswerOwner) -> None:
-        """Hold an answer for as long as something is missing at a follower. It is ready already if nothing is.
+        """Hold an answer while a follower lacks a part of it; it is ready at once if none does.
 
-        :raises Short: It is cut off.
+        :raises Short: The answer is cut off.
         :raises ValueError: It is no such answer.
         """
         owed = answer.owed
@@ -182,24 +182,24 @@ class Keeper:
             self._keep_written(answer, owner, owed)
 
     def leave(self, owner: AnswerOwner) -> None:
-        """Nobody is there any more to be answered."""
+        """Drop the held answers of a connection that is gone."""
         for kept in self._kept.pop(owner, ()):
             self._drop(kept)
 
     def _keep_written(self, answer: HeldAnswer, owner: AnswerOwner, walk: ProduceWalk) -> None:
-        told = acknowledged(memoryview(answer.frame), answer.version)
-        ends = ends_of(walk.written, told)
+        outcomes = acknowledged(memoryview(answer.frame), answer.version)
+        ends = ends_of(walk.written, outcomes)
         outside = {(each.topic, each.partition): each for each in walk.written if not each.is_transactional}
         deadline = walk.begun_at + walk.timeout_ms / 1000 * _OF_TIMEOUT
         kept = _Kept(answer, owner, time.monotonic(), deadline, codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         found: list[tuple[_Part, Callable[[], None]]] = []
-        for each in told:
+        for each in outcomes:
             if each.code in (codes.NONE, codes.DUPLICATE_SEQUENCE_NUMBER) and each.key in outside:
                 first, end = ends.get(each.key, (_UNKNOWN, _UNKNOWN))
                 part = self._partition_part(each.key, first, (each.code_at,))
                 if part is not None:
                     part.implies_earlier = outside[each.key].producer_id >= 0
-                    found.append((part, self._waiting_for_log(kept, part, end)))
+                    found.append((part, self._prepare_log_wait(kept, part, end)))
         self._begin(kept, found)
 
     def _keep_commit(self, answer: HeldAnswer, owner: AnswerOwner, owed: CommitOwed) -> None:
@@ -211,7 +211,7 @@ class Keeper:
             for group in owed.groups:
                 if link in carriers(self.duties, [group]):
                     found.append(self._group_part(kept, link, group, owed))
-            # What it waits for has to be found first, and the link is not asked again before.
+            # The partitions have to be found first; until then these parts are not let go.
             if owed.is_all:
                 part = _Part(link, f"all of {link.name}", is_let_go=True)
                 found.append((part, partial(self._start, self._wait_for_all, kept, part, owed)))
@@ -221,23 +221,23 @@ class Keeper:
         self._begin(kept, found)
 
     def _keep_positions(self, answer: HeldAnswer, owner: AnswerOwner, owed: PositionsOwed) -> None:
-        told = positions_told(memoryview(answer.frame), answer.version)
+        outcomes = positions_told(memoryview(answer.frame), answer.version)
         now = time.monotonic()
         kept = _Kept(answer, owner, now, now + _POSITIONS_S, codes.COORDINATOR_LOAD_IN_PROGRESS)
         found: list[tuple[_Part, Callable[[], None]]] = []
         carried: dict[SyncLink, dict[PartitionKey, int]] = defaultdict(dict)
-        for each in told:
+        for each in outcomes:
             if not each.code and each.key in owed.keys:
-                for link in self._carrying(owed.group, each.key[0]):
+                for link in self._find_carriers(owed.group, each.key[0]):
                     carried[link][each.key] = each.code_at
         for link, own in carried.items():
             part = _Part(link, f"group {owed.group}", codes_at=tuple(own.values()))
             found.append((part, partial(self._wait_for_group, kept, part, owed.group, frozenset(own), owner.node)))
         self._begin(kept, found)
 
-    def _carrying(self, group: str, topic: str) -> Iterable[SyncLink]:
-        """Those that carry positions of a group on a topic of the source. Where a link goes on without the one or the
-        other, as that was failed over, it is what is lost of it.
+    def _find_carriers(self, group: str, topic: str) -> Iterable[SyncLink]:
+        """Find the links that carry positions of a group on a topic of the source. Where a link goes on without the
+        group or the topic, as that was failed over, take its lost namespaces instead.
         """
         lost_last = tuple(self.duties.links)[::-1]
         groups = {each.name: each for each in lost_last if each.target_group(group) is not None}
@@ -245,7 +245,7 @@ class Keeper:
         return [groups[name] if groups[name].is_lost else each for name, each in topics.items() if name in groups]
 
     def _partition_part(self, key: PartitionKey, first: int, codes_at: tuple[int, ...]) -> _Part | None:
-        """What waits for a partition of the source to be at the follower, if it is one of a link."""
+        """Build the part that waits for a partition of the source at the follower; `None` if no link copies it."""
         link = self.duties.of(key[0])
         topic = None if link is None else link.target_topic(key[0])
         if link is None or topic is None:
@@ -271,13 +271,13 @@ class Keeper:
                     self._wait_for_group(kept, part, group, None)
                 return
 
-    def _waiting_for_log(self, kept: _Kept, part: _Part, end: int) -> Callable[[], None]:
+    def _prepare_log_wait(self, kept: _Kept, part: _Part, end: int) -> Callable[[], None]:
         if end >= 0:
             return partial(self._wait, kept, part, end)
         return partial(self._start, self._find_end, kept, part)
 
     def _begin(self, kept: _Kept, found: list[tuple[_Part, Callable[[], None]]]) -> None:
-        """Hold an answer for these, and begin to wait for each."""
+        """Hold an answer for these parts, and begin to wait for each."""
         begun = [(part, wait, part.link.duty(is_transactional=False)) for part, wait in found]
         kept.parts.update(part for part, _, duty in begun if duty is not Duty.PASS)
         if not kept.parts:
@@ -288,36 +288,38 @@ class Keeper:
             self._looking = asyncio.create_task(self._look_always())
         for part, wait, duty in begun:
             if part in kept.parts and not part.link.is_lost:
-                # Also one that is to be let go: that may take long, and the duty may be another one until then.
+                # Also for a part to let go: that may take long, and the duty may change until then.
                 wait()
             if duty is Duty.LET_GO and part in kept.parts:
                 self._let_go(kept, part)
 
     def _wait(self, kept: _Kept, part: _Part, end: int) -> None:
-        """Wait until the follower has a partition up to there. If it may have been that far before the source was, what
-        it has there is compared: a repeated batch is alike, and what stands in a log that was begun anew is not.
+        """Wait until the follower has a partition up to `end`. If it may have been that far before the source was, the
+        records are compared: a repeated batch is alike, and records of a log that was created again are not.
         """
         if part.target is None:
             self._end_part(kept, part)
             return
         (first,) = part.late.values()
         follower, compare = part.link.follower, partial(self._compare, kept, part, end)
-        # Of a transaction that is committed the records may be there before, and its end is not.
+        # The records of a committed transaction may be there already, but not its end.
         is_new = follower.lacks(part.target, first if first >= 0 and part.codes_at else end - 1)
-        then = partial(self._arrived, kept, part, compare) if is_new else compare
+        then = partial(self._end_or_compare, kept, part, compare) if is_new else compare
         part.waiter = follower.wait(part.target, end, then)
         if part.waiter is None:
             then()
 
-    def _arrived(self, kept: _Kept, part: _Part, compare: Callable[[], None]) -> None:
-        """The follower has what it was seen to lack: its lane has written it, or somebody who goes on there."""
+    def _end_or_compare(self, kept: _Kept, part: _Part, compare: Callable[[], None]) -> None:
+        """End a part whose records the follower lacked before: its lane wrote them, or, unless the link is current,
+        another writer may have, and then they are compared.
+        """
         if part.link.is_current:
             self._end_part(kept, part)
         else:
             compare()
 
     def _compare(self, kept: _Kept, part: _Part, end: int) -> None:
-        """The follower is that far: see that it has there what the source has."""
+        """Compare the follower with the source up to `end`, which it has reached."""
         name = part.link.name
         if part in kept.parts:
             is_begun = name in self._comparing
@@ -326,8 +328,8 @@ class Keeper:
                 self._start(self._compare_all, part.link)
 
     async def _compare_all(self, link: SyncLink) -> None:
-        """Compare for all who wait for it. What cannot be read now is asked again, and what nothing tells of too, but
-        for commits: there may be no record that would.
+        """Compare for all parts that wait for it. Partitions that cannot be read or compared now are tried again, but
+        those of commits only if they cannot be read: there may be no record left to compare.
         """
         rounds = 0
         try:
@@ -337,17 +339,17 @@ class Keeper:
                 for each in pending:
                     (key,) = each.part.late
                     ends[key] = max(each.end, ends.get(key, each.end))
-                told = await self._told_alike(link, ends)
+                outcomes = await self._compare_logs(link, ends)
                 for each in pending:
                     (key,) = each.part.late
-                    is_alike = told.get(key, False)
+                    is_alike = outcomes.get(key, False)
                     if is_alike or (is_alike is None and not each.part.codes_at):
                         self._end_part(each.kept, each.part)
                     else:
                         self._comparing[link.name].append(each)
                 if left := self._comparing[link.name]:
                     rounds += 1
-                    if rounds == _UNTOLD_ROUNDS:
+                    if rounds == _UNKNOWN_ROUNDS:
                         _log.warning(
                             "%s: %s is held, as the same record is not seen on both sides: READ is needed there",
                             link.name, left[0].part.what,
@@ -356,12 +358,14 @@ class Keeper:
         finally:
             del self._comparing[link.name]
 
-    async def _told_alike(self, link: SyncLink, ends: Mapping[PartitionKey, int]) -> Mapping[PartitionKey, bool | None]:
+    async def _compare_logs(
+        self, link: SyncLink, ends: Mapping[PartitionKey, int]
+    ) -> Mapping[PartitionKey, bool | None]:
         try:
             return await link.compared(ends)
         except ClusterError as error:
             _log.warning("%s: what its follower has cannot be compared: %s", link.name, error)
-        except Exception:  # noqa: BLE001 - it is tried again
+        except Exception:  # noqa: BLE001 - the comparison is tried again
             _log.exception("%s: what its follower has cannot be compared", link.name)
         return {}
 
@@ -371,13 +375,13 @@ class Keeper:
         """Wait until the follower has the positions of a group, as this broker of the source has them."""
         watch = self._positions.get((part.link.name, node))
         if watch is None or watch.link is not part.link:
-            # A link that was asynchronous meanwhile is another one: who waits for the former is let go.
+            # A link that was asynchronous meanwhile is a new object: answers that wait for the former one are let go.
             watch = PositionWatch(part.link, self._source, None if node < 0 else node)
             self._positions[part.link.name, node] = watch
         part.waiter = watch.wait(group, keys, partial(self._end_part, kept, part))
 
     async def _find_end(self, kept: _Kept, part: _Part) -> None:
-        """A duplicate that names no offset is there when all is that the source has now."""
+        """Wait for the current end of the source: the offset of a duplicate batch is unknown, but below that."""
         (key,) = part.late
         while part in kept.parts:
             try:
@@ -391,12 +395,12 @@ class Keeper:
             await asyncio.sleep(_RETRY_S)
 
     async def _wait_for_all(self, kept: _Kept, part: _Part, owed: CommitOwed) -> None:
-        """Wait for all that a link copies, as far as the source has it now."""
+        """Wait until the follower has all partitions and groups of a link, as the source has them now."""
         link = part.link
         while part in kept.parts:
             try:
                 keys = await self._commits.all_partitions(link)
-                begins = await self._begins(link, keys)
+                begins = await self._find_begins(link, keys)
                 ends = await self._commits.ended(owed, keys)
                 groups = await self._commits.all_groups(link)
             except ClusterError as error:
@@ -405,13 +409,13 @@ class Keeper:
                 continue
             if part in kept.parts:
                 found = [self._group_part(kept, link, group, owed) for group in groups]
-                self._go_on(kept, part, [*found, *self._log_parts(kept, begins, ends)])
+                self._replace_part(kept, part, [*found, *self._log_parts(kept, begins, ends)])
 
     async def _wait_for_ends(
         self, kept: _Kept, part: _Part, owed: CommitOwed, spans: Mapping[PartitionKey, Span]
     ) -> None:
-        """Wait until the follower has the end of a transaction in all of its partitions. That is behind all its
-        records, and survives a failover, which aborts what has no end.
+        """Wait until the follower has the end of a transaction in all of its partitions. The end is behind all its
+        records, and a transaction with an end survives a failover, which aborts all others.
         """
         while part in kept.parts:
             try:
@@ -423,29 +427,29 @@ class Keeper:
             if part in kept.parts:
                 begins = {key: span.begin for key, span in spans.items()}
                 found = self._log_parts(kept, begins, ends)
-                self._go_on(kept, part, found)
+                self._replace_part(kept, part, found)
                 self._start(self._forget_once_there, part.link, owed.producer_id, spans, ends)
 
     async def _forget_once_there(
         self, link: SyncLink, producer_id: int, spans: Mapping[PartitionKey, Span], ends: Mapping[PartitionKey, int]
     ) -> None:
-        """Have nobody end a transaction that has ended at the follower, whoever has been answered by then."""
-        targets = self._targets(link, ends)
+        """Forget a prepared commit once the follower has its end in all partitions, so that it is not ended again."""
+        targets = self._map_to_follower(link, ends)
         await link.follower.covered({target: ends[key] for key, target in targets.items()})
         link.forget(producer_id, {target: spans[key].end for key, target in targets.items()})
 
-    async def _begins(self, link: SyncLink, keys: Collection[PartitionKey]) -> dict[PartitionKey, int]:
-        """From where on a follower may lack something of a transaction that has ended at the source: what has its end
-        there lies before.
+    async def _find_begins(self, link: SyncLink, keys: Collection[PartitionKey]) -> dict[PartitionKey, int]:
+        """Return the offsets from which a follower may lack parts of a transaction that has ended at the source: before
+        its last stable offset all transactions have their ends.
         """
-        targets = self._targets(link, keys)
+        targets = self._map_to_follower(link, keys)
         found: Mapping[PartitionKey, LogRange] = {}
         with contextlib.suppress(ClusterError):
             found = (await log_ranges(link.follower.client, targets.values(), timeout_s=_BEGINS_S)).values
         return {key: found[target].stable_end if target in found else 0 for key, target in targets.items()}
 
-    def _targets(self, link: SyncLink, keys: Iterable[PartitionKey]) -> dict[PartitionKey, PartitionKey]:
-        """The same partitions at the follower."""
+    def _map_to_follower(self, link: SyncLink, keys: Iterable[PartitionKey]) -> dict[PartitionKey, PartitionKey]:
+        """Map partitions of the source to those of the follower."""
         return {key: (topic, key[1]) for key in keys if (topic := link.target_topic(key[0])) is not None}
 
     def _log_parts(
@@ -455,16 +459,16 @@ class Keeper:
         for key, end in ends.items():
             part = self._partition_part(key, begins.get(key, 0), ())
             if part is not None and end:
-                found.append((part, self._waiting_for_log(kept, part, end)))
+                found.append((part, self._prepare_log_wait(kept, part, end)))
         return found
 
-    def _go_on(self, kept: _Kept, part: _Part, found: list[tuple[_Part, Callable[[], None]]]) -> None:
-        """It is known what a part stands for."""
+    def _replace_part(self, kept: _Kept, part: _Part, found: list[tuple[_Part, Callable[[], None]]]) -> None:
+        """Replace a part by the parts that were found for it."""
         self._begin(kept, found)
         self._end_part(kept, part)
 
     def _end_part(self, kept: _Kept, part: _Part) -> None:
-        """One thing less to wait for. What came to the follower of something that is lost is somebody else's."""
+        """End the wait for a part, unless it is lost: then another writer wrote at the follower."""
         if part in kept.parts and not self._is_lost(part):
             kept.parts.discard(part)
             if part.waiter is not None:
@@ -473,7 +477,7 @@ class Keeper:
                 self._end(kept)
 
     def _end(self, kept: _Kept) -> None:
-        """Have it leave."""
+        """Let a held answer leave."""
         self._forget(kept)
         kept.answer.is_ready = True
         kept.owner.release()
@@ -492,11 +496,11 @@ class Keeper:
                 part.waiter.cancel()
         kept.parts.clear()
 
-    def _all(self) -> list[_Kept]:
+    def _list_kept(self) -> list[_Kept]:
         return [kept for own in self._kept.values() for kept in own]
 
     async def _look_always(self) -> None:
-        """Look now and then at all that is held, as long as there is something."""
+        """Look at all held answers now and then, as long as there are any."""
         while self._kept:
             await asyncio.sleep(_LOOK_S)
             try:
@@ -506,7 +510,7 @@ class Keeper:
 
     def _look(self, now: float) -> None:
         duties = {link.name: link.duty(is_transactional=False) for link in self.duties.links if not link.is_lost}
-        for kept in self._all():
+        for kept in self._list_kept():
             if now >= kept.deadline or any(map(self._is_lost, kept.parts)):
                 self._expire(kept)
                 continue
@@ -518,13 +522,13 @@ class Keeper:
                     self._let_go(kept, part)
 
     def _is_lost(self, part: _Part) -> bool:
-        """Whether nothing more of it gets to the follower, as that was detached since it was held, or may have been."""
+        """Whether nothing more of a part can reach the follower, as it was or may have been detached meanwhile."""
         if part.link.is_lost or part.losses == part.link.losses:
             return part.link.is_lost
         return not part.late or any(self.duties.of(topic) is not part.link for topic, _ in part.late)
 
     def _expire(self, kept: _Kept) -> None:
-        """It has waited as long as it may."""
+        """End a held answer whose deadline has passed, or of which a part is lost."""
         where = ", ".join(sorted(part.what for part in kept.parts)[:_NAMED_MAX])
         if kept.late_code is None:
             self._forget(kept)
@@ -539,7 +543,7 @@ class Keeper:
         self._end(kept)
 
     def _let_go(self, kept: _Kept, part: _Part) -> None:
-        """Have it leave as soon as it is written down that the follower may lack it."""
+        """Let a part go as soon as the ledger has that the follower may lack it."""
         if part.is_let_go:
             return
         part.is_let_go = True
@@ -555,7 +559,7 @@ class Keeper:
         try:
             while batch := self._letting[link.name]:
                 self._letting[link.name] = []
-                late = await self._begins_of(batch)
+                late = await self._find_late_begins(batch)
                 async with asyncio.timeout(link.settings.lag_max_ms / 1000):
                     await link.let_go(late)
                 for each in batch:
@@ -568,21 +572,21 @@ class Keeper:
             for each in (*batch, *self._letting.pop(link.name, ())):
                 each.part.is_let_go = False
 
-    async def _begins_of(self, batch: Collection[_Pending]) -> dict[PartitionKey, int]:
-        """The first offset of each source partition that the follower may lack of what these acknowledge. Where the
-        followers end is waited for once, by all together: each would be too late for those behind it.
+    async def _find_late_begins(self, batch: Collection[_Pending]) -> dict[PartitionKey, int]:
+        """Find the first offset of each source partition that the follower may lack of what these acknowledge. All
+        share one deadline for unknown ends of followers: one for each would be too late for the next ones.
         """
-        deadline, late = Deadline(_TOLD_S), dict[PartitionKey, int]()
+        deadline, late = Deadline(_END_KNOWN_S), dict[PartitionKey, int]()
         for each in batch:
             for key, first in each.part.late.items():
-                begin = await self._begin_of(each.part, first, deadline)
+                begin = await self._find_late_begin(each.part, first, deadline)
                 late[key] = min(late.get(key, begin), begin)
         return late
 
-    async def _begin_of(self, part: _Part, first: int, deadline: Deadline) -> int:
-        """The first offset that the follower may lack of what an answer acknowledges: `first`, or where the follower
-        ends if that is not known, or if what was written before is acknowledged as well. 0 if that is not told before
-        the deadline either: the follower may lack all of it.
+    async def _find_late_begin(self, part: _Part, first: int, deadline: Deadline) -> int:
+        """Find the first offset that the follower may lack of what an answer acknowledges: `first`, or the end of the
+        follower if `first` is unknown or earlier batches are acknowledged as well. 0 if that end stays unknown until
+        the deadline: the follower may lack everything.
         """
         if first >= 0 and not part.implies_earlier:
             return first
@@ -600,7 +604,7 @@ class Keeper:
 
 
 def _stands_still(part: _Part) -> bool:
-    """Whether the follower has got nothing of the partition for as long as it may lag. Whoever asks again because its
-    own time was over goes on waiting for the same.
+    """Whether the follower has got nothing of the partition for as long as it may lag. A client that retries after its
+    timeout waits for the same offset, so the time goes on.
     """
     return part.target is not None and part.link.follower.still_s(part.target) >= part.link.settings.lag_max_ms / 1000

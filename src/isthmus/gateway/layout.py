@@ -1,6 +1,6 @@
-"""Where in a message something stands that is read or replaced. Pure: bytes in, bytes out.
+"""Read and replace fields of messages in place. Pure: bytes in, bytes out.
 
-Nothing is decoded that need not be, and whatever is not replaced stays as it is, with tags that nobody here knows.
+Only the needed fields are decoded, and all other bytes stay unchanged, including unknown tags.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _INT64: Final = struct.Struct(">q")
 
 
 class Short(Exception):
-    """The message goes on, and what is there ends before what has to be read."""
+    """The message is not complete, and ends before a field that has to be read."""
 
 
 class Edit(NamedTuple):
@@ -29,7 +29,7 @@ class Edit(NamedTuple):
 
     @property
     def growth_bytes(self) -> int:
-        """By how much the message becomes longer."""
+        """The growth of the message."""
         return len(self.replacement) - (self.end - self.begin)
 
 
@@ -44,7 +44,7 @@ class Endpoint(NamedTuple):
 
 
 class MessageCursor:
-    """A place in the payload of a frame, and steps from there.
+    """A cursor in the payload of a frame. Reading moves it on.
 
     :raises Short: In every step: the payload ends before.
     :raises ValueError: In every step: this is no such message.
@@ -58,7 +58,7 @@ class MessageCursor:
         self.flexible = flexible
 
     def skip(self, size: int) -> int:
-        """Go on by so many bytes; what comes out is where they began."""
+        """Skip `size` bytes; return where they began."""
         begin, end = self.at, self.at + size
         if size < 0:
             raise ValueError("a negative length")
@@ -92,11 +92,11 @@ class MessageCursor:
         return value
 
     def count(self) -> int:
-        """How many items an array has, 0 where there is none."""
+        """Read the length of an array, 0 for a null array."""
         return max(self.uvarint() - 1 if self.flexible else self.int32(), 0)
 
     def text(self) -> str | None:
-        """The text here, which may be none."""
+        """Read a nullable string."""
         size = self.uvarint() - 1 if self.flexible else self.int16()
         if size < 0:
             return None
@@ -104,29 +104,29 @@ class MessageCursor:
         return str(self._data[begin : self.at], "utf-8")
 
     def blob(self) -> bytes:
-        """The bytes here, of which there may be none."""
+        """Read nullable bytes; empty for null."""
         size = self.count()
         begin = self.skip(size)
         return bytes(self._data[begin : self.at])
 
     def skip_text(self) -> None:
-        """Go on behind a text, which may be none."""
+        """Skip a nullable string."""
         self.skip(max(self.uvarint() - 1 if self.flexible else self.int16(), 0))
 
     def skip_tags(self) -> None:
-        """Go on behind the tags, if the message has some."""
+        """Skip the tags, if the message is flexible."""
         if self.flexible:
             for _ in self.tags():
                 pass
 
     def skipped_tags(self) -> bytes:
-        """As `skip_tags`, and what they were."""
+        """Skip the tags, and return their bytes."""
         begin = self.at
         self.skip_tags()
         return bytes(self._data[begin : self.at])
 
     def tags(self) -> Iterator[tuple[int, int, int]]:
-        """Each tag: its number, where its size stands, and where what it holds ends. Afterwards comes what follows."""
+        """Yield each tag: its number, and where its size begins and its value ends. The cursor ends behind the tags."""
         for _ in range(self.uvarint()):
             tag, size_at = self.uvarint(), self.at
             size = self.uvarint()
@@ -136,14 +136,14 @@ class MessageCursor:
             self.skip(size)
 
     def endpoint(self) -> Endpoint:
-        """The id of a broker, its host and its port."""
+        """Read the id of a broker, its host and its port."""
         node_id, begin = self.int32(), self.at
         host = self.text() or ""
         return Endpoint(node_id, host, self.int32(), begin, self.at)
 
 
 def response_body(payload: memoryview, *, flexible: bool, has_tags: bool) -> MessageCursor:
-    """A cursor where the body of an answer begins; `has_tags` says whether its header may have tags."""
+    """Return a cursor at the body of an answer; `has_tags` says whether its header may have tags."""
     cursor = MessageCursor(payload, _INT32.size, flexible=flexible)
     if has_tags:
         cursor.skip_tags()
@@ -151,7 +151,7 @@ def response_body(payload: memoryview, *, flexible: bool, has_tags: bool) -> Mes
 
 
 def request_body(payload: memoryview, *, flexible: bool) -> MessageCursor:
-    """A cursor where the body of a request begins, behind key, version, correlation id, client id and tags."""
+    """Return a cursor at the body of a request, behind key, version, correlation id, client id and tags."""
     cursor = MessageCursor(payload, 8, flexible=False)
     cursor.skip_text()
     cursor.flexible = flexible
@@ -160,7 +160,7 @@ def request_body(payload: memoryview, *, flexible: bool) -> MessageCursor:
 
 
 def written_text(text: str | None, *, flexible: bool) -> bytes:
-    """A text as messages have it, or none."""
+    """Encode a nullable string."""
     if text is None:
         return b"\0" if flexible else _INT16.pack(-1)
     encoded = text.encode()
@@ -169,7 +169,7 @@ def written_text(text: str | None, *, flexible: bool) -> bytes:
 
 
 def written_uvarint(value: int) -> bytes:
-    """A number as `uvarint` reads it."""
+    """Encode a number as `uvarint` reads it."""
     found = bytearray()
     while value >= 0x80:
         found.append(value & 0x7F | 0x80)
@@ -179,17 +179,17 @@ def written_uvarint(value: int) -> bytes:
 
 
 def written_count(count: int, *, flexible: bool) -> bytes:
-    """How many items an array has, -1 where there is none."""
+    """Encode the length of an array, -1 for a null array."""
     return written_uvarint(count + 1) if flexible else _INT32.pack(count)
 
 
 def written_address(host: str, port: int, *, flexible: bool) -> bytes:
-    """Host and port as messages have them."""
+    """Encode host and port."""
     return written_text(host, flexible=flexible) + _INT32.pack(port)
 
 
 def spliced(data: memoryview, edits: Sequence[Edit]) -> list[Buffer]:
-    """The bytes with all edits, which are in order; what stays is not copied."""
+    """Return the bytes with all edits, which are in order; unchanged parts are not copied."""
     found: list[Buffer] = []
     at = 0
     for edit in edits:

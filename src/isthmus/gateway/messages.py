@@ -1,7 +1,7 @@
-"""Which messages pass, and up to which version. What is not here is not offered to clients. Pure.
+"""The messages that pass, and their highest versions. Other messages are not offered to clients. Pure.
 
-A version that nobody has looked at could carry addresses of brokers, as Fetch does since version 16: clients would go
-past the gateway. A test holds the tables against the message definitions of the newest broker.
+A version that was not reviewed could have addresses of brokers, as Fetch does since version 16: clients would bypass
+the gateway. A test compares the tables with the message definitions of the newest broker.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ STREAMS_GROUP_TOPOLOGY: Final = 93
 
 
 class Passing(NamedTuple):
-    """A message that passes: its name in Kafka's definitions, and the versions that are offered at most."""
+    """A message that passes: its name in Kafka's definitions, and the range of versions that is offered at most."""
 
     name: str
     version_max: int
@@ -148,15 +148,15 @@ LEFT_OUT: Final = frozenset(
         80,  # AddRaftVoter holds the address of a controller: ask the brokers themselves
     }
 )
-"""Messages that were looked at and do not pass."""
+"""Messages that were reviewed and do not pass."""
 
 LEADING: Final = frozenset(
     {METADATA, FIND_COORDINATOR, SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE, DESCRIBE_CLUSTER}
 )
-"""What any broker may answer in place of another: who is there, and where to go on."""
+"""Messages that any broker may answer in place of another: those that lead a client to the right broker."""
 
 WAITING: Final = frozenset({FETCH, JOIN_GROUP, SYNC_GROUP, SHARE_FETCH})
-"""What brokers may take their time to answer: Fetch, JoinGroup, SyncGroup, ShareFetch. Nothing is changed by them."""
+"""Messages whose answers brokers may delay: Fetch, JoinGroup, SyncGroup, ShareFetch. They change nothing."""
 
 CONSUMING: Final = frozenset(
     {
@@ -165,7 +165,7 @@ CONSUMING: Final = frozenset(
         *(SHARE_GROUP_HEARTBEAT, SHARE_FETCH, SHARE_ACKNOWLEDGE),
     }
 )
-"""What consumers ask, and ask again where no answer comes."""
+"""Messages of consumers, which they send again if no answer comes."""
 
 NEVER: Final = 0x7FFF
 """A version that no message has."""
@@ -207,9 +207,9 @@ FLEXIBLE_FROM: Final[Mapping[int, int]] = {
     DELETE_SHARE_GROUP_OFFSETS: 0,
     STREAMS_GROUP_TOPOLOGY: 0,
 }
-"""From which version on a message has compact texts and tags (KIP-482), of those that are read."""
+"""The first flexible version (KIP-482: compact strings and tags) of each message that is read."""
 
 
 def is_flexible(key: int, version: int) -> bool:
-    """Whether a message that is read has compact texts and tags in this version."""
+    """Whether this version of a message that is read is flexible: it has compact strings and tags."""
     return version >= FLEXIBLE_FROM[key]

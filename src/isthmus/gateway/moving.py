@@ -1,9 +1,9 @@
-"""Clients that move to another cluster: what a gateway does for it, as the ledgers of its clusters say.
+"""Move clients to another cluster: a gateway does that when the ledgers of its clusters ask for it.
 
-It takes no more requests and has all answers come (the fence), says so, and waits for what is decided: that clients go
-on where they were, or are served from the other cluster. Whoever fences a gateway is heard all the time. If nobody is,
-it calls the move off, and goes on once the ledger shows that this was the first word. So one that was paused, or cut
-off, lets nothing pass that comes behind the word of somebody else.
+It takes no more requests and waits for all answers (the fence), reports that, and waits for the decision: clients go on
+where they were, or are served from the other cluster. The controller that moves the clients sends heartbeats all the
+time. Without them the gateway calls the move off, and goes on once the ledger shows that its document was the first. So
+a gateway that was paused, or cut off, lets no request pass after a decision that it has not read.
 """
 
 from __future__ import annotations
@@ -76,10 +76,11 @@ _TAKEN: Final = HIDING | {MoveDocument.KIND, NamespaceDocument.KIND}
 async def movable(
     gateway: Gateway, *, configuration: Configuration, known: GatewayDocument, ports: int, logs_in: bool
 ) -> AsyncIterator[None]:
-    """For as long as the block runs, clients of the gateway, which ledgers know as this, go to another cluster when
-    they say so. It begins once the ledger of the cluster that is served has been read: clients may have moved before.
+    """Move clients of the gateway to another cluster when the ledgers ask for it, for as long as the block runs.
+    `known` is the document of the gateway. The block begins once the ledger of the cluster that is served has been
+    read, as clients may have moved before.
 
-    :raises ClusterError: That cannot be read.
+    :raises ClusterError: The ledger cannot be read.
     """
     word = MovableGatewayDocument(
         gateway=known.gateway,
@@ -110,8 +111,8 @@ async def movable(
 def moving_with(
     configuration: Configuration | None, settings: GatewaySettings, known: GatewayDocument | None = None
 ) -> Beside:
-    """What goes on beside a gateway of these settings whose clients may move to clusters of a configuration, and which
-    ledgers know as this.
+    """Return what runs beside a gateway of these settings: it moves clients to clusters of a configuration, if there is
+    one. `known` is the document of the gateway.
     """
     if configuration is None:
         return nothing
@@ -126,7 +127,7 @@ def moving_with(
 
 @dataclass(slots=True)
 class _Heard:
-    """The newest word of whoever fences, and when (monotonic s) it came."""
+    """The newest heartbeat of the move that fences this gateway, and when (monotonic s) it came."""
 
     move: str = ""
     beat: int = -1
@@ -135,13 +136,13 @@ class _Heard:
 
 @dataclass(slots=True)
 class _Place:
-    """A ledger that is followed, and what is written there."""
+    """A ledger that is followed, and the state of what this gateway reports there."""
 
     client: Client
     view: LedgerView
     writer: LedgerWriter
-    told: MovableGatewayDocument | None = None
-    told_at: float = 0.0
+    written: MovableGatewayDocument | None = None
+    written_at: float = 0.0
     is_there: bool = False
     shows_us: bool = False
     is_overlaid: bool = False
@@ -154,9 +155,9 @@ class _Place:
 
 @dataclass(slots=True)
 class Mover:
-    """What a gateway does for clients that move to a cluster of its configuration. `word` is what it says of itself.
+    """Moves the clients of a gateway to a cluster of its configuration. `word` is the document it writes of itself.
 
-    One that `logs_in` clients by their certificates goes by the logins of the cluster that it serves.
+    A gateway that `logs_in` clients by their certificates uses the logins of the cluster that it serves.
     """
 
     gateway: Gateway
@@ -197,14 +198,14 @@ class Mover:
                 await self._end_fencing()
 
     async def begin(self) -> None:
-        """Wait until the ledger of the cluster that is served was read, what is reserved and hidden there too, and
-        those of others that can be.
+        """Wait until the ledger of the cluster that is served was read, with the names that are reserved and hidden
+        there, and the ledgers of other clusters that can be read.
 
-        :raises ClusterError: It cannot be.
+        :raises ClusterError: The ledger of the served cluster cannot be read.
         :raises ConfigError: Clients have moved to a cluster that the configuration does not have.
         """
         alias, deadline = self.gateway.cluster.alias, Deadline(_BEGIN_S)
-        # What a failover decided stands in the ledger of its target alone.
+        # The decision of a failover is in the ledger of its target alone.
         others = {each.alias for each in self.configuration.clusters} - {alias}
         while alias not in self._looked or (not deadline.has_passed and others - self._looked - self._problems.keys()):
             problem = self._problems.get(alias)
@@ -240,15 +241,15 @@ class Mover:
                         self._complain(alias, error)
                         self._problems[alias] = error
                         await asyncio.sleep(_RETRY_S)
-                    except Exception:  # noqa: BLE001 - whoever is connected goes on
+                    except Exception:  # noqa: BLE001 - connected clients go on
                         _log.exception("the ledger of %s could not be followed", alias)
                         await asyncio.sleep(_RETRY_S)
                     await asyncio.sleep(_LOOK_S)
             finally:
-                await _leave(place, self.word)
+                await _delete_own_record(place, self.word)
 
     def _complain(self, alias: str, error: IsthmusError) -> None:
-        """Say once what keeps clients waiting, or does not end by itself; the rest is for whoever looks for it."""
+        """Log an error: as a warning, once, if it keeps clients waiting or does not end by itself; else as debug."""
         keeps_waiting = (self._is_due or self.gateway.is_in_doubt) and self.gateway.is_fenced
         is_new = keeps_waiting and str(error) != self._complaint
         if is_new:
@@ -266,7 +267,7 @@ class Mover:
             hidden.forget()
         place.is_there = place.is_there or bool(news.entries)
         place.shows_us = place.shows_us or any(entry.key == self.word.key for entry in news.entries)
-        # No look tells twice what came with a record, or behind it, that this release cannot read.
+        # A look returns each entry once: keep those that came with or after one that this release cannot read.
         self._note_others(place, news)
         place.untaken += (entry for entry in news.entries if kind_of(entry.key) in _TAKEN)
         take_reserved(reserved, place.untaken, place.client.cluster.cluster_id)
@@ -282,24 +283,24 @@ class Mover:
             if document is None:
                 self._forget(place, key)
             elif isinstance(document, MoveDocument):
-                self._read(place, document)
+                self._take_move(place, document)
         try:
             async with self._taking:
                 if self._is_due:
                     await self._take()
                     self._is_due = False
         finally:
-            await self._tell(place)
+            await self._report(place)
         gateway = self.gateway
         if gateway.is_in_doubt and place.client.cluster.alias == gateway.cluster.alias and begun > gateway.doubted_at:
             gateway.fence(is_up=False, why="doubt")
         if place.shows_us or not place.is_there or place.may_tell_from:
-            # Whoever fences from now on finds this gateway in the ledger; whoever did before has been heard.
+            # A later fence finds this gateway in the ledger; an earlier one has been read.
             self._looked.add(alias)
         await self._learn_ids(place, hidden)
 
     def _note_others(self, place: _Place, news: News) -> None:
-        """Remember what other gateways say of themselves."""
+        """Remember the documents of other gateways."""
         if news.is_other_log:
             place.others = {}
         for entry in news.entries:
@@ -309,7 +310,7 @@ class Mover:
                     del place.others[entry.key]
 
     def _hide(self, place: _Place, hidden: HiddenTopics) -> None:
-        """Have nobody read topics of links that are SYNCING, and all read those of links that are it no more."""
+        """Hide topics of links that are SYNCING, and show those of links that are no longer SYNCING."""
         before, alias = hidden.links, place.client.cluster.alias
         is_more = take_hidden(hidden, place.untaken, place.client.cluster.cluster_id)
         if hidden.links != before and self.gateway.cluster.alias == alias:
@@ -318,7 +319,7 @@ class Mover:
             for link in set(before) - set(hidden.links):
                 _log.info("topics of link %s are read again", link)
         if is_more and self.gateway.cluster.alias == alias:
-            # What was asked for before would bring what came since.
+            # Fetches that wait already would return records that came since.
             self.gateway.part_readers()
 
     async def _learn_ids(self, place: _Place, hidden: HiddenTopics) -> None:
@@ -326,16 +327,16 @@ class Mover:
         if is_served and hidden and (hidden.ids is None or now - place.ids_at > _IDS_S):
             place.ids_at = now
             try:
-                # Whoever moves clients is to be heard meanwhile.
+                # Heartbeats of a move must be read meanwhile.
                 async with asyncio.timeout(_IDS_S):
                     await hidden_ids(place.client, hidden)
             except (ClusterError, TimeoutError) as error:
                 _log.debug("ids of topics of %s: %s", place.client.cluster.alias, error)
 
-    def _read(self, place: _Place, document: MoveDocument) -> None:
-        """Take note of what a ledger says; of the moves away from its own cluster that decides which word counts."""
+    def _take_move(self, place: _Place, document: MoveDocument) -> None:
+        """Take in a move; for moves away from the cluster of the ledger, `MovesAway` decides which document counts."""
         if document.source == place.client.cluster.cluster_id and not place.away.take(document):
-            # Whoever reads the ledger once it is compacted is not to take it for the last word.
+            # A reader of the compacted ledger must not take it for the decision.
             place.is_overlaid = document.step is MoveStep.SERVE and not place.away.is_decided(document.move)
             return
         known = self._served.get(document.source)
@@ -345,21 +346,21 @@ class Mover:
             self._served[document.source], self._is_due = document, True
 
     def _forget(self, place: _Place, key: str) -> None:
-        """Whoever was told of by this key is told of no more: it counts for those that are started later."""
+        """Forget the move with this key, which was deleted: that counts for gateways that are started later."""
         for known in (self._served, self._leaving):
             for source in [source for source, document in known.items() if document.key == key]:
                 del known[source]
         if place.away.latest is not None and place.away.latest.key == key:
             place.away = MovesAway()
 
-    async def _tell(self, place: _Place) -> None:
-        """Have the ledger hold what is to be known of this gateway, where there is a ledger."""
+    async def _report(self, place: _Place) -> None:
+        """Write the document of this gateway to the ledger, if there is a ledger."""
         now = time.monotonic()
         if place.is_overlaid and place.away.latest is not None:
             await _append(place, place.away.latest)
             place.is_overlaid = False
-        word = replace(self.word, beat=0, lacks=self._lacking_at(place))
-        if not place.is_there or (word == place.told and now - place.told_at < _BEAT_S):
+        word = replace(self.word, beat=0, lacks=self._find_lacking(place))
+        if not place.is_there or (word == place.written and now - place.written_at < _BEAT_S):
             return
         if now < place.may_tell_from:
             return
@@ -373,21 +374,22 @@ class Mover:
             return
         self._known_at.add(place.client.cluster.alias)
         if place.client.cluster.alias == self.gateway.cluster.alias:
-            # Whoever gives up on this gateway waits for longer. Who is not known here is not waited for.
+            # Controllers give up on this gateway after a longer time, and do not wait for one that is not in the
+            # ledger.
             self.gateway.asleep_max_s = _ASLEEP_S
-        place.told, place.told_at = word, now
-        await _take_out_ended(place)
+        place.written, place.written_at = word, now
+        await _delete_ended(place)
 
-    def _lacking_at(self, place: _Place) -> tuple[str, ...]:
-        """Whose certificates would be refused if clients went to the cluster of this ledger."""
+    def _find_lacking(self, place: _Place) -> tuple[str, ...]:
+        """Find the certificates that would be refused if clients moved to the cluster of this ledger."""
         return lacking(self.gateway.cluster, place.client.cluster) if self.logs_in else ()
 
     async def _take(self) -> None:
-        """Do what the ledgers say now."""
+        """Act on the moves in the ledgers."""
         gateway = self.gateway
         here = gateway.cluster.cluster_id or ""
         arrived = arrived_by(here, self._served.values())
-        # Clients that others bring along while this one serves its own change nothing for those.
+        # Clients that arrive from another cluster do not change where this gateway serves its own clients.
         if (
             arrived is not None
             and arrived.stay > gateway.serving.stay
@@ -405,9 +407,9 @@ class Mover:
                 _log.warning("clients are not moved any more, says %s: they go on where they were", leaving.by)
             gateway.fence(is_up=False)
         else:
-            self._hear(leaving)
+            self._take_heartbeat(leaving)
 
-    def _hear(self, document: MoveDocument) -> None:
+    def _take_heartbeat(self, document: MoveDocument) -> None:
         if (self._heard.move, self._heard.beat) != (document.move, document.beat):
             is_new = self._heard.move != document.move
             self._heard = _Heard(document.move, document.beat, time.monotonic())
@@ -424,18 +426,18 @@ class Mover:
             self._fencing = None
 
     async def _fence(self, document: MoveDocument) -> None:
-        """Take no more requests for as long as whoever moves the clients is heard."""
+        """Take no more requests while heartbeats of the move arrive; without them call the move off."""
         _log.info("clients are to move to %s: no request is taken", document.target_alias)
         deadline = Deadline(_DRAIN_S)
         self.gateway.fence(is_up=True)
         while time.monotonic() - self._heard.at < _HEARD_S:
-            waiting = self._waiting(is_late=deadline.has_passed)
-            self._say(document.move, is_drained=not waiting, waits_for=waiting)
+            waiting = self._find_waiting(is_late=deadline.has_passed)
+            self._update_record(document.move, is_drained=not waiting, waits_for=waiting)
             await asyncio.sleep(_STEP_S)
-        while not await self._called_off(document):
+        while not await self._call_off(document):
             await asyncio.sleep(_RETRY_S)
 
-    def _say(
+    def _update_record(
         self, move: str, *, is_drained: bool = False, is_serving: bool = False, waits_for: tuple[str, ...] = ()
     ) -> None:
         self.word = replace(
@@ -448,9 +450,9 @@ class Mover:
             waits_for=waits_for,
         )
 
-    async def _called_off(self, document: MoveDocument) -> bool:
-        """Have the ledger of the cluster that is served hold that nobody is moved; whoever follows it finds whether
-        that was in time. Whether it does, or nobody counts on this gateway.
+    async def _call_off(self, document: MoveDocument) -> bool:
+        """Write to the ledger of the cluster that is served that the move is called off; `_look` finds out whether that
+        was in time. Whether it was written, or no controller waits for this gateway.
         """
         client = self.gateway.client
         writer = LedgerWriter(client)
@@ -458,7 +460,7 @@ class Mover:
             await writer.append([replace(document, step=MoveStep.OFF, by=self.word.described)])
         except ClusterError as error:
             _log.warning("the ledger of %s cannot be written: %s", client.cluster.alias, error)
-            # One that may not write, and never did, is not among those whose word is waited for.
+            # Controllers do not wait for a gateway that may not write and is not in the ledger.
             is_alone = isinstance(error, NotAuthorized) and client.cluster.alias not in self._known_at
             if is_alone:
                 self.gateway.fence(is_up=False)
@@ -467,8 +469,8 @@ class Mover:
             writer.close()
         return True
 
-    def _waiting(self, *, is_late: bool) -> tuple[str, ...]:
-        """Whose answers are waited for; once it is late only those of ends of transactions are."""
+    def _find_waiting(self, *, is_late: bool) -> tuple[str, ...]:
+        """Find the clients whose answers are waited for; once it `is_late` only those that end transactions."""
         found = set[str]()
         for passage in list(self.gateway.passages):
             owed = [key for key in passage.owed if key not in WAITING]
@@ -494,7 +496,7 @@ class Mover:
                 raise ConfigError(f"{moved}, and {alias} of the configuration is {found.cluster_id}", hint=hint)
             reserved, hidden = self._reserved[alias], self._hidden[alias]
             arrived = await carried_from(client, document.source, document.stay, reserved, hidden)
-            # One that is started much later meets producers that have gone on for long.
+            # If this gateway is started much later, producers have gone on for long.
             await forget_overtaken(client, arrived.producers)
         except BaseException:
             await client.aclose()
@@ -512,11 +514,11 @@ class Mover:
         )
         places = gateway.places.begun_at(document.first_node)
         brokers = {node: (broker.host, broker.port) for node, broker in found.brokers.items()}
-        # Before anybody is answered there.
+        # Before any client is answered there.
         duties = await gateway.duties_at(alias)
         gateway.turn(client, places, brokers, serving, duties)
         _log.info("clients are served from %s now", document.target_alias)
-        self._say(document.move, is_drained=True, is_serving=True)
+        self._update_record(document.move, is_drained=True, is_serving=True)
 
 
 async def _append(place: _Place, change: LedgerChange) -> None:
@@ -528,19 +530,19 @@ async def _append(place: _Place, change: LedgerChange) -> None:
         place.is_there = False
 
 
-async def _take_out_ended(place: _Place) -> None:
-    """Have a ledger know nothing of gateways whose processes have ended on this host: nobody is to wait for their word.
+async def _delete_ended(place: _Place) -> None:
+    """Delete from a ledger the gateways whose processes have ended on this host, so that no controller waits for them.
 
-    :raises ClusterError: It cannot be written.
+    :raises ClusterError: The ledger cannot be written.
     """
-    ended = [key for key, entry in place.others.items() if entry.value is not None and _has_ended(key, entry.value)]
+    ended = [key for key, entry in place.others.items() if entry.value is not None and _is_dead(key, entry.value)]
     if ended:
         await place.writer.append([Deletion(key) for key in ended])
         _log.info("%s of gateways that have ended here: taken out of the ledger of %s",
                   counted(len(ended), "entry", "entries"), place.client.cluster.alias)  # fmt: skip
 
 
-def _has_ended(key: str, value: bytes) -> bool:
+def _is_dead(key: str, value: bytes) -> bool:
     try:
         known = decoded(key, value)
     except PlanRefused:
@@ -548,10 +550,10 @@ def _has_ended(key: str, value: bytes) -> bool:
     return isinstance(known, MovableGatewayDocument) and liveness_of(known.whereabouts) is Liveness.DEAD
 
 
-async def _leave(place: _Place, word: MovableGatewayDocument) -> None:
-    """Have the ledger know nothing of a gateway that ends."""
+async def _delete_own_record(place: _Place, word: MovableGatewayDocument) -> None:
+    """Delete the document of a gateway that ends, and close the ledger."""
     try:
-        if place.told is not None:
+        if place.written is not None:
             async with asyncio.timeout(_FAREWELL_S):
                 await place.writer.append([Deletion(word.key)])
     except (ClusterError, TimeoutError) as error:

@@ -1,4 +1,4 @@
-"""Which partitions transactions have whose commits a gateway lets through, as the ledger of their target knows it."""
+"""The partitions of transactions whose commits a gateway forwards, noted in the ledger of their target."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Write = Callable[[Iterable[LedgerChange]], Awaitable[None]]
 
 
 class Notes:
-    """Those of one gateway and one link, in one document: whatever comes while it is written goes with the next one.
+    """The notes of one gateway for one link, in one document: notes that come during a write go with the next one.
 
     `target` is the client of the link's target, and `write` writes into its ledger.
     """
@@ -34,7 +34,7 @@ class Notes:
         self._gateway = gateway
         self._target = target
         self._write = write
-        # A producer may have several: one that began anew wrote elsewhere while its last commit had no end there yet.
+        # A producer may have several: it may begin a new transaction before its last commit has its end everywhere.
         self._commits: dict[PreparedCommit, None] = {}
         self._written: dict[PreparedCommit, None] = {}
         self._late_since: float | None = None
@@ -42,12 +42,12 @@ class Notes:
 
     @property
     def late_s(self) -> float:
-        """For how long (s) the ledger has not taken what it is to hold; it is tried again with each `clean`."""
+        """For how long (s) writes to the ledger have failed; each `clean` tries again."""
         return 0.0 if self._late_since is None else time.monotonic() - self._late_since
 
     @property
     def are_there(self) -> bool:
-        """Whether the ledger may have some, or is to."""
+        """Whether the ledger may have notes, or is to have some."""
         return bool(self._commits or self._written or self._late_since is not None)
 
     @property
@@ -55,9 +55,9 @@ class Notes:
         return PreparedDocument(link=self._link, gateway=self._gateway, commits=tuple(self._commits))
 
     async def add(self, commit: PreparedCommit) -> None:
-        """Have the ledger hold it when this returns.
+        """Write a commit to the ledger; it is there when this returns.
 
-        :raises ClusterError: It was refused, or did not succeed.
+        :raises ClusterError: The write was rejected, or did not succeed.
         """
         self._commits[commit] = None
         async with self._writing:
@@ -65,8 +65,8 @@ class Notes:
                 await self._bring()
 
     def forget(self, producer_id: int, ends: Mapping[PartitionKey, int]) -> None:
-        """The transaction of this producer that has its records before these offsets of the target's partitions, up to
-        there, has ended everywhere. The ledger hears of it with what is written next: it does no harm there.
+        """Forget the transaction of this producer whose records are below these offsets of the target's partitions: it
+        has ended everywhere. It leaves the ledger with the next write, and does no harm there until then.
         """
         for commit in list(self._commits):
             parts = {(part.topic, part.partition): part.end for part in commit.parts}
@@ -74,7 +74,7 @@ class Notes:
                 del self._commits[commit]
 
     async def clean(self) -> None:
-        """Take out of the ledger what has ended everywhere, and bring there what it has not taken before.
+        """Delete from the ledger what has ended everywhere, and retry writes that failed before.
 
         :raises ClusterError: The target does not tell, or was not written.
         """
@@ -91,7 +91,7 @@ class Notes:
                 await self._bring()
 
     async def _sweep(self) -> None:
-        """Forget what has ended everywhere."""
+        """Forget transactions that have ended everywhere."""
         found = list(self._commits)
         keys = {(part.topic, part.partition) for commit in found for part in commit.parts}
         logs = (await log_ranges(self._target, keys, timeout_s=_ANSWER_S)).values if keys else {}
@@ -101,7 +101,7 @@ class Notes:
                 self._commits.pop(commit, None)
 
     async def leave(self) -> None:
-        """Leave nothing in the ledger, unless a transaction may not have ended."""
+        """Delete the document, unless a transaction may not have ended."""
         with contextlib.suppress(ClusterError, TimeoutError):
             async with asyncio.timeout(_ANSWER_S):
                 await self.clean()

@@ -1,4 +1,4 @@
-"""One client's connection and the broker's behind it: bytes from one into the other, and how both end."""
+"""The connection of one client and the one to the broker behind it: pass bytes between them, and end both."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ _log = logging.getLogger(__name__)
 _READ_BYTES: Final = 256 << 10
 _PASSING_ONE: Final = -1
 _HIGH_BYTES: Final = 256 << 10
-"""What a connection may hold back; who sends more is not read from."""
+"""The bytes that a connection may buffer; beyond that the other side is not read."""
 _JOINED_BYTES: Final = 64 << 10
 _LOOK_S: Final = 0.01
 _BROKEN: Final = select.POLLERR | select.POLLHUP
 _LEFT: Final = getattr(select, "POLLRDHUP", 0)
 _KEEPS_VIEWS: Final = sys.version_info >= (3, 12)
-"""From then on a transport that cannot send at once keeps what it was given, and no copy."""
+"""Since Python 3.12 a transport that cannot send at once keeps the buffers it was given, and no copy."""
 
 
 class Scratch:
-    """Where all connections of an event loop read into: what has been read is passed on before the next read."""
+    """The read buffer of all connections of an event loop: bytes are passed on before the next read."""
 
     def __init__(self) -> None:
         self.view = memoryview(bytearray(_READ_BYTES))
 
     def leave(self) -> None:
-        """Somebody keeps views of it: read into another one from now on."""
+        """Use a new buffer from now on, as views of this one are kept."""
         self.view = memoryview(bytearray(_READ_BYTES))
 
 
 class _Owner(Protocol):
-    """Who has two ends, and is told by each what happens to it."""
+    """The owner of two ends, which each call it with their events."""
 
     def made(self, end: PassageEnd) -> None: ...
     def take(self, end: PassageEnd, chunk: memoryview) -> None: ...
@@ -73,38 +73,38 @@ class PassageEnd(asyncio.BufferedProtocol):
         self.is_lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """There is a connection, with TLS where it has some."""
+        """Take the transport of a new connection, with TLS where it has some."""
         self.transport = self._below = cast("asyncio.Transport", transport)
-        # A transport that was closed knows it no more.
+        # A closed transport no longer has its socket.
         self._sock = transport.get_extra_info("socket")
         keep_alive(self._sock)
         self.transport.set_write_buffer_limits(high=_HIGH_BYTES)
         self._owner.made(self)
 
     def secured(self, transport: asyncio.Transport) -> None:
-        """The connection has TLS from now on."""
+        """Use the TLS transport from now on."""
         self.transport = transport
         transport.set_write_buffer_limits(high=_HIGH_BYTES)
         self.read(on=False)
 
     def get_buffer(self, _: int) -> memoryview:
-        """Where to read into."""
+        """Return the buffer to read into."""
         return self._scratch.view
 
     def buffer_updated(self, nbytes: int) -> None:
-        """So many bytes have been read."""
+        """Pass on the bytes that have been read."""
         self._owner.take(self, self._scratch.view[:nbytes])
 
     def pause_writing(self) -> None:
-        """It holds back as much as it may."""
+        """Report that the write buffer is full."""
         self._owner.fill(self, is_full=True)
 
     def resume_writing(self) -> None:
-        """It takes more again."""
+        """Report that the write buffer has room again."""
         self._owner.fill(self, is_full=False)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over."""
+        """Report, once, that the connection is lost."""
         if self.is_lost:
             return
         self.is_lost = True
@@ -113,7 +113,7 @@ class PassageEnd(asyncio.BufferedProtocol):
         self._owner.lost(self, exc)
 
     def write(self, buffers: Iterable[Buffer]) -> None:
-        """Send these, or as much of them as it still can."""
+        """Send buffers, unless the connection is closing."""
         transport = self.transport
         if transport is None or transport.is_closing():
             return
@@ -121,7 +121,7 @@ class PassageEnd(asyncio.BufferedProtocol):
         is_held = transport.get_write_buffer_size() > 0
         is_copied = (len(parts) > 1 or is_held) and sum(map(len, parts)) <= _JOINED_BYTES
         if is_copied:
-            # One call and one packet, where copying costs less; and a small view would hold all of the scratch.
+            # One call and one packet, where copying costs less; and a small view would keep all of the scratch.
             parts = [b"".join(parts)]
         for part in parts:
             transport.write(part)
@@ -130,11 +130,11 @@ class PassageEnd(asyncio.BufferedProtocol):
 
     @property
     def has_sent(self) -> bool:
-        """Whether nothing is left of what it was to send."""
+        """Whether all was sent."""
         return self.transport is None or not self.transport.get_write_buffer_size()
 
     def read(self, *, on: bool) -> None:
-        """Whether to read from it."""
+        """Resume or pause reading."""
         if self.transport is not None and not self.transport.is_closing():
             if on:
                 self.transport.resume_reading()
@@ -142,15 +142,16 @@ class PassageEnd(asyncio.BufferedProtocol):
                 self.transport.pause_reading()
 
     def close(self, within_s: float) -> None:
-        """Close it when all has been sent, after so many seconds at the latest."""
+        """Close the connection once all has been sent, and reset it after `within_s` at the latest."""
         if self.transport is not None and not self.transport.is_closing():
             self.transport.close()
             self._ending = asyncio.get_running_loop().call_later(within_s, self.reset)
 
     def say_goodbye(self, linger_s: float) -> None:
-        """Send nothing behind what is to be sent, and close it when the other side has, or so much later.
+        """Shut down writing once all has been sent, and reset the connection after `linger_s` if the other side has not
+        closed it.
 
-        A socket that is closed before all was read resets the connection, and what is on its way is lost.
+        A socket that is closed before all was read resets the connection, and bytes in flight are lost.
         """
         if self.is_lost or self.transport is None or self._below is None or self.transport.is_closing():
             return
@@ -166,7 +167,7 @@ class PassageEnd(asyncio.BufferedProtocol):
             self._ending = loop.call_later(linger_s, self.reset)
 
     def looked_after(self) -> int:
-        """What has become of it while nobody reads from it, as `select.poll` tells it."""
+        """Return the events of the socket while it is not read, as `select.poll` has them."""
         if self.is_lost or self._sock is None or self._sock.fileno() < 0:
             return 0
         poll = select.poll()
@@ -174,22 +175,22 @@ class PassageEnd(asyncio.BufferedProtocol):
         return next((events for _, events in poll.poll(0)), 0)
 
     def reset(self) -> None:
-        """Close it at once; what it has not sent yet never will be."""
+        """Close the connection at once; unsent bytes are dropped."""
         if self.transport is not None and not self.is_lost:
             have_reset(self._sock)
             self.transport.abort()
 
 
 Secure = Callable[[PassageEnd], Awaitable[None]]
-"""Has a client's connection speak TLS, where that is asked for."""
+"""Starts TLS on a client's connection, where that is configured."""
 Dial = Callable[[Callable[[], PassageEnd]], Awaitable[bool]]
-"""Connects an end to a broker; whether it is the one that is meant. Raises `OSError` or `ClusterError` where none can
-be reached, and `NotAdmitted` where none is to be.
+"""Connects an end to a broker; whether it is the intended one. Raises `OSError` or `ClusterError` if no broker can be
+reached, and `NotAdmitted` if the client must not be connected.
 """
 
 
 class PassageEvents(Protocol):
-    """What becomes of passages."""
+    """The events of passages."""
 
     def begin(self, passage: Passage) -> None: ...
     def awake(self, now: float) -> None: ...
@@ -198,7 +199,7 @@ class PassageEvents(Protocol):
 
 
 class _Share:
-    """What one way of a passage has of a room while it gathers something large, and since when (monotonic s)."""
+    """The share of a room that one direction of a passage has while it gathers a large frame, `since` (monotonic s)."""
 
     def __init__(self, room: GatheringRoom, hold: Callable[[str], None], let: Callable[[str], None]) -> None:
         self._room = room
@@ -209,8 +210,8 @@ class _Share:
         self.since: float | None = None
 
     def see_to(self, size: int, number: int, *, is_taken: bool) -> None:
-        """Read on once there is room for what is gathered, and give it back once that is taken; 0 is nothing. The
-        `number` of what is gathered is another one for what stands behind it.
+        """Ask for room for a frame of this size that is gathered (0 for none), and pause reading until it is given;
+        give it back once the frame is taken. Each frame has another `number`.
         """
         if self.since is not None and is_taken and not (size and number == self._number):
             self.give()
@@ -224,13 +225,13 @@ class _Share:
         self._let("room")
 
     def give(self) -> None:
-        """It needs none any more."""
+        """Give the room back."""
         self._has_asked, self.since = False, None
         self._room.give(self)
 
 
 class Passage:
-    """A client's connection from when it was accepted until both ends are gone."""
+    """The connection of a client, from its acceptance until both ends are gone."""
 
     def __init__(
         self,
@@ -255,11 +256,11 @@ class Passage:
         self.address = ""
         self.index = index
         self.node = -1
-        """The broker that it is connected to, -1 as long as there is none."""
+        """The id of the broker that it is connected to, -1 if there is none yet."""
         self.subject: str | None = None
-        """That of the client's certificate, where it has one."""
+        """The subject of the client's certificate, if it has one."""
         self.server_name = ""
-        """What the client called us, where it said so."""
+        """The server name that the client asked for (SNI), if any."""
         self.request_bytes = 0
         self.answer_bytes = 0
         self._broker = PassageEnd(scratch, self)
@@ -287,31 +288,31 @@ class Passage:
 
     @property
     def software(self) -> Software:
-        """What the client says that it is."""
+        """The name and version of the client's software."""
         return self.conversation.software
 
     @property
     def requests(self) -> int:
-        """How many requests it has sent."""
+        """The number of requests that the client has sent."""
         return self.conversation.requests
 
     def open(self, secure: Secure, dial: Dial) -> None:
-        """Connect it to a broker; what the client sends waits meanwhile."""
+        """Connect to a broker; bytes of the client wait meanwhile."""
         self._opening = asyncio.create_task(self._open(secure, dial))
 
     def refuse(self, refusal: Refusal, why: str) -> None:
-        """End it at once, and say why."""
+        """Report why the client is refused, and end the passage at once."""
         self._events.refused(self, refusal, why)
         self.abandon()
 
     def finish(self) -> None:
-        """End it in good order: the request that is passing passes, and all answers come."""
+        """End it in good order: let the current request pass, and wait for all answers."""
         self._is_ending = True
         self._requests.end()
         self._end_if_done()
 
     def fence(self, *, is_up: bool) -> None:
-        """Have no request pass that has not begun to; with the fence down again those pass that came meanwhile."""
+        """Let no further request pass while the fence is up; those that came meanwhile pass once it is down again."""
         if not self._is_settled:
             return
         self._is_fenced = is_up
@@ -323,13 +324,13 @@ class Passage:
             self._let("fence")
 
     def end_halves(self) -> None:
-        """End it at once if a part of a request has passed, or is about to, and the rest is not to follow."""
+        """End it at once if a part of a request has passed, or is about to, as the rest must not follow."""
         if self._is_settled and not (self._requests.is_between and self._broker.has_sent):
             self.abandon()
 
     @property
     def owed(self) -> list[int]:
-        """The messages that the client waits for an answer to, by key; -1 for one that is passing or whose answer is
+        """The keys of the messages whose answers the client waits for; -1 for one that is passing or whose answer is
         held.
         """
         found = [each.key for each in self.conversation.expected]
@@ -337,7 +338,7 @@ class Passage:
         return found if is_between else [*found, _PASSING_ONE]
 
     def settle(self, serving: Serving, keeper: Keeper | None, *, needs_login: bool, is_certified: bool = False) -> None:
-        """Which cluster it is for is known, what is held there, and whether we log in there for the client."""
+        """Set the cluster that is served, the keeper of held answers, and whether we log in for the client."""
         self.conversation.serving, self._is_settled = serving, True
         self.conversation.duties = NO_DUTIES if keeper is None else keeper.duties
         self._keeper = keeper
@@ -345,12 +346,12 @@ class Passage:
         self.conversation.needs_login = needs_login and not is_certified
 
     def finish_after(self, life_s: float) -> None:
-        """End it in good order after so many seconds, if it is still there."""
+        """End it in good order after `life_s`, if it is still open."""
         self._finishing = asyncio.get_running_loop().call_later(life_s, self.finish)
 
     def part(self) -> None:
-        """End it although answers may be missing: what has come of them reaches the client. One that has just begun
-        goes on.
+        """End it although answers may be missing: those that have come reach the client. A passage that is not settled
+        yet goes on.
         """
         if self._is_settled and not self._is_leaving:
             self._is_leaving = True
@@ -359,7 +360,7 @@ class Passage:
             self.client.read(on=True)
 
     def overdue(self, now: float) -> tuple[Refusal, str] | None:
-        """Why it is to be ended at this time (monotonic), if it is."""
+        """Return why it is to be ended at this time (monotonic s); `None` if it is not."""
         limits, age_s = self._limits, 0.0 if self._is_dialing else now - self._since
 
         def is_late(share: _Share) -> bool:
@@ -378,10 +379,10 @@ class Passage:
                 Refusal.REQUEST,
                 f"it did not finish a large request within {limits.gathering_s:g} s, and others wait",
             )
-        return self._gone(now) if self._in_the_way and not self._is_leaving else None
+        return self._find_departure(now) if self._in_the_way and not self._is_leaving else None
 
-    def _gone(self, now: float) -> tuple[Refusal, str] | None:
-        """Why a client that is not read from is to be ended, as it has left."""
+    def _find_departure(self, now: float) -> tuple[Refusal, str] | None:
+        """Find out whether a client that is not read from has left; why it is to be ended then."""
         seen = self.client.looked_after()
         if seen & _BROKEN:
             return Refusal.LEFT, "it left before the broker took its requests"
@@ -401,14 +402,14 @@ class Passage:
             self.conversation.is_led_on = not await dial(self._new_broker)
         except (OSError, ClusterError, NotAdmitted) as error:
             self.refuse(error.refusal if isinstance(error, NotAdmitted) else refusal, str(error))
-            # Nobody says so where it ended within a TLS handshake.
+            # asyncio does not report a connection that ended within a TLS handshake.
             self.client.connection_lost(error)
         except Exception:  # noqa: BLE001 - all others go on
             _log.exception("a connection from %s could not be opened", self.address)
             self.abandon()
             self.client.connection_lost(None)
         else:
-            # Until here nobody could hear the client.
+            # Before this the client could not be read.
             self._is_dialing, self._since = False, time.monotonic()
             self._let("connecting")
             early, self._early = self._early, bytearray()
@@ -419,7 +420,7 @@ class Passage:
         return self._broker
 
     def made(self, end: PassageEnd) -> None:
-        """An end is connected."""
+        """Take in an end that is connected."""
         if end is self.client and end.transport is not None:
             peer = end.transport.get_extra_info("peername")
             self.address = str(peer[0]) if peer else "nowhere"
@@ -433,7 +434,7 @@ class Passage:
         if self._is_leaving:
             return
         if "connecting" in self._in_the_way:
-            # TLS may read a little before it can be told not to.
+            # TLS may read a little before reading can be paused.
             self._early += chunk
             return
         self.conversation.now = time.monotonic()
@@ -442,16 +443,16 @@ class Passage:
             if end is self.client:
                 self.request_bytes += len(chunk)
                 self._broker.write(self._requests.take(chunk))
-                self._see_to_commit()
+                self._begin_commit_look()
                 self._leave(self._answers.ready())
-                self._finish_if_refused()
+                self._finish_if_unanswerable()
                 if len(self.conversation.expected) >= self._limits.waiting:
                     self._hold("answers")
-                self._see_to_room()
+                self._manage_room()
             else:
                 self.answer_bytes += len(chunk)
                 self._leave(self._answers.take(chunk))
-                self._see_to_room()
+                self._manage_room()
                 if len(self.conversation.expected) <= self._limits.waiting // 2:
                     self._let("answers")
         except NotPassed as error:
@@ -460,14 +461,14 @@ class Passage:
             self._fence_if_between()
             self._end_if_done()
 
-    def _finish_if_refused(self) -> None:
-        """End it as brokers do where something is refused that has no answer (acks=0), once the rest has its own."""
+    def _finish_if_unanswerable(self) -> None:
+        """End it as brokers do after refusing a request without an answer (acks=0), once all others are answered."""
         if self.conversation.ends_for and not self._is_ending:
             self._events.refused(self, Refusal.REQUEST, self.conversation.ends_for)
             self.finish()
 
     def _leave(self, leaving: Sequence[Leaving]) -> None:
-        """Send answers to the client, but those that are held and what comes behind them."""
+        """Send answers to the client, except for held ones and those behind them."""
         if self._keeper is None:
             self.client.write(cast("Sequence[Buffer]", leaving))
             return
@@ -479,13 +480,13 @@ class Passage:
             raise NotPassed(f"an answer that may be held cannot be read: {error}") from None
         self.client.write(self._queue.take(leaving))
         if len(self._queue) >= HELD_MAX:
-            # The client alone: what brokers answer lets nothing go.
+            # Pause only the client: answers of brokers do not add held ones without requests.
             self._hold("held")
         if self._queue.waiting_bytes >= HELD_BYTES_MAX:
             self._hold_broker("held")
 
-    def _see_to_commit(self) -> None:
-        """Have it found out what a commit is to wait for, before it is forwarded."""
+    def _begin_commit_look(self) -> None:
+        """Begin to find out what a commit has to wait for, before it is forwarded."""
         asked = self._requests.asks
         if asked is not None and self._deciding is None and self._keeper is not None:
             self._hold("commit")
@@ -500,7 +501,7 @@ class Passage:
             return
         self._deciding = None
         if self.client.looked_after() & (_BROKEN | _LEFT):
-            # It asks elsewhere for what it has given up, and may be in its next transaction.
+            # A client that gave up retries elsewhere, and may be in its next transaction.
             self.refuse(Refusal.LEFT, "it left before its commit was forwarded")
             return
         self._requests.decide(asked, decided)
@@ -508,7 +509,7 @@ class Passage:
         self.take(self.client, memoryview(b""))
 
     def release(self) -> None:
-        """Some of what is held may leave: it does with all that may as soon as the loop comes to it."""
+        """Send the held answers that may leave, in the next cycle of the event loop."""
         if not self._is_releasing:
             self._is_releasing = True
             asyncio.get_running_loop().call_soon(self._release)
@@ -523,29 +524,29 @@ class Passage:
         self._end_if_done()
 
     def fill(self, end: PassageEnd, *, is_full: bool) -> None:
-        """An end holds back as much as it may, or takes more again: the other one is read accordingly."""
+        """Pause or resume reading of the other end, as the write buffer of an end is full or has room again."""
         if end is self.client:
             self._full_since = time.monotonic() if is_full else None
             if is_full:
                 self._hold_broker("client")
             else:
-                self._see_to_room()
+                self._manage_room()
                 self._let_broker("client")
         elif is_full:
             self._hold("broker")
         else:
             self._let("broker")
-            self._see_to_room()
+            self._manage_room()
 
-    def _see_to_room(self) -> None:
-        """Have room for what is gathered as a whole, and give it back once the other side takes it."""
+    def _manage_room(self) -> None:
+        """Ask for room for frames that are gathered, and give it back once the other side takes them."""
         answers, requests = self._answers, self.conversation.requests
         self._gathers_answer.see_to(answers.gathered_bytes, answers.begun, is_taken=self._full_since is None)
         is_taken = "broker" not in self._in_the_way
         self._gathers_request.see_to(self._requests.gathered_bytes, requests, is_taken=is_taken)
 
     def lost(self, end: PassageEnd, error: Exception | None) -> None:
-        """An end is gone, and so is the other: with what it still has to send, unless this one was broken off."""
+        """Close the other end of an end that is lost: after its unsent bytes, or at once if there was an error."""
         if end is self.client and self._opening is not None:
             self._opening.cancel()
         other = self._broker if end is self.client else self.client
@@ -598,10 +599,10 @@ class Passage:
                 self._is_leaving = True
                 self._broker.close(self._limits.gone_s)
                 self.client.say_goodbye(self._limits.linger_s)
-                # What it still sends is read, and goes nowhere.
+                # Bytes that the client still sends are read and dropped.
                 self.client.read(on=True)
 
     def abandon(self) -> None:
-        """End it at once."""
+        """Reset both ends at once."""
         self.client.reset()
         self._broker.reset()

@@ -1,4 +1,4 @@
-"""Which port, or which name, stands for which broker: the same on every gateway that is started alike. Pure."""
+"""Map brokers to ports or names: the same way on every gateway with the same settings. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ListenRange:
 
     @classmethod
     def parse(cls, written: str) -> Self:
-        """`host:first-last`, or `host:port` for a single one.
+        """Parse `host:first-last`, or `host:port` for a single port.
 
         :raises ConfigError: It is neither.
         """
@@ -47,7 +47,7 @@ class ListenRange:
 
     @property
     def size(self) -> int:
-        """How many ports there are."""
+        """The number of ports."""
         return self.last - self.first + 1
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ class ListenRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerPorts:
-    """Where clients reach the brokers: broker `first_node` at `port` of `host`, the next id at the next port."""
+    """The ports of brokers: clients reach broker `first_node` at `port` of `host`, the next id at the next port."""
 
     host: str
     port: int
@@ -70,11 +70,11 @@ class BrokerPorts:
         return self.first_node + self.size - 1
 
     def node_at(self, index: int, _: str = "") -> int | None:
-        """The id that the port stands for which is the n-th of the range, from 0."""
+        """Return the broker id of the n-th port of the range, from 0."""
         return self.first_node + index
 
     def begun_at(self, first_node: int) -> Self:
-        """The same ports for brokers from another id on."""
+        """Return the same ports for brokers from another id on."""
         return replace(self, first_node=first_node)
 
     def has(self, node_id: int) -> bool:
@@ -82,7 +82,7 @@ class BrokerPorts:
         return self.first_node <= node_id <= self.last_node
 
     def of(self, node_id: int) -> tuple[str, int]:
-        """Where clients reach this broker. One without a port gets the first: who answers there names the others."""
+        """Return the address of a broker. One without a port gets the first: the broker there names the others."""
         return self.host, self.port + (node_id - self.first_node if self.has(node_id) else 0)
 
     def __str__(self) -> str:
@@ -91,8 +91,8 @@ class BrokerPorts:
 
 @dataclass(frozen=True, slots=True)
 class BrokerNames:
-    """Names by which clients reach the brokers, all at one port: `broker-{id}.east.example:19092`. Over TLS clients say
-    which name they mean (SNI, RFC 6066).
+    """The names of brokers, all at one port: `broker-{id}.east.example:19092`. Over TLS clients send the name they
+    connect to (SNI, RFC 6066).
     """
 
     prefix: str
@@ -101,7 +101,7 @@ class BrokerNames:
 
     @classmethod
     def parse(cls, written: str) -> Self:
-        """A host name with `{id}` in it once, and a port.
+        """Parse a host name with `{id}` in it once, and a port.
 
         :raises ConfigError: It is something else.
         """
@@ -116,7 +116,7 @@ class BrokerNames:
         return cls(before.lower(), suffix.lower(), int(port))
 
     def node_at(self, _: int, name: str) -> int | None:
-        """The id that a name stands for, `None` for any other name, and for none: it is for the first contact."""
+        """Return the broker id of a name; `None` for any other name, or none, as in a first connection."""
         name = name.lower().removesuffix(".")
         middle = name[len(self.prefix) : len(name) - len(self.suffix)]
         is_id = middle.isascii() and middle.isdigit() and str(int(middle)) == middle
@@ -127,11 +127,11 @@ class BrokerNames:
         return True
 
     def of(self, node_id: int) -> tuple[str, int]:
-        """Where clients reach this broker."""
+        """Return the address of a broker."""
         return f"{self.prefix}{node_id}{self.suffix}", self.port
 
     def begun_at(self, _: int) -> Self:
-        """The same names: brokers of another cluster have theirs by their ids as well."""
+        """Return the same names: those of another cluster's brokers have their ids as well."""
         return self
 
     def __str__(self) -> str:
@@ -139,17 +139,17 @@ class BrokerNames:
 
 
 BrokerPlaces = BrokerPorts | BrokerNames
-"""Where clients reach the brokers."""
+"""The addresses by which clients reach the brokers."""
 
 
 def placed(
     listen: ListenRange, advertise: ListenAddress, node_ids: Collection[int], *, first_node: int | None = None
 ) -> BrokerPorts:
-    """Where clients reach brokers with these ids, of which there is at least one. The first port is that of
-    `first_node`, or else of the lowest id.
+    """Place brokers with these ids, of which there is at least one, on ports. The first port is that of `first_node`,
+    or else of the lowest id.
 
     :raises PlanRefused: The range has too few ports for the ids.
-    :raises ConfigError: The range goes beyond the last port there is at the advertised host.
+    :raises ConfigError: The range goes beyond the last port of the advertised host.
     """
     if advertise.port + listen.size - 1 > _PORT_MAX:
         raise ConfigError(f"{listen.size} ports from {advertise} on go beyond {_PORT_MAX}")

@@ -1,4 +1,4 @@
-"""Positions of groups at the source and at the follower, compared as long as somebody waits for them to be equal."""
+"""Compare positions of groups at the source and at the follower while they are waited for to become equal."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ _NOWHERE: Final = -1
 
 _Apart = dict[PartitionKey, tuple[int, int]]
 Wanted = dict[PartitionKey, int | None]
-"""Positions that are to be at the follower, `None` where there is to be none."""
+"""The positions that the follower is to have, `None` for one that it is not to have."""
 
 
 @dataclass(slots=True, eq=False)
-class _Awaited:
-    """Positions of a group that somebody waits for; all it has on topics of the link where `keys` is `None`. The source
-    was `seen` there first, and those that have `come` to the follower since, by its partitions, are waited for no more.
+class _GroupWait:
+    """A wait for positions of a group, for all on topics of the link if `keys` is `None`. By partitions of the
+    follower, `seen` are the positions first seen at the source, and those that have `come` since are no longer waited
+    for.
     """
 
     watch: PositionWatch
@@ -40,8 +41,8 @@ class _Awaited:
     come: set[PartitionKey] = field(default_factory=set)
 
     def left(self, apart: _Apart, wanted: Collection[PartitionKey]) -> _Apart:
-        """What has not come yet of what is wanted. Whoever commits again and again is equal on both sides at no moment:
-        what lies between where the source was seen first and where it is now was committed since.
+        """Return the wanted positions that have not come yet. A group that commits all the time may never be equal on
+        both sides: a position between the first one seen at the source and the current one was committed since.
         """
         passed = {key for key, (to_be, now) in apart.items() if 0 <= self.seen.get(key, _NOWHERE) <= now <= to_be}
         self.come |= passed | (set(wanted) - apart.keys())
@@ -50,43 +51,43 @@ class _Awaited:
         return {key: found for key, found in apart.items() if key not in self.come}
 
     def cancel(self) -> None:
-        """Wait no more."""
+        """Cancel the wait."""
         self.watch.leave(self)
 
 
 class PositionWatch:
-    """The positions of one link, asked of the coordinators on both sides while somebody waits. What was committed at a
-    `node` of the source is asked of that one: if it coordinates the group no more, whoever commits again does so where
-    that is coordinated by then. One that does not answer delays nobody else.
+    """The positions of one link, asked of the coordinators on both sides while there are waits. Positions committed at
+    a `node` of the source are asked of that broker: if it no longer coordinates the group, a client that commits again
+    does so at the new coordinator. A broker that does not answer delays no other waits.
 
-    They are compared with what the source has now, for equality: a commit may go back, and one that was overtaken never
-    comes. While the source moves on, what it has had since will do. Only where retention has taken the records at the
-    follower they are as near as its log lets them be.
+    Positions of both sides have to be equal: a commit may go back, and one that was overtaken never comes. While the
+    source moves on, any position that it had since counts. Only where retention has deleted the records at the follower
+    a position is as near as its log allows.
     """
 
     def __init__(self, link: SyncLink, source: Client, node: int | None = None) -> None:
         self.link = link
         self._source = source
         self._node = node
-        self._waiting = set[_Awaited]()
+        self._waiting = set[_GroupWait]()
         self._asking: asyncio.Task[None] | None = None
 
     async def aclose(self) -> None:
-        """Ask no more."""
+        """Stop asking."""
         if self._asking is not None:
             self._asking.cancel()
             await asyncio.gather(self._asking, return_exceptions=True)
 
-    def wait(self, group: str, keys: Collection[PartitionKey] | None, wake: Callable[[], None]) -> _Awaited:
-        """Call `wake` once the follower has what the source has."""
-        awaited = _Awaited(self, group, keys, wake)
+    def wait(self, group: str, keys: Collection[PartitionKey] | None, wake: Callable[[], None]) -> _GroupWait:
+        """Call `wake` once the follower has the positions of the source."""
+        awaited = _GroupWait(self, group, keys, wake)
         self._waiting.add(awaited)
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._ask_always())
         return awaited
 
-    def leave(self, awaited: _Awaited) -> None:
-        """One waits no more."""
+    def leave(self, awaited: _GroupWait) -> None:
+        """Remove a wait."""
         self._waiting.discard(awaited)
 
     async def _ask_always(self) -> None:
@@ -97,21 +98,21 @@ class PositionWatch:
                     pause_s = _AGAIN_S
             except ClusterError as error:
                 _log.warning("%s: positions of groups cannot be compared: %s", self.link.name, error)
-            except Exception:  # noqa: BLE001 - whoever waits goes on waiting
+            except Exception:  # noqa: BLE001 - the waits go on
                 _log.exception("%s: positions of groups cannot be compared", self.link.name)
             await asyncio.sleep(pause_s)
 
-    async def _ask(self, waiting: Collection[_Awaited]) -> bool:
-        """Compare once for all who wait; whether the source has told of all of them. What it tells was committed at the
-        earliest when they began: positions of a transaction whose end is still being written are waited for.
+    async def _ask(self, waiting: Collection[_GroupWait]) -> bool:
+        """Compare once for all waits; whether the source answered for all of them. Its answer is no older than the
+        waits: the end of a transaction that is still being written is waited for (`require_stable`).
         """
         groups = {each.group for each in waiting}
         here = (await committed_offsets(self._source, groups, require_stable=True, node=self._node)).values
-        left = dict[_Awaited, tuple[str, Wanted]]()
+        left = dict[_GroupWait, tuple[str, Wanted]]()
         for each in waiting:
             name = self.link.target_group(each.group)
             if each.group in here:
-                wanted = self._wanted(each.keys, here[each.group])
+                wanted = self._find_wanted(each.keys, here[each.group])
                 if name is None or not wanted:
                     self._wake(each)
                 else:
@@ -136,16 +137,16 @@ class PositionWatch:
         return groups <= here.keys()
 
     async def _starts(self, keys: Collection[PartitionKey]) -> Mapping[PartitionKey, int]:
-        """Where partitions of the follower begin: a position before that is carried as the first one that is there."""
+        """Return the log starts of the follower: a position before the start is carried as the start."""
         found = (await log_ranges(self.link.follower.client, keys, timeout_s=_STARTS_S)).values if keys else {}
         return {key: log.start for key, log in found.items()}
 
-    def _wake(self, awaited: _Awaited) -> None:
+    def _wake(self, awaited: _GroupWait) -> None:
         if awaited in self._waiting:
             awaited.wake()
 
-    def _wanted(self, keys: Collection[PartitionKey] | None, here: Positions) -> Wanted:
-        """Where the follower is to be, by its own partitions, of what the link copies."""
+    def _find_wanted(self, keys: Collection[PartitionKey] | None, here: Positions) -> Wanted:
+        """Find the positions that the follower is to have, by its own partitions, on topics that the link copies."""
         found: Wanted = {}
         for key in here if keys is None else keys:
             topic = self.link.target_topic(key[0])
@@ -155,7 +156,7 @@ class PositionWatch:
 
 
 def _apart(there: Positions, wanted: Wanted) -> _Apart:
-    """The positions that are to be there and are not: where each is to be, and where it is, -1 for nowhere."""
+    """Find the positions that differ: where each is to be, and where it is, -1 for nowhere."""
     now = {key: there[key].offset if key in there else _NOWHERE for key in wanted}
     to_be = {key: _NOWHERE if offset is None else offset for key, offset in wanted.items()}
     return {key: (to_be[key], now[key]) for key in wanted if to_be[key] != now[key]}

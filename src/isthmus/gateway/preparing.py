@@ -1,8 +1,8 @@
-"""Commits that wait before they are forwarded: until followers have all records of the transaction, prepared.
+"""Commits that wait before they are forwarded, until followers have all records of the prepared transaction.
 
-That is for partitions that are copied before it is known how their transactions end. A source that is lost from then on
-leaves a follower with nothing of the transaction, or with all of it: which partitions it has is in the follower's
-ledger by then (`cluster/finishing.py`).
+That is for partitions that are copied before it is known how their transactions end. If the source is lost after that,
+a follower has nothing of the transaction, or all of it: its partitions are in the follower's ledger by then
+(`cluster/finishing.py`).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from isthmus.wire.offsets import PartitionKey
 
 _log = logging.getLogger(__name__)
 _PREPARE_S: Final = 12.0
-"""As long again may pass until the commit is answered."""
+"""The same time may pass again until the commit is answered."""
 _LOOK_S: Final = 0.05
 
 
 class _Part(NamedTuple):
-    """A partition of the source that a transaction has, and the same at the follower."""
+    """A partition of a transaction, at the source and at the follower."""
 
     link: SyncLink
     key: PartitionKey
@@ -39,33 +39,33 @@ class _Part(NamedTuple):
 
     @property
     def is_copied_open(self) -> bool:
-        """Whether its records come to the follower before the transaction is decided, and are to be there by then."""
+        """Whether its records are copied before the transaction is decided, and have to be at the follower by then."""
         is_held = self.link.duty(is_transactional=True) is not Duty.PASS
         return is_held and self.link.copies_open(self.key)
 
     @property
     def has_stood_still(self) -> bool:
-        """Whether the follower has got nothing of it for as long as it may lag."""
+        """Whether the follower got none of its records for as long as it may lag."""
         return self.link.follower.still_s(self.target) >= self.link.settings.lag_max_ms / 1000
 
 
 class _Preparation:
-    """A transaction on its way to followers."""
+    """A transaction whose records are on their way to followers."""
 
     def __init__(self, parts: Collection[_Part], since: float) -> None:
         self.since = since
         self.late: dict[_Part, Waiter] = {}
         self.moved = asyncio.Event()
         for part in parts:
-            waiter = part.link.follower.wait(part.target, part.span.end, partial(self._arrived, part))
+            waiter = part.link.follower.wait(part.target, part.span.end, partial(self._note_arrival, part))
             if waiter is not None:
                 self.late[part] = waiter
 
     def drop(self, part: _Part) -> None:
-        """Wait for this one no more."""
+        """Stop waiting for a part."""
         self.late.pop(part).cancel()
 
-    def _arrived(self, part: _Part) -> None:
+    def _note_arrival(self, part: _Part) -> None:
         self.late.pop(part, None)
         self.moved.set()
 
@@ -78,12 +78,12 @@ class Preparations:
         self._waiting = set[_Preparation]()
 
     def waiting(self) -> list[tuple[frozenset[str], float]]:
-        """The links that each of them waits for, and since when (monotonic s)."""
+        """Return the links that each commit waits for, and since when (monotonic s)."""
         return [(frozenset(part.link.name for part in each.late), each.since) for each in self._waiting]
 
     async def prepare(self, owed: CommitOwed) -> bytes | None:
-        """Wait until followers have all records of a transaction that come to them before it is decided, and their
-        ledgers which partitions it has. The answer to the commit, if it is not to be forwarded.
+        """Wait until followers have all records of a transaction that are copied before its decision, and their ledgers
+        its partitions. Return our answer to the commit, if it must not be forwarded.
         """
         parts = [part for part in self._parts(owed.spans) if part.is_copied_open]
         if not parts:
@@ -119,7 +119,7 @@ class Preparations:
         return found
 
     async def _arrive(self, preparation: _Preparation, owed: CommitOwed, deadline: float) -> bytes | None:
-        """Wait until nothing is late. Nothing is decided yet, so that whoever gives up can be told."""
+        """Wait until no part is late. The transaction is not decided yet, so that a refusal is still possible."""
         late = preparation.late
         while late:
             for part in list(late):
@@ -131,20 +131,20 @@ class Preparations:
                     part.link.stand_still({part.key: part.span.end - 1})
             if late and time.monotonic() >= deadline:
                 _log.warning("%s did not get to the follower in time: the transaction of %s is not committed yet",
-                             _named(late), owed.asked.transactional_id)  # fmt: skip
+                             _list_parts(late), owed.asked.transactional_id)  # fmt: skip
                 return commit_refused(owed.asked, codes.COORDINATOR_LOAD_IN_PROGRESS)
             preparation.moved.clear()
             if late:
-                await _moved(preparation.moved)
+                await _wait_for_move(preparation.moved)
         return None
 
     def _is_lost(self, part: _Part) -> bool:
-        """Whether its topic was failed over while it waited, alone or with all of its link."""
+        """Whether the topic was failed over while its part waited, alone or with all of its link."""
         link = self._duties.of(part.key[0])
         return link is not None and link.is_lost
 
     async def _note(self, producer_id: int, parts: Collection[_Part]) -> None:
-        """Have each follower's ledger know which partitions the transaction has, where these are several."""
+        """Write the partitions of the transaction to each follower's ledger, if there are several."""
         by_link: dict[SyncLink, list[PreparedPart]] = defaultdict(list)
         for part in parts:
             by_link[part.link].append(PreparedPart(*part.target, *part.span))
@@ -153,12 +153,12 @@ class Preparations:
                 await link.note(PreparedCommit(producer_id, tuple(sorted(prepared))))
 
 
-def _named(parts: Collection[_Part]) -> str:
+def _list_parts(parts: Collection[_Part]) -> str:
     return first_few(sorted(f"{topic}-{partition}" for topic, partition in (part.key for part in parts)))
 
 
-async def _moved(moved: asyncio.Event) -> None:
-    """Wait until something has arrived, and no longer than until the next look."""
+async def _wait_for_move(moved: asyncio.Event) -> None:
+    """Wait until a part has arrived, but no longer than until the next look."""
     try:
         async with asyncio.timeout(_LOOK_S):
             await moved.wait()

@@ -1,4 +1,4 @@
-"""Producer ids in answers: those without transactions are marked with the cluster they are from. Pure."""
+"""Producer ids in answers: mark those without transactions with their cluster. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ID: Final = struct.Struct(">q")
 
 
 def tagged(body: MessageCursor, tag: int, stay: int) -> list[Edit]:
-    """What becomes other in the body of an answer to InitProducerId, when clients have moved `stay` times.
+    """Return the edits of the body of an answer to InitProducerId, when clients have moved `stay` times.
 
     :raises Short: More of it is needed.
     """

@@ -15,11 +15,11 @@ from isthmus.wire.clock import lasting_s
 _log = logging.getLogger(__name__)
 _AGAIN_S: Final = 30.0
 _SOON_S: Final = 2.0
-"""Somebody may be granting what is missing."""
+"""How soon (s) to look again for missing rights: an operator may be granting them."""
 
 
 class ReadRights:
-    """What was found of the rights on the topics of one link. `missing` says which READ is missing, "" for none."""
+    """The rights on the topics of one link. `missing` says which READ is missing, "" for none."""
 
     def __init__(self, source: Client, target: Client) -> None:
         self.missing = ""
@@ -28,25 +28,25 @@ class ReadRights:
 
     @property
     def is_due(self) -> bool:
-        """Whether they are to be looked at again."""
+        """Whether the rights are due to be looked at again."""
         return lasting_s() - self._looked_at > (_SOON_S if self.missing else _AGAIN_S)
 
     async def look(self, topics: Mapping[str, str]) -> None:
-        """Ask brokers of both sides, who has these topics by what they are called at the source. Where one does not
-        tell, what was found before counts on.
+        """Ask brokers of both sides for the rights on these topics, given as names at the source and the target. If one
+        does not answer, the former result stays.
         """
         self._looked_at = lasting_s()
         found = [""]
         for client, names in zip(self._sides, (sorted(topics), sorted(topics.values())), strict=True):
             try:
-                found.append(await _missing(client, names))
+                found.append(await _find_missing(client, names))
             except ClusterError as error:
                 _log.debug("rights at %s are not known: %s", client.cluster.alias, error)
                 return
         self.missing = max(found, key=bool)
 
 
-async def _missing(client: Client, names: Collection[str]) -> str:
+async def _find_missing(client: Client, names: Collection[str]) -> str:
     allowed = await topic_operations(client, names) if names else {}
     refused = sorted(name for name, operations in allowed.items() if Operation.READ not in operations)
     return f"a gateway's login may not READ {first_few(refused)} of {client.cluster.alias}" if refused else ""

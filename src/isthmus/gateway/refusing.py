@@ -1,4 +1,4 @@
-"""How messages name what they are about, and how a refusal of each is written. Pure: bytes in, bytes out."""
+"""Read the names in requests, and write a refusal of each kind of request. Pure: bytes in, bytes out."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _TOPIC_RESOURCE: Final = 2
 
 
 class BodyWriter:
-    """The body of an answer that is being written, in a version."""
+    """Writes the body of an answer in a version of its message."""
 
     __slots__ = ("flexible", "found", "version")
 
@@ -56,34 +56,34 @@ class BodyWriter:
         self.found = bytearray()
 
     def add(self, written: bytes | bytearray) -> BodyWriter:
-        """What is written already."""
+        """Append bytes that are encoded already."""
         self.found += written
         return self
 
     def numbers(self, form: str, *values: int) -> BodyWriter:
-        """Numbers, of a form as `struct` has it."""
+        """Append numbers, in a `struct` format."""
         return self.add(struct.pack(f">{form}", *values))
 
     def since(self, version: int, form: str, *values: int) -> BodyWriter:
-        """Numbers that there are from this version on."""
+        """Append numbers that exist from this version on."""
         return self.numbers(form, *values) if self.version >= version else self
 
     def text(self, text: str | None) -> BodyWriter:
-        """A text, or none."""
+        """Append a string, or null."""
         return self.add(written_text(text, flexible=self.flexible))
 
     def count(self, count: int) -> BodyWriter:
-        """How many items follow, -1 where there is no array."""
+        """Append the length of an array, -1 for a null array."""
         return self.add(written_count(count, flexible=self.flexible))
 
     def tags(self) -> BodyWriter:
-        """No tags, where the message may have some."""
+        """Append an empty tag section, if the version is flexible."""
         return self.add(b"\0" if self.flexible else b"")
 
 
 class NamedItem(NamedTuple):
-    """One item of a request: which name it is about, `None` for one that is never reserved, and its partitions, or the
-    kind of resource that it is. It is the bytes from `begin` to `end`.
+    """One item of a request: its name, `None` if that is never reserved, and its partitions or its resource type. It
+    is the bytes from `begin` to `end`.
     """
 
     name: str | None
@@ -93,7 +93,7 @@ class NamedItem(NamedTuple):
 
 
 class NameVerdict(NamedTuple):
-    """What is said of names that are reserved, where a message has room for words as well."""
+    """The refusal of reserved names: an error code, and a text for messages that have an error message."""
 
     code: int
     told: str
@@ -104,8 +104,8 @@ WriteItem = Callable[[BodyWriter, NamedItem, NameVerdict], object]
 
 
 class Listing(NamedTuple):
-    """A request that lists names, each of which is refused or passes by itself: what rules deny to whoever sends it,
-    the code for "ask again", how an item of it is read, and how one of its answer is written.
+    """A request that lists names, each of which is refused or passes by itself: the operation that rules deny, the
+    retriable code for names that are not known for sure, the reader of its items, and the writer of answer items.
     """
 
     kind: NamespaceKind
@@ -117,8 +117,8 @@ class Listing(NamedTuple):
 
 
 class Grouped(NamedTuple):
-    """A request about one group: what rules deny to whoever sends it, where the group's name is, and how the body of a
-    refusal is written, for which the request's can be read.
+    """A request about one group: the operation that rules deny, the reader of the group id, and the writer of a
+    refusal, which may read the body of the request.
     """
 
     operation: str
@@ -126,7 +126,7 @@ class Grouped(NamedTuple):
     write: Callable[[BodyWriter, MessageCursor, NameVerdict], object]
 
 
-def _produced(body: MessageCursor) -> NamedItem:
+def _read_produce_topic(body: MessageCursor) -> NamedItem:
     name, parts = body.text(), list[int]()
     for _ in range(body.count()):
         parts.append(body.int32())
@@ -136,7 +136,7 @@ def _produced(body: MessageCursor) -> NamedItem:
     return NamedItem(name, parts)
 
 
-def _created(body: MessageCursor) -> NamedItem:
+def _read_created_topic(body: MessageCursor) -> NamedItem:
     name = body.text()
     body.skip(6)
     for _ in range(body.count()):
@@ -156,11 +156,11 @@ def _skip_settings(body: MessageCursor, operation_bytes: int) -> None:
     body.skip_tags()
 
 
-def _named(body: MessageCursor) -> NamedItem:
+def _read_name(body: MessageCursor) -> NamedItem:
     return NamedItem(body.text())
 
 
-def _cut_off(body: MessageCursor) -> NamedItem:
+def _read_delete_records_topic(body: MessageCursor) -> NamedItem:
     name, parts = body.text(), list[int]()
     for _ in range(body.count()):
         parts.append(body.int32())
@@ -170,7 +170,7 @@ def _cut_off(body: MessageCursor) -> NamedItem:
     return NamedItem(name, parts)
 
 
-def _grown(body: MessageCursor) -> NamedItem:
+def _read_create_partitions_topic(body: MessageCursor) -> NamedItem:
     name = body.text()
     body.skip(4)
     for _ in range(body.count()):
@@ -180,23 +180,23 @@ def _grown(body: MessageCursor) -> NamedItem:
     return NamedItem(name)
 
 
-def _configured(body: MessageCursor, *, operation_bytes: int) -> NamedItem:
+def _read_config_resource(body: MessageCursor, *, operation_bytes: int) -> NamedItem:
     kind, name = body.int8(), body.text()
     _skip_settings(body, operation_bytes)
     return NamedItem(name if kind == _TOPIC_RESOURCE else None, (kind,))
 
 
 def added(body: MessageCursor) -> NamedItem:
-    """A topic of an AddPartitionsToTxn, and its partitions."""
+    """Read a topic of an AddPartitionsToTxn, and its partitions."""
     name = body.text()
     parts = [body.int32() for _ in range(body.count())]
     body.skip_tags()
     return NamedItem(name, parts)
 
 
-def tell_added(out: BodyWriter, told: Iterable[tuple[NamedItem, int]]) -> None:
-    """The body of an answer to AddPartitionsToTxn: topics, and what is said of all of their partitions."""
-    found = list(told)
+def tell_added(out: BodyWriter, items: Iterable[tuple[NamedItem, int]]) -> None:
+    """Write the body of an answer to AddPartitionsToTxn: topics, each with one code for all of its partitions."""
+    found = list(items)
     out.numbers("4x").count(len(found))
     for item, code in found:
         out.text(item.name).count(len(item.parts))
@@ -206,69 +206,81 @@ def tell_added(out: BodyWriter, told: Iterable[tuple[NamedItem, int]]) -> None:
     out.tags()
 
 
-def _tell_produced(out: BodyWriter, item: NamedItem, verdict: NameVerdict) -> None:
+def _write_produced(out: BodyWriter, item: NamedItem, verdict: NameVerdict) -> None:
     out.add(refused_topic(item.name or "", [(each, verdict.code) for each in item.parts], version=out.version))
 
 
-def _tell_created(out: BodyWriter, item: NamedItem, verdict: NameVerdict) -> None:
+def _write_created(out: BodyWriter, item: NamedItem, verdict: NameVerdict) -> None:
     out.text(item.name).since(7, "16x").numbers("h", verdict.code).text(verdict.told)
     if out.version >= 5:
         out.numbers("ih", -1, -1).count(-1)
     out.tags()
 
 
-def _tell_named(out: BodyWriter, item: NamedItem, verdict: NameVerdict, *, words_from: int) -> None:
+def _write_named(out: BodyWriter, item: NamedItem, verdict: NameVerdict, *, words_from: int) -> None:
     out.text(item.name).numbers("h", verdict.code)
     if out.version >= words_from:
         out.text(verdict.told)
     out.tags()
 
 
-def _tell_cut_off(out: BodyWriter, item: NamedItem, verdict: NameVerdict) -> None:
+def _write_records_deleted(out: BodyWriter, item: NamedItem, verdict: NameVerdict) -> None:
     out.text(item.name).count(len(item.parts))
     for each in item.parts:
         out.numbers("iqh", each, -1, verdict.code).tags()
     out.tags()
 
 
-def _tell_configured(out: BodyWriter, item: NamedItem, verdict: NameVerdict) -> None:
+def _write_configured(out: BodyWriter, item: NamedItem, verdict: NameVerdict) -> None:
     out.numbers("h", verdict.code).text(verdict.told).numbers("b", *item.parts).text(item.name).tags()
 
 
 LISTINGS: Final[Mapping[int, Listing]] = {
-    PRODUCE: Listing("topic", "WRITE", codes.NOT_LEADER_OR_FOLLOWER, _produced, _tell_produced, NEVER),
-    CREATE_TOPICS: Listing("topic", "CREATE", codes.NOT_CONTROLLER, _created, _tell_created, 2),
-    DELETE_TOPICS: Listing("topic", "DELETE", codes.NOT_CONTROLLER, _named, partial(_tell_named, words_from=5), 1),
-    DELETE_RECORDS: Listing("topic", "DELETE", codes.NOT_LEADER_OR_FOLLOWER, _cut_off, _tell_cut_off),
-    CREATE_PARTITIONS: Listing("topic", "ALTER", codes.NOT_CONTROLLER, _grown, partial(_tell_named, words_from=0)),
+    PRODUCE: Listing("topic", "WRITE", codes.NOT_LEADER_OR_FOLLOWER, _read_produce_topic, _write_produced, NEVER),
+    CREATE_TOPICS: Listing("topic", "CREATE", codes.NOT_CONTROLLER, _read_created_topic, _write_created, 2),
+    DELETE_TOPICS: Listing("topic", "DELETE", codes.NOT_CONTROLLER, _read_name, partial(_write_named, words_from=5), 1),
+    DELETE_RECORDS: Listing(
+        "topic", "DELETE", codes.NOT_LEADER_OR_FOLLOWER, _read_delete_records_topic, _write_records_deleted
+    ),
+    CREATE_PARTITIONS: Listing(
+        "topic", "ALTER", codes.NOT_CONTROLLER, _read_create_partitions_topic, partial(_write_named, words_from=0)
+    ),
     ALTER_CONFIGS: Listing(
-        "topic", "ALTER_CONFIGS", codes.NOT_CONTROLLER, partial(_configured, operation_bytes=0), _tell_configured
+        "topic",
+        "ALTER_CONFIGS",
+        codes.NOT_CONTROLLER,
+        partial(_read_config_resource, operation_bytes=0),
+        _write_configured,
     ),
     INCREMENTAL_ALTER_CONFIGS: Listing(
-        "topic", "ALTER_CONFIGS", codes.NOT_CONTROLLER, partial(_configured, operation_bytes=1), _tell_configured
+        "topic",
+        "ALTER_CONFIGS",
+        codes.NOT_CONTROLLER,
+        partial(_read_config_resource, operation_bytes=1),
+        _write_configured,
     ),
     DELETE_GROUPS: Listing(
-        "group", "DELETE", codes.COORDINATOR_NOT_AVAILABLE, _named, partial(_tell_named, words_from=3)
+        "group", "DELETE", codes.COORDINATOR_NOT_AVAILABLE, _read_name, partial(_write_named, words_from=3)
     ),
 }
 
 
-def _first(body: MessageCursor) -> str | None:
+def _read_first(body: MessageCursor) -> str | None:
     return body.text()
 
 
-def _second(body: MessageCursor) -> str | None:
+def _read_second(body: MessageCursor) -> str | None:
     body.skip_text()
     return body.text()
 
 
-def _last(body: MessageCursor) -> str | None:
+def _read_third(body: MessageCursor) -> str | None:
     body.skip_text()
     body.skip(10)
     return body.text()
 
 
-def _tell_positions(
+def _write_positions(
     out: BodyWriter, keys: Iterable[PartitionKey], verdict: NameVerdict, *, throttled_from: int
 ) -> None:
     out.since(throttled_from, "4x")
@@ -282,11 +294,11 @@ def _tell_positions(
     out.tags()
 
 
-def _tell_committed(out: BodyWriter, asked: MessageCursor, verdict: NameVerdict) -> None:
-    _tell_positions(out, positions_committed(asked, out.version)[0].keys, verdict, throttled_from=3)
+def _write_committed(out: BodyWriter, asked: MessageCursor, verdict: NameVerdict) -> None:
+    _write_positions(out, positions_committed(asked, out.version)[0].keys, verdict, throttled_from=3)
 
 
-def _tell_txn_committed(out: BodyWriter, asked: MessageCursor, verdict: NameVerdict) -> None:
+def _write_txn_committed(out: BodyWriter, asked: MessageCursor, verdict: NameVerdict) -> None:
     group_seen(asked)
     asked.skip(10)
     if out.version >= 3:
@@ -302,48 +314,48 @@ def _tell_txn_committed(out: BodyWriter, asked: MessageCursor, verdict: NameVerd
             asked.skip_text()
             asked.skip_tags()
         asked.skip_tags()
-    _tell_positions(out, keys, verdict, throttled_from=0)
+    _write_positions(out, keys, verdict, throttled_from=0)
 
 
-def _tell_joined(out: BodyWriter, _: MessageCursor, verdict: NameVerdict) -> None:
+def _write_joined(out: BodyWriter, _: MessageCursor, verdict: NameVerdict) -> None:
     out.since(2, "4x").numbers("hi", verdict.code, -1)
     if out.version >= 7:
         out.text(None)
     out.text(None if out.version >= 7 else "").text("").since(9, "x").text("").count(0).tags()
 
 
-def _tell_beaten(out: BodyWriter, _: MessageCursor, verdict: NameVerdict) -> None:
+def _write_heartbeat(out: BodyWriter, _: MessageCursor, verdict: NameVerdict) -> None:
     out.since(1, "4x").numbers("h", verdict.code).tags()
 
 
-def _tell_left(out: BodyWriter, _: MessageCursor, verdict: NameVerdict) -> None:
+def _write_left(out: BodyWriter, _: MessageCursor, verdict: NameVerdict) -> None:
     out.since(1, "4x").numbers("h", verdict.code)
     if out.version >= 3:
         out.count(0)
     out.tags()
 
 
-def _tell_synced(out: BodyWriter, _: MessageCursor, verdict: NameVerdict) -> None:
+def _write_synced(out: BodyWriter, _: MessageCursor, verdict: NameVerdict) -> None:
     out.since(1, "4x").numbers("h", verdict.code)
     if out.version >= 5:
         out.text(None).text(None)
     out.count(0).tags()
 
 
-def _tell_offsets_added(out: BodyWriter, _: MessageCursor, verdict: NameVerdict) -> None:
+def _write_offsets_added(out: BodyWriter, _: MessageCursor, verdict: NameVerdict) -> None:
     out.numbers("4xh", verdict.code).tags()
 
 
-def _tell_offsets_deleted(out: BodyWriter, _: MessageCursor, verdict: NameVerdict) -> None:
+def _write_offsets_deleted(out: BodyWriter, _: MessageCursor, verdict: NameVerdict) -> None:
     out.numbers("h4x", verdict.code).count(0)
 
 
-def _tell_member(out: BodyWriter, _: MessageCursor, verdict: NameVerdict) -> None:
+def _write_member(out: BodyWriter, _: MessageCursor, verdict: NameVerdict) -> None:
     # No id, epoch 0, no interval, and no assignment, which is written as a number.
     out.numbers("4xh", verdict.code).text(verdict.told).text(None).numbers("iib", 0, 0, -1).tags()
 
 
-def _tell_streams_member(out: BodyWriter, _: MessageCursor, verdict: NameVerdict) -> None:
+def _write_streams_member(out: BodyWriter, _: MessageCursor, verdict: NameVerdict) -> None:
     out.numbers("4xh", verdict.code).text(verdict.told).text("").numbers("12x")
     if out.version == 0:
         out.numbers("4x")
@@ -351,34 +363,34 @@ def _tell_streams_member(out: BodyWriter, _: MessageCursor, verdict: NameVerdict
     out.since(1, "x").numbers("4x").count(-1).tags()
 
 
-def _tell_shared(out: BodyWriter, _: MessageCursor, verdict: NameVerdict, *, locked_from: int) -> None:
+def _write_share(out: BodyWriter, _: MessageCursor, verdict: NameVerdict, *, locked_from: int) -> None:
     out.numbers("4xh", verdict.code).text(verdict.told).since(locked_from, "4x")
     out.count(0).count(0).tags()
 
 
-def _tell_share_offsets(out: BodyWriter, _: MessageCursor, verdict: NameVerdict) -> None:
+def _write_share_offsets(out: BodyWriter, _: MessageCursor, verdict: NameVerdict) -> None:
     out.numbers("4xh", verdict.code).text(verdict.told).count(0).tags()
 
 
-def _tell_topology(out: BodyWriter, _: MessageCursor, verdict: NameVerdict) -> None:
+def _write_topology(out: BodyWriter, _: MessageCursor, verdict: NameVerdict) -> None:
     out.numbers("4xh", verdict.code).text(verdict.told).tags()
 
 
 GROUPED: Final[Mapping[int, Grouped]] = {
-    OFFSET_COMMIT: Grouped("READ", _first, _tell_committed),
-    JOIN_GROUP: Grouped("READ", _first, _tell_joined),
-    HEARTBEAT: Grouped("READ", _first, _tell_beaten),
-    LEAVE_GROUP: Grouped("READ", _first, _tell_left),
-    SYNC_GROUP: Grouped("READ", _first, _tell_synced),
-    ADD_OFFSETS_TO_TXN: Grouped("READ", _last, _tell_offsets_added),
-    TXN_OFFSET_COMMIT: Grouped("READ", _second, _tell_txn_committed),
-    OFFSET_DELETE: Grouped("DELETE", _first, _tell_offsets_deleted),
-    CONSUMER_GROUP_HEARTBEAT: Grouped("READ", _first, _tell_member),
-    SHARE_GROUP_HEARTBEAT: Grouped("READ", _first, _tell_member),
-    SHARE_FETCH: Grouped("READ", _first, partial(_tell_shared, locked_from=1)),
-    SHARE_ACKNOWLEDGE: Grouped("READ", _first, partial(_tell_shared, locked_from=2)),
-    STREAMS_GROUP_HEARTBEAT: Grouped("READ", _first, _tell_streams_member),
-    ALTER_SHARE_GROUP_OFFSETS: Grouped("READ", _first, _tell_share_offsets),
-    DELETE_SHARE_GROUP_OFFSETS: Grouped("DELETE", _first, _tell_share_offsets),
-    STREAMS_GROUP_TOPOLOGY: Grouped("READ", _first, _tell_topology),
+    OFFSET_COMMIT: Grouped("READ", _read_first, _write_committed),
+    JOIN_GROUP: Grouped("READ", _read_first, _write_joined),
+    HEARTBEAT: Grouped("READ", _read_first, _write_heartbeat),
+    LEAVE_GROUP: Grouped("READ", _read_first, _write_left),
+    SYNC_GROUP: Grouped("READ", _read_first, _write_synced),
+    ADD_OFFSETS_TO_TXN: Grouped("READ", _read_third, _write_offsets_added),
+    TXN_OFFSET_COMMIT: Grouped("READ", _read_second, _write_txn_committed),
+    OFFSET_DELETE: Grouped("DELETE", _read_first, _write_offsets_deleted),
+    CONSUMER_GROUP_HEARTBEAT: Grouped("READ", _read_first, _write_member),
+    SHARE_GROUP_HEARTBEAT: Grouped("READ", _read_first, _write_member),
+    SHARE_FETCH: Grouped("READ", _read_first, partial(_write_share, locked_from=1)),
+    SHARE_ACKNOWLEDGE: Grouped("READ", _read_first, partial(_write_share, locked_from=2)),
+    STREAMS_GROUP_HEARTBEAT: Grouped("READ", _read_first, _write_streams_member),
+    ALTER_SHARE_GROUP_OFFSETS: Grouped("READ", _read_first, _write_share_offsets),
+    DELETE_SHARE_GROUP_OFFSETS: Grouped("DELETE", _read_first, _write_share_offsets),
+    STREAMS_GROUP_TOPOLOGY: Grouped("READ", _read_first, _write_topology),
 }

@@ -1,4 +1,4 @@
-"""What a gateway says of itself in ledgers: which one it is, and what it counted until now."""
+"""The document of a gateway in ledgers: its identity, and its figures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MS_PER_S: Final = 1000
 
 
 def registration(settings: GatewaySettings) -> GatewayDocument:
-    """What this process is called, by an id of its own."""
+    """Build the document of this process, with a new id."""
     here = whereabouts()
     return GatewayDocument(
         gateway=uuid.uuid4().hex,
@@ -36,7 +36,7 @@ def registration(settings: GatewaySettings) -> GatewayDocument:
 
 
 def beaten(document: GatewayDocument, gateway: Gateway | None) -> GatewayDocument:
-    """Its next beat, with what the gateway has counted by now."""
+    """Return the document with the next heartbeat, and the current figures of the gateway."""
     if gateway is None:
         return replace(document, beat=document.beat + 1)
     places = gateway.places

@@ -1,4 +1,4 @@
-"""Which names of a cluster are reserved for links, as far as its ledger was heard. Pure."""
+"""The names of a cluster that are reserved for links, as far as its ledger was read. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from isthmus.model.synchrony import FENCE_S
 
 
 class ReservedNames:
-    """The namespaces of a cluster that are reserved and not closed by access rules: the gateway refuses what those
-    would deny (`CLOSED`). Where rules are in force brokers know better, as they know who may.
+    """The namespaces of a cluster that are reserved and not closed by access rules: the gateway refuses the operations
+    that rules would deny (`CLOSED`). Where rules are in force brokers refuse them, as they know the principals.
 
-    `heard_at` (monotonic s) is when the ledger was read last. What was reserved then counts until it is heard
-    otherwise.
+    `heard_at` (monotonic s) is when the ledger was read last. Names stay reserved until it is read otherwise.
     """
 
     __slots__ = ("_named", "_offsets", "heard_at", "of_kind")
@@ -29,15 +28,15 @@ class ReservedNames:
         return bool(self._named)
 
     def forget(self) -> None:
-        """Nothing that was heard before is in the ledger any more: it is another one."""
+        """Forget all records, as the ledger was created again."""
         self._named.clear()
         self._offsets.clear()
         self._sort()
 
     def take(self, key: str, offset: int, namespace: Namespace | None) -> None:
-        """What the record of a ledger says of the namespace that its key names; `None` where it is to be let in.
+        """Take in a record of the ledger: `namespace` is reserved, or, if it is `None`, the one of this key is not.
 
-        Several readers may tell it, in any order: the newest record counts.
+        Several readers may call this, in any order: the newest record counts.
         """
         if offset <= self._offsets.get(key, -1):
             return
@@ -53,9 +52,7 @@ class ReservedNames:
         return name is not None and any(each.holds(name) for each in self.of_kind.get(kind, ()))
 
     def is_sure(self, now: float) -> bool:
-        """Whether the ledger was heard a moment ago (`now`, monotonic s): else what is reserved may have been released
-        meanwhile.
-        """
+        """Whether the ledger was read a moment ago (`now`, monotonic s); else names may have been released since."""
         return now - self.heard_at <= FENCE_S
 
     def _sort(self) -> None:

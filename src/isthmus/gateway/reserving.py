@@ -1,7 +1,7 @@
-"""Requests about names that are reserved for links: what of them is refused, and what passes. Pure.
+"""Requests about names that are reserved for links: refuse the reserved ones, and let the others pass. Pure.
 
-What access rules of a reservation would deny is refused, and by their codes (`model/reservation.py`). What else is in
-the same request passes: reserved topics are cut out of it, and put into the broker's answer.
+Operations that access rules of a reservation would deny are refused, with the same codes (`model/reservation.py`). The
+rest of the request passes: reserved topics are cut out of it, and inserted into the broker's answer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _REFUSED: Final[Mapping[NamespaceKind, int]] = {
     "topic": codes.TOPIC_AUTHORIZATION_FAILED,
     "group": codes.GROUP_AUTHORIZATION_FAILED,
 }
-_TOLD: Final = "It is reserved: only the link that it follows by writes there."
+_REFUSAL_MESSAGE: Final = "It is reserved: only the link that it follows by writes there."
 _UNSURE: Final = "It is reserved, and the gateway has not heard for a while whether it still is."
 
 
@@ -42,30 +42,30 @@ CONCERNED: Final = frozenset(
         *((METADATA,) if "CREATE" in CLOSED["topic"] else ()),
     }
 )
-"""Messages that may do what is denied where something is reserved."""
+"""Messages that may do what is denied for reserved names."""
 
 
 def ruling(key: int, version: int, frame: memoryview, reserved: ReservedNames, now: float) -> Ruling | None:
-    """What becomes of a request of these that are `CONCERNED`, as far as its frame is there; `None` if it passes.
+    """Rule on a request that is one of `CONCERNED`, by the part of its frame that is there; `None` if it passes.
 
-    :raises Short: More of it is needed.
-    :raises ValueError: It is no such request, or one that cannot be told what it may not.
+    :raises Short: More of the frame is needed.
+    :raises ValueError: It is no such request, or one that cannot be refused by an answer.
     """
     body = request_body(frame[_SIZE.size :], flexible=is_flexible(key, version))
     if key == METADATA:
-        return _asked_for_topics(version, frame, body, reserved)
+        return _rule_metadata(version, frame, body, reserved)
     if key == ADD_PARTITIONS_TO_TXN:
-        return _added_to_transaction(version, frame, body, reserved, now)
+        return _rule_add_partitions(version, frame, body, reserved, now)
     if key in GROUPED:
-        return _asked_of_group(key, version, frame, body, reserved, now)
-    return _listed(key, version, frame, body, reserved, now)
+        return _rule_group_request(key, version, frame, body, reserved, now)
+    return _rule_listing(key, version, frame, body, reserved, now)
 
 
 def _verdict(kind: NamespaceKind, reserved: ReservedNames, unsure: int, now: float) -> NameVerdict:
-    return NameVerdict(_REFUSED[kind], _TOLD) if reserved.is_sure(now) else NameVerdict(unsure, _UNSURE)
+    return NameVerdict(_REFUSED[kind], _REFUSAL_MESSAGE) if reserved.is_sure(now) else NameVerdict(unsure, _UNSURE)
 
 
-def _listed(
+def _rule_listing(
     key: int, version: int, frame: memoryview, body: MessageCursor, reserved: ReservedNames, now: float
 ) -> Ruling | None:
     shape, acks = LISTINGS[key], None
@@ -76,7 +76,7 @@ def _listed(
         body.skip(4)
     count_at, count, begin = body.at, body.count(), body.at
     if count == 1 and key == PRODUCE:
-        # Most writes are about one topic: they pass without being gathered.
+        # Most writes have one topic: they pass without being gathered.
         if not reserved.holds(shape.kind, body.text()):
             return None
         body.at = begin
@@ -85,14 +85,14 @@ def _listed(
     if not refused:
         return None
     verdict = _verdict(shape.kind, reserved, shape.unsure, now)
-    told = BodyWriter(version, flexible=body.flexible)
+    refusals = BodyWriter(version, flexible=body.flexible)
     for each in refused:
-        shape.write(told, each, verdict)
+        shape.write(refusals, each, verdict)
     passing = count - len(refused)
     if not passing and acks != _NO_ACKS:
         out = BodyWriter(version, flexible=body.flexible)
         out.since(shape.throttled_from, "4x").count(count)
-        out.add(told.found)
+        out.add(refusals.found)
         out.since(1 if key == PRODUCE else NEVER, "4x").tags()
         return Ruling(answer=framed(frame, out))
     edits = [Edit(count_at, begin, written_count(passing, flexible=body.flexible))]
@@ -100,12 +100,12 @@ def _listed(
     at = 4 if version >= shape.throttled_from else 0
     return Ruling(
         forwarded=edited(frame, edits) if passing else b"",
-        insertion=Insertion(at, len(refused), bytes(told.found)) if acks != _NO_ACKS else None,
+        insertion=Insertion(at, len(refused), bytes(refusals.found)) if acks != _NO_ACKS else None,
         ends_connection=acks == _NO_ACKS,
     )
 
 
-def _asked_of_group(
+def _rule_group_request(
     key: int, version: int, frame: memoryview, body: MessageCursor, reserved: ReservedNames, now: float
 ) -> Ruling | None:
     shape, begin = GROUPED[key], body.at
@@ -117,10 +117,10 @@ def _asked_of_group(
     return Ruling(answer=framed(frame, out))
 
 
-def _added_to_transaction(
+def _rule_add_partitions(
     version: int, frame: memoryview, body: MessageCursor, reserved: ReservedNames, now: float
 ) -> Ruling | None:
-    """All or none are added to a transaction: the others are told that they were not tried, as brokers do."""
+    """Rule on AddPartitionsToTxn: brokers add all topics or none, and answer OPERATION_NOT_ATTEMPTED for the others."""
     body.skip_text()
     body.skip(10)
     items = items_of(body, body.count(), added)
@@ -135,13 +135,13 @@ def _added_to_transaction(
     return Ruling(answer=framed(frame, out))
 
 
-def _asked_for_topics(version: int, frame: memoryview, body: MessageCursor, reserved: ReservedNames) -> Ruling | None:
-    """A request Metadata creates topics that it names (`auto.create.topics.enable`) unless it says that it does not
-    want to. It asks for others and reserved ones at once: the others first, so that they are created, and whatever is
-    answered to that is dropped; and all of them then, without creating any.
+def _rule_metadata(version: int, frame: memoryview, body: MessageCursor, reserved: ReservedNames) -> Ruling | None:
+    """Rule on Metadata, which creates the topics that it names (`auto.create.topics.enable`) unless it disables that.
+    A request with reserved topics is split: one for the others first, so that they are created, whose answer is
+    dropped; and then one for all of them, without creating any.
     """
     count_at, count, begin = body.at, body.count(), body.at
-    items = items_of(body, count, partial(_asked, with_ids=version >= _IDS_FROM))
+    items = items_of(body, count, partial(_read_metadata_topic, with_ids=version >= _IDS_FROM))
     found = [each for each in items if reserved.holds("topic", each.name)]
     if not found:
         return None
@@ -160,7 +160,7 @@ def _asked_for_topics(version: int, frame: memoryview, body: MessageCursor, rese
     )
 
 
-def _asked(body: MessageCursor, *, with_ids: bool) -> NamedItem:
+def _read_metadata_topic(body: MessageCursor, *, with_ids: bool) -> NamedItem:
     body.skip(_ID_BYTES if with_ids else 0)
     name = body.text()
     body.skip_tags()

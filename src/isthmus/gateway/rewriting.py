@@ -1,4 +1,4 @@
-"""What becomes other in an answer: addresses of brokers, and the versions that are offered. Pure."""
+"""Edits of answers: the addresses of brokers, and the offered versions. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from isthmus.gateway.messages import (
 from isthmus.wire import codes
 
 LeadTo = Callable[[int, str, int], tuple[str, int]]
-"""Where clients reach the broker of this id, which the answer says is at this host and port."""
+"""Maps a broker's id, host and port in an answer to the address by which clients reach it."""
 _ITEM: Final = struct.Struct(">hhh")
 _COUNT: Final = struct.Struct(">i")
 _NODE_ENDPOINTS: Final = 0
@@ -39,34 +39,34 @@ _TOPIC_ID_BYTES: Final = 16
 _LEADER_BYTES: Final = 8
 
 
-def _metadata(body: MessageCursor, version: int, move: LeadTo) -> Iterator[Edit]:
+def _edit_metadata(body: MessageCursor, version: int, move: LeadTo) -> Iterator[Edit]:
     if version >= 3:
         body.skip(4)
     for _ in range(body.count()):
-        yield from _moved(body, move)
+        yield from _edit_address(body, move)
         if version >= 1:
             body.skip_text()
         body.skip_tags()
 
 
-def _find_coordinator(body: MessageCursor, version: int, move: LeadTo) -> Iterator[Edit]:
+def _edit_find_coordinator(body: MessageCursor, version: int, move: LeadTo) -> Iterator[Edit]:
     if version >= 1:
         body.skip(4)
     if version < 4:
         body.skip(2)
         if version >= 1:
             body.skip_text()
-        yield from _moved(body, move)
+        yield from _edit_address(body, move)
         return
     for _ in range(body.count()):
         body.skip_text()
-        yield from _moved(body, move)
+        yield from _edit_address(body, move)
         body.skip(2)
         body.skip_text()
         body.skip_tags()
 
 
-def _describe_cluster(body: MessageCursor, version: int, move: LeadTo) -> Iterator[Edit]:
+def _edit_describe_cluster(body: MessageCursor, version: int, move: LeadTo) -> Iterator[Edit]:
     body.skip(6)
     body.skip_text()
     if version >= 1:
@@ -74,14 +74,14 @@ def _describe_cluster(body: MessageCursor, version: int, move: LeadTo) -> Iterat
     body.skip_text()
     body.skip(4)
     for _ in range(body.count()):
-        yield from _moved(body, move)
+        yield from _edit_address(body, move)
         body.skip_text()
         if version >= 2:
             body.skip(1)
         body.skip_tags()
 
 
-def _produce(body: MessageCursor, version: int, move: LeadTo) -> Iterator[Edit]:
+def _edit_produce(body: MessageCursor, version: int, move: LeadTo) -> Iterator[Edit]:
     if version < 10:
         return
     for _ in range(body.count()):
@@ -98,32 +98,32 @@ def _produce(body: MessageCursor, version: int, move: LeadTo) -> Iterator[Edit]:
     for tag, size_at, end in body.tags():
         if tag == _NODE_ENDPOINTS:
             begin = body.at
-            edits = list(_node_endpoints(body, move))
+            edits = list(_edit_node_endpoints(body, move))
             grown = sum(edit.growth_bytes for edit in edits)
             yield Edit(size_at, begin, written_uvarint(end - begin + grown))
             yield from edits
 
 
-def _share_fetch(body: MessageCursor, version: int, move: LeadTo) -> Iterator[Edit]:
+def _edit_share_fetch(body: MessageCursor, version: int, move: LeadTo) -> Iterator[Edit]:
     body.skip(6)
     body.skip_text()
     if version >= 1:
         body.skip(4)
     _skip_shared(body, brings_records=True)
-    yield from _node_endpoints(body, move)
+    yield from _edit_node_endpoints(body, move)
 
 
-def _share_acknowledge(body: MessageCursor, version: int, move: LeadTo) -> Iterator[Edit]:
+def _edit_share_acknowledge(body: MessageCursor, version: int, move: LeadTo) -> Iterator[Edit]:
     body.skip(6)
     body.skip_text()
     if version >= 2:
         body.skip(4)
     _skip_shared(body, brings_records=False)
-    yield from _node_endpoints(body, move)
+    yield from _edit_node_endpoints(body, move)
 
 
 def _skip_shared(body: MessageCursor, *, brings_records: bool) -> None:
-    """Pass over what is told of partitions: their errors, their leaders, and of a ShareFetch what was acquired."""
+    """Skip the partitions of an answer: their errors, their leaders, and in a ShareFetch the acquired records."""
     for _ in range(body.count()):
         body.skip(_TOPIC_ID_BYTES)
         for _ in range(body.count()):
@@ -147,35 +147,35 @@ def _skip_leader(body: MessageCursor) -> None:
     body.skip_tags()
 
 
-def _node_endpoints(body: MessageCursor, move: LeadTo) -> Iterator[Edit]:
+def _edit_node_endpoints(body: MessageCursor, move: LeadTo) -> Iterator[Edit]:
     for _ in range(body.count()):
-        yield from _moved(body, move)
+        yield from _edit_address(body, move)
         body.skip_text()
         body.skip_tags()
 
 
-def _moved(body: MessageCursor, move: LeadTo) -> Iterator[Edit]:
+def _edit_address(body: MessageCursor, move: LeadTo) -> Iterator[Edit]:
     found: Endpoint = body.endpoint()
-    # Where there is no broker, as no coordinator was found, there is no address.
+    # Without a broker, as no coordinator was found, there is no address.
     if found.node_id >= 0 and found.host:
         host, port = move(found.node_id, found.host, found.port)
         yield Edit(found.begin, found.end, written_address(host, port, flexible=body.flexible))
 
 
-def _api_versions(body: MessageCursor, version: int, _: LeadTo) -> Iterator[Edit]:
+def _edit_api_versions(body: MessageCursor, version: int, _: LeadTo) -> Iterator[Edit]:
     code = body.int16()
     if code == codes.UNSUPPORTED_VERSION:
-        # Whatever was asked: this is how a broker answers to whom it does not understand (KIP-511).
+        # A broker answers so to any version that it does not support (KIP-511).
         body.flexible = False
     begin = body.at
-    offered = [_offered(body) for _ in range(body.count())]
+    offered = [_narrow_offer(body) for _ in range(body.count())]
     kept = [each for each in offered if each]
     head = written_uvarint(len(kept) + 1) if body.flexible else _COUNT.pack(len(kept))
     yield Edit(begin, body.at, head + b"".join(kept))
 
 
-def _offered(body: MessageCursor) -> bytes:
-    """One message that the broker offers, as it is offered to clients; empty if it is not."""
+def _narrow_offer(body: MessageCursor) -> bytes:
+    """Return one message of the broker with the versions that clients are offered; empty if there are none."""
     key, lowest, highest = body.int16(), body.int16(), body.int16()
     tags = body.skipped_tags()
     passing = PASSING.get(key)
@@ -188,13 +188,13 @@ def _offered(body: MessageCursor) -> bytes:
 
 
 _EDITS: Final[Mapping[int, Callable[[MessageCursor, int, LeadTo], Iterator[Edit]]]] = {
-    PRODUCE: _produce,
-    METADATA: _metadata,
-    FIND_COORDINATOR: _find_coordinator,
-    API_VERSIONS: _api_versions,
-    DESCRIBE_CLUSTER: _describe_cluster,
-    SHARE_FETCH: _share_fetch,
-    SHARE_ACKNOWLEDGE: _share_acknowledge,
+    PRODUCE: _edit_produce,
+    METADATA: _edit_metadata,
+    FIND_COORDINATOR: _edit_find_coordinator,
+    API_VERSIONS: _edit_api_versions,
+    DESCRIBE_CLUSTER: _edit_describe_cluster,
+    SHARE_FETCH: _edit_share_fetch,
+    SHARE_ACKNOWLEDGE: _edit_share_acknowledge,
 }
 _PLAIN_BELOW: Final = {PRODUCE: 10}
 
@@ -205,9 +205,9 @@ def is_rewritten(key: int, version: int) -> bool:
 
 
 def edits(key: int, version: int, payload: memoryview, move: LeadTo) -> list[Edit]:
-    """What becomes other in the payload of an answer, which may be its beginning only, in order.
+    """Return the edits of the payload of an answer, of which only the beginning may be there, in order.
 
-    :raises Short: More of it is needed.
+    :raises Short: More of the payload is needed.
     :raises ValueError: It is no such answer.
     """
     flexible = is_flexible(key, version)
@@ -217,7 +217,7 @@ def edits(key: int, version: int, payload: memoryview, move: LeadTo) -> list[Edi
 
 
 def refused_api_versions(correlation: int) -> bytes:
-    """The frame that tells a client which versions of ApiVersions itself there are, as a broker says it (KIP-511)."""
+    """Build the answer with the supported versions of ApiVersions itself, as a broker does (KIP-511)."""
     passing = PASSING[API_VERSIONS]
     item = _ITEM.pack(API_VERSIONS, passing.version_min, passing.version_max)
     payload = struct.pack(">ihi", correlation, codes.UNSUPPORTED_VERSION, 1) + item
@@ -225,8 +225,8 @@ def refused_api_versions(correlation: int) -> bytes:
 
 
 def refused_login(key: int, version: int, correlation: int) -> bytes:
-    """The frame that tells a client who has come by certificate that it cannot log in as well, as a broker says it:
-    the answer to SaslHandshake or SaslAuthenticate.
+    """Build the answer to SaslHandshake or SaslAuthenticate of a client with a certificate, which cannot log in as
+    well; with the code of a broker for that.
     """
     head = struct.pack(">i", correlation)
     if key == SASL_HANDSHAKE:

@@ -1,8 +1,7 @@
-"""How long a gateway goes on, and in how many processes.
+"""Run a gateway until a signal ends it, in one process or several.
 
 Several processes listen at the same ports (SO_REUSEPORT), and the kernel gives each connection to one of them. They
-share nothing. The process that was called starts them, tells what they have counted together, and starts one again
-that has ended.
+share nothing. The parent process starts them, reports the sum of their figures, and restarts one that has ended.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from isthmus.model.configuration import Configuration, MetricsSettings
 from isthmus.model.gatewayfigures import GatewayFigures
 
 TOLD_S: Final = 1.0
-"""How often a process tells what it has counted."""
+"""How often (s) a process reports its figures."""
 _AGAIN_S, _AGAIN_MAX_S = 0.5, 30.0
 _WELL_S: Final = 60.0
 _log = logging.getLogger(__name__)
@@ -35,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What a process of several is to do. Its log is told by the one that started it, from this level on."""
+    """The job of one process of several. The parent logs its records, from this level on."""
 
     configuration: Configuration
     alias: str
@@ -46,24 +45,24 @@ class Job:
 async def serve(
     configuration: Configuration, alias: str, settings: GatewaySettings, metrics: MetricsSettings, *, processes: int = 1
 ) -> int:
-    """Serve the cluster with this alias until a signal ends it, in good order; another one ends it at once. What comes
-    out is the number of the first. Each of several processes holds what synchronous links have it hold. Clients may
+    """Serve the cluster with this alias until a signal ends it in good order; a second signal ends it at once. Return
+    the number of the first signal. Each of several processes holds acknowledgements for synchronous links. Clients may
     move to the clusters of the configuration.
 
     Raises what `standing` and `answering` do.
     """
     board = Board(alias, processes)
     with answering(metrics, GatewayAnswers(board)):
-        # Before it is in any ledger: what cannot listen is not to be waited for by whoever goes by those.
+        # Before it is in any ledger: controllers must not wait for a gateway that cannot listen.
         shared = await settled(configuration.cluster(alias), settings)
         if processes > 1:
             return await _serve_by_others(configuration, alias, shared, board)
         async with standing(configuration, alias, settings) as gateway, _signals() as arrived:
-            telling = asyncio.create_task(_tell(gateway, board))
-            # Until here, nobody is connected who would have to be waited for.
+            telling = asyncio.create_task(_report_figures(gateway, board))
+            # Before this there are no connections to drain.
             found = await arrived.get()
             _log.info("ending, within %g s", settings.bounds.drain_s)
-            await _first_of(gateway.drain(), arrived.get())
+            await _wait_for_first(gateway.drain(), arrived.get())
             telling.cancel()
         return found
 
@@ -80,13 +79,13 @@ async def _signals() -> AsyncIterator[asyncio.Queue[int]]:
             loop.remove_signal_handler(number)
 
 
-async def _tell(gateway: Gateway, board: Board) -> None:
+async def _report_figures(gateway: Gateway, board: Board) -> None:
     while True:
         board.take(0, gateway.figures())
         await asyncio.sleep(TOLD_S)
 
 
-async def _first_of(*waited: Awaitable[object]) -> None:
+async def _wait_for_first(*waited: Awaitable[object]) -> None:
     tasks = [asyncio.ensure_future(each) for each in waited]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in tasks:
@@ -94,10 +93,10 @@ async def _first_of(*waited: Awaitable[object]) -> None:
 
 
 async def _serve_by_others(configuration: Configuration, alias: str, settings: GatewaySettings, board: Board) -> int:
-    settings = _shared(settings, board.processes)
-    # Else no process would stay, and each would be started again.
+    settings = _share_bounds(settings, board.processes)
+    # Otherwise each process would end at once and be started again.
     await require_ledger(configuration, alias, settings)
-    # All that is needed of it: the links are declared on the clusters.
+    # Processes need no more than this: the links are declared on the clusters.
     needed = Configuration(clusters=configuration.clusters, links=(), ledger=configuration.ledger)
     level = logging.getLogger("isthmus").getEffectiveLevel()
     job = Job(configuration=needed, alias=alias, settings=settings, level=level)
@@ -109,7 +108,7 @@ async def _serve_by_others(configuration: Configuration, alias: str, settings: G
             _log.info("ending, within %g s", settings.bounds.drain_s)
             for each in others:
                 each.finish()
-            await _first_of(asyncio.gather(*keeping), arrived.get())
+            await _wait_for_first(asyncio.gather(*keeping), arrived.get())
         finally:
             for each in others:
                 each.kill()
@@ -117,8 +116,8 @@ async def _serve_by_others(configuration: Configuration, alias: str, settings: G
     return found
 
 
-def _shared(settings: GatewaySettings, processes: int) -> GatewaySettings:
-    """The settings of each of several processes: of what all may take together, it has its part."""
+def _share_bounds(settings: GatewaySettings, processes: int) -> GatewaySettings:
+    """Return the settings of each of several processes: its share of the bounds for all together."""
     bounds = settings.bounds
     return replace(
         settings,
@@ -144,7 +143,7 @@ class _Other:
         self._ends = asyncio.Event()
 
     async def keep(self) -> None:
-        """Have it run, until it is to end."""
+        """Keep the process running, until it is to end."""
         loop, again_s = asyncio.get_running_loop(), _AGAIN_S
         while True:
             since = loop.time()
@@ -160,14 +159,14 @@ class _Other:
                     return
 
     def finish(self) -> None:
-        """Have it end in good order, and not start again."""
+        """End the process in good order, and do not start it again."""
         self._ends.set()
         if self._channel is not None:
             with contextlib.suppress(OSError):
                 self._channel.send(None)
 
     def kill(self) -> None:
-        """End it at once, and do not start it again."""
+        """Kill the process, and do not start it again."""
         self._ends.set()
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
@@ -181,7 +180,7 @@ class _Other:
                 *(sys.executable, "-m", "isthmus.gateway.worker", str(far.fileno())),
                 pass_fds=(far.fileno(),),
                 stdin=asyncio.subprocess.DEVNULL,
-                # Ctrl-C is for the one that was called.
+                # Ctrl-C is for the parent process.
                 start_new_session=True,
             )
         channel = self._channel = Connection(near.detach())
@@ -200,17 +199,17 @@ class _Other:
             channel.close()
 
     def _hear(self, channel: Connection) -> bool:
-        """Take what it says, if it says something."""
+        """Receive one message of the process; whether there was one."""
         try:
             if not channel.poll():
                 return False
-            said = channel.recv()
+            message = channel.recv()
         except (OSError, EOFError):
             asyncio.get_running_loop().remove_reader(channel.fileno())
             return False
-        if isinstance(said, GatewayFigures):
-            self._board.take(self._index, said)
-        elif isinstance(said, logging.LogRecord):
-            said.msg = f"process {self._index}: {said.msg}"
-            logging.getLogger(said.name).handle(said)
+        if isinstance(message, GatewayFigures):
+            self._board.take(self._index, message)
+        elif isinstance(message, logging.LogRecord):
+            message.msg = f"process {self._index}: {message.msg}"
+            logging.getLogger(message.name).handle(message)
         return True

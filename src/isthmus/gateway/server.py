@@ -1,4 +1,4 @@
-"""The gateway: where it listens, which brokers there are, and how long it goes on."""
+"""The gateway: its listening ports, the brokers of its cluster, and its lifetime."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ _FILES_KEPT: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
-    """Where a gateway listens, what clients are told, and what it bears. With a certificate and its key it speaks TLS,
-    and with authorities of clients as well it logs clients in by their certificates.
+    """Where a gateway listens, which addresses clients get, and its bounds. With a certificate and its key it speaks
+    TLS, and with a CA for clients as well it logs clients in by their certificates.
 
     `first_node` is the id of the broker behind the first port; without one it is the lowest id that is found. Where
     names are advertised all brokers are behind one port. Where it `shares_ports`, other processes of the same user may
@@ -98,11 +98,11 @@ class GatewaySettings:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """What the TLS context is made of."""
+        """The files of the TLS context."""
         return tuple(file for file in (self.certificate, self.key, self.client_ca) if file is not None)
 
     def context(self) -> ssl.SSLContext | None:
-        """The TLS context for clients, of the files as they are now; `None` where they use none.
+        """Load the TLS context for clients from the files as they are now; `None` without TLS.
 
         :raises ConfigError: The files cannot be used.
         """
@@ -114,27 +114,27 @@ class GatewaySettings:
 
     @property
     def nodes_max(self) -> int:
-        """How many ids of brokers in a row there is room for."""
+        """The number of consecutive broker ids that there is room for."""
         return _NODES_MAX if isinstance(self.advertise, BrokerNames) else self.listen.size
 
 
 Beside = Callable[["Gateway"], contextlib.AbstractAsyncContextManager[None]]
-"""What goes on beside a gateway, from before it accepts connections until it has ended."""
+"""Work that runs beside a gateway, from before it accepts connections until it has ended."""
 
 
 Fence = Literal["move", "doubt", "links"]
-"""Why no request passes: clients are to move, or it is not known whether they have, or what is synchronous by now."""
+"""Why no request passes: clients are to move, or it is unknown whether they have, or which links are synchronous."""
 DutiesAt = Callable[[str], Awaitable[Duties]]
-"""What a gateway has to hold once it serves the cluster with this alias."""
+"""Returns the duties of a gateway once it serves the cluster with this alias."""
 
 
 async def no_duties(_: str) -> Duties:
-    """Nothing is held at any cluster."""
+    """Return no duties, for any cluster."""
     return NO_DUTIES
 
 
 def nothing(_: Gateway) -> contextlib.AbstractAsyncContextManager[None]:
-    """Nothing goes on beside it."""
+    """Run nothing beside the gateway."""
     return contextlib.nullcontext()
 
 
@@ -142,23 +142,23 @@ def nothing(_: Gateway) -> contextlib.AbstractAsyncContextManager[None]:
 async def listening(
     cluster: Cluster, settings: GatewaySettings, duties: Duties = NO_DUTIES, beside: Beside = nothing
 ) -> AsyncIterator[Gateway]:
-    """A gateway that listens for as long as the block runs, and holds what `duties` have it hold.
+    """Run a gateway that listens for as long as the block runs, and holds acknowledgements by its `duties`.
 
     :raises ConfigError: Certificate and key, or the range of ports, cannot be used.
     :raises PlanRefused: The range is too small for the brokers, or the cluster cannot be served.
     :raises PortBusy: Something listens at one of the ports already.
-    :raises HostError: One cannot listen there.
+    :raises HostError: This process cannot listen there.
     :raises ClusterError: The cluster does not answer.
     """
     check_settings(cluster, settings)
-    limits = _affordable(settings.bounds)
+    limits = _limit_connections(settings.bounds)
     context = settings.context()
     async with Client(cluster) as client:
         found = await describe_cluster(client)
-        places = _placed(cluster, settings, {*found.brokers, *found.fenced})
+        places = _place_brokers(cluster, settings, {*found.brokers, *found.fenced})
         gateway = Gateway(client, places, limits, context, _keeper(duties, client))
         gateway.know({node: (broker.host, broker.port) for node, broker in found.brokers.items()})
-        # Names are looked up there too.
+        # DNS lookups use these threads too.
         asyncio.get_running_loop().set_default_executor(gateway.dials)
         async with beside(gateway):
             await gateway.listen(settings.listen, shares_ports=settings.shares_ports)
@@ -182,28 +182,28 @@ def _keeper(duties: Duties, client: Client) -> Keeper | None:
 
 
 async def settled(cluster: Cluster, settings: GatewaySettings) -> GatewaySettings:
-    """See that all ports are free and enough, and the settings for processes that share them: with the first broker
-    that all of them go by.
+    """Require that all ports are free and enough, and return the settings for processes that share them, with the
+    first broker that all of them use.
 
     Raises what `listening` does.
     """
     check_settings(cluster, settings)
     async with Client(cluster) as client:
         found = await describe_cluster(client)
-    places = _placed(cluster, settings, {*found.brokers, *found.fenced})
+    places = _place_brokers(cluster, settings, {*found.brokers, *found.fenced})
     for index in range(settings.listen.size):
         address = ListenAddress(settings.listen.host, settings.listen.first + index)
         try:
-            # Where others share the port, this one is refused.
+            # Without reuse_port this fails also if other processes share the port.
             server = await asyncio.get_running_loop().create_server(asyncio.Protocol, *address)
             server.close()
         except OSError as error:
-            raise _not_listening(address, error) from error
+            raise _listen_error(address, error) from error
     first_node = None if isinstance(places, BrokerNames) else places.first_node
     return replace(settings, first_node=first_node, shares_ports=True)
 
 
-def _placed(cluster: Cluster, settings: GatewaySettings, ids: Collection[int]) -> BrokerPlaces:
+def _place_brokers(cluster: Cluster, settings: GatewaySettings, ids: Collection[int]) -> BrokerPlaces:
     if not ids:
         raise Unreachable(f"the broker of {cluster.alias} that answered names no brokers", cluster=cluster.alias)
     if isinstance(settings.advertise, BrokerNames):
@@ -211,7 +211,7 @@ def _placed(cluster: Cluster, settings: GatewaySettings, ids: Collection[int]) -
     return placed(settings.listen, settings.advertise, ids, first_node=settings.first_node)
 
 
-def _not_listening(address: ListenAddress, error: OSError) -> HostError:
+def _listen_error(address: ListenAddress, error: OSError) -> HostError:
     if error.errno == errno.EADDRINUSE:
         return PortBusy(
             f"the gateway cannot listen at {address}: something listens there already",
@@ -224,9 +224,9 @@ def _not_listening(address: ListenAddress, error: OSError) -> HostError:
 
 
 def check_settings(cluster: Cluster, settings: GatewaySettings) -> None:
-    """See that a gateway of these settings could serve the cluster, as far as that can be told without asking it.
+    """Require that a gateway of these settings could serve the cluster, as far as is known without a connection.
 
-    :raises ConfigError: The options contradict each other, files cannot be used, or no login is there for clients.
+    :raises ConfigError: The options contradict each other, files cannot be used, or there is no login for clients.
     :raises PlanRefused: The cluster cannot be served.
     """
     if isinstance(settings.advertise, BrokerNames):
@@ -274,10 +274,10 @@ def _check_names(settings: GatewaySettings) -> None:
         )
 
 
-def _affordable(limits: GatewayBounds) -> GatewayBounds:
-    """The limits, with no more connections than this process may have files for.
+def _limit_connections(limits: GatewayBounds) -> GatewayBounds:
+    """Return the bounds, with no more connections than this process may open files for.
 
-    :raises HostError: It may have hardly any.
+    :raises HostError: It may open hardly any.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
@@ -295,7 +295,7 @@ def _affordable(limits: GatewayBounds) -> GatewayBounds:
 
 
 class Gateway:
-    """The brokers that there are, and whoever is connected."""
+    """The brokers of the served cluster, and the connected clients."""
 
     def __init__(
         self,
@@ -307,11 +307,11 @@ class Gateway:
     ) -> None:
         self.keeper = keeper
         self.duties_at: DutiesAt = no_duties
-        self._left = set[asyncio.Task[None]]()
+        self._closing = set[asyncio.Task[None]]()
         self.places = places
         self.passages = set[Passage]()
         self.dials = ThreadPoolExecutor(_DIALS_MAX, "dial")
-        """Threads of their own, and many: a few dials that hang are not to hold up all others."""
+        """Many threads of its own, so that a few dials that hang do not delay all others."""
         self.client = client
         self._cluster = client.cluster
         self._limits = limits
@@ -333,9 +333,9 @@ class Gateway:
         self._fences = set[Fence]()
         self._awake_at = lasting_s()
         self.asleep_max_s = math.inf
-        """After so long without doing anything it is in doubt whether it may go on."""
+        """After so long (s) without running, the gateway doubts whether it may go on."""
         self.doubted_at = -math.inf
-        """When (monotonic s) that was so last."""
+        """When (monotonic s) it doubted last."""
         self._emptied = asyncio.Event()
         self._emptied.set()
 
@@ -343,7 +343,7 @@ class Gateway:
         """Accept connections at all ports of the range.
 
         :raises PortBusy: Something listens at one of them already.
-        :raises HostError: One cannot listen there.
+        :raises HostError: This process cannot listen there.
         """
         loop = asyncio.get_running_loop()
         for index in range(where.size):
@@ -354,10 +354,10 @@ class Gateway:
                 )
             except OSError as error:
                 self.close()
-                raise _not_listening(address, error) from error
+                raise _listen_error(address, error) from error
 
     def accept(self, index: int) -> asyncio.BaseProtocol:
-        """What a connection to the n-th port of the range speaks with."""
+        """Create the protocol of a connection to the n-th port of the range."""
         return Passage(
             self._scratch,
             self._limits,
@@ -372,13 +372,13 @@ class Gateway:
 
     @property
     def is_blind(self) -> bool:
-        """Whether acknowledgements are on their way that cannot be held: their requests passed while there was no
+        """Whether acknowledgements are in flight that cannot be held: their requests passed while there was no
         synchronous link.
         """
         return any(passage.conversation.is_blind for passage in self.passages)
 
     def begin(self, passage: Passage) -> None:
-        """A client has connected."""
+        """Admit or refuse a client that has connected."""
         why = self._admission.refusal(passage.address)
         self._admission.enter(passage.address)
         self.passages.add(passage)
@@ -391,12 +391,12 @@ class Gateway:
             passage.open(partial(self._secure, passage), partial(self._dial_for, passage))
 
     def refused(self, passage: Passage, refusal: Refusal, why: str) -> None:
-        """A client is about to be left."""
+        """Count and log a client whose connection is about to be ended."""
         self._tally.refused[refusal] += 1
         _log.warning("a connection from %s was ended: %s", passage.address, why)
 
     def figures(self) -> GatewayFigures:
-        """What has been counted until now."""
+        """Return the figures counted until now."""
         return GatewayFigures(
             cluster=self._cluster.alias,
             brokers=len(self.brokers),
@@ -408,7 +408,7 @@ class Gateway:
         )
 
     def end(self, passage: Passage) -> None:
-        """A client has gone."""
+        """Remove a client that has gone."""
         if passage in self.passages:
             self._tally.leave(passage)
         self._admission.leave(passage.address)
@@ -427,8 +427,8 @@ class Gateway:
         return not self._passes.is_set()
 
     def awake(self, now: float) -> None:
-        """It does something at this time (`lasting_s`). One that stood still may have been taken for one that has
-        ended: nothing that came meanwhile is to pass before that is known, not even the rest of what has begun to.
+        """Note that the process runs at this time (`lasting_s`). A gateway that stood still may have been taken for
+        ended: requests that came meanwhile must not pass before that is known, nor the rest of one that began to.
         """
         asleep_s, self._awake_at = now - self._awake_at, now
         if asleep_s > self.asleep_max_s:
@@ -438,17 +438,17 @@ class Gateway:
                 passage.end_halves()
             self.fence(is_up=True, why="doubt")
             if self.keeper is not None:
-                # Whoever took it for gone has waited for nothing of it, and links may be in sync by now.
+                # Gateways that took it for gone did not wait for it, and links may be in sync by now.
                 self.fence(is_up=True, why="links")
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether it stood still, and it is not known yet whether it may go on."""
+        """Whether it stood still, and it is unknown yet whether it may go on."""
         return "doubt" in self._fences
 
     def fence(self, *, is_up: bool, why: Fence = "move") -> None:
-        """Have no request pass on any connection that has not begun to; who connects waits. With the fence down again,
-        whyever it was up, everything goes on.
+        """Let no further request pass on any connection; new clients wait. Once the fence is down again, for all of its
+        reasons, everything goes on.
         """
         if is_up:
             self._fences.add(why)
@@ -464,8 +464,8 @@ class Gateway:
             passage.fence(is_up=is_up)
 
     def part_readers(self) -> None:
-        """End connections on which a consumer waits for records: it connects again, and asks anew. Those on which
-        somebody writes as well stay.
+        """End connections on which a consumer waits for records: it connects and fetches again. Connections that also
+        wait for other answers stay.
         """
         for passage in list(self.passages):
             owed = set(passage.owed)
@@ -480,16 +480,16 @@ class Gateway:
         serving: Serving,
         duties: Duties = NO_DUTIES,
     ) -> None:
-        """Serve all ports from another cluster, and hold what is to be held there. Whoever is connected is left, with
-        the answers that have come, and whoever connects from now on is led there.
+        """Serve all ports from another cluster, with its duties. Connected clients get the answers that have come and
+        are disconnected; new connections are served from there.
         """
         self.fence(is_up=True)
         for passage in list(self.passages):
             passage.part()
         if self.keeper is not None:
             leaving = asyncio.create_task(self.keeper.aclose())
-            self._left.add(leaving)
-            leaving.add_done_callback(self._left.discard)
+            self._closing.add(leaving)
+            leaving.add_done_callback(self._closing.discard)
         self.keeper = _keeper(duties, client)
         self.client, self._cluster, self.serving = client, client.cluster, serving
         self.places, self.brokers = places, {}
@@ -499,11 +499,11 @@ class Gateway:
         self.fence(is_up=False)
 
     async def hold_nothing(self) -> None:
-        """End all holding: nobody is answered any more."""
-        await asyncio.gather(*self._left, *([] if self.keeper is None else [self.keeper.aclose()]))
+        """Close all keepers: no held answer leaves after that."""
+        await asyncio.gather(*self._closing, *([] if self.keeper is None else [self.keeper.aclose()]))
 
     async def drain(self) -> None:
-        """Take no more requests, and wait until those that were taken have been answered, for a while."""
+        """Take no more requests, and wait until those taken have been answered, for `drain_s` at most."""
         self._end_listening()
         for passage in list(self.passages):
             passage.finish()
@@ -525,13 +525,13 @@ class Gateway:
             server.close()
 
     def know(self, brokers: Mapping[int, tuple[str, int]]) -> None:
-        """These brokers there are now, and no others."""
+        """Take in the brokers that the cluster has now."""
         for node in sorted(brokers.keys() - self.brokers.keys()):
-            self._told(node)
+            self._log_broker(node)
         self.brokers = dict(brokers)
 
     async def watch(self) -> None:
-        """End the connections that take too long for something, until cancelled."""
+        """End connections that exceed a time limit, until cancelled."""
         while True:
             await asyncio.sleep(_LOOK_S)
             now = time.monotonic()
@@ -541,18 +541,18 @@ class Gateway:
                     passage.refuse(*why)
 
     async def follow(self, settings: GatewaySettings, *, every_s: float = _REFRESH_S) -> None:
-        """Look every so often which brokers there are, and for renewed certificates, until cancelled."""
-        read = _modified(settings.files)
+        """Look for changes of brokers and certificates every `every_s` seconds, until cancelled."""
+        read = _read_mtimes(settings.files)
         while True:
             await asyncio.sleep(every_s)
             try:
-                if (found := _modified(settings.files)) != read:
+                if (found := _read_mtimes(settings.files)) != read:
                     # A context that fails to load a chain has lost the one it had.
                     self._context = settings.context()
                     _log.info("new connections get what %s hold now", ", ".join(map(str, settings.files)))
                     read = found
             except ConfigError as error:
-                # Perhaps one of them is not there yet.
+                # One of the files may be missing for a moment.
                 _log.warning("%s; new connections get what was there before", error)
             try:
                 metadata = await self.client.metadata()
@@ -561,10 +561,10 @@ class Gateway:
                     self.know({node: (broker.host, broker.port) for node, broker in metadata.brokers.items()})
             except ClusterError as error:
                 _log.warning("%s", error)
-            except Exception:  # noqa: BLE001 - whoever is connected goes on
+            except Exception:  # noqa: BLE001 - connected clients go on
                 _log.exception("the gateway could not look which brokers there are")
 
-    def _told(self, node: int) -> None:
+    def _log_broker(self, node: int) -> None:
         if self.places.has(node):
             _log.info("broker %d of %s is at %s", node, self._cluster.alias, written_address(*self.places.of(node)))
         else:
@@ -574,10 +574,10 @@ class Gateway:
             )  # fmt: skip
 
     def _move(self, node: int, host: str, port: int) -> tuple[str, int]:
-        """Where clients reach a broker that an answer names. One that nobody has heard of is known from now on."""
+        """Return the address by which clients reach a broker that an answer names; add the broker if it is new."""
         if self.brokers.get(node) != (host, port):
             if node not in self.brokers:
-                self._told(node)
+                self._log_broker(node)
             self.brokers[node] = host, port
         return self.places.of(node)
 
@@ -591,7 +591,7 @@ class Gateway:
                 end.transport, end, self._context, server_side=True, ssl_handshake_timeout=_HANDSHAKE_S
             )
         except ConnectionResetError as error:
-            # This one says nothing.
+            # The original error has no message.
             raise left from error
         if transport is None:
             raise left
@@ -606,7 +606,7 @@ class Gateway:
                 raise NotAdmitted(Refusal.CERTIFICATE, f"its certificate cannot be read: {error}") from None
 
     async def _dial_for(self, passage: Passage, end: Callable[[], PassageEnd]) -> bool:
-        """As `_dial`, once requests pass, for the cluster that is served then."""
+        """Dial once requests pass, for the cluster that is served then; whether the intended broker was reached."""
         await self._passes.wait()
         cluster = admitted(self._cluster, passage.subject)
         is_certified = passage.subject is not None
@@ -614,16 +614,15 @@ class Gateway:
         node = self.places.node_at(passage.index, passage.server_name)
         passage.node, life_s = await self._dial(cluster, node, end)
         if life_s is not None:
-            # Brokers end what goes on for longer (connections.max.reauth.ms). Not all clients are to come back at once.
+            # Brokers end longer sessions (connections.max.reauth.ms). Not all clients are to reconnect at once.
             passage.finish_after(life_s * random.uniform(*_SESSION_SHARE))
         return node in (None, passage.node)
 
     async def _dial(
         self, cluster: Cluster, node: int | None, end: Callable[[], PassageEnd]
     ) -> tuple[int, float | None]:
-        """Connect an end to this broker, or where it is away to any other: what that answers leads the client on. Where
-        none is meant any will do. What comes out is which one it is, and for how long a login of ours lasts, in
-        seconds, if that has an end.
+        """Connect an end to this broker, or to any other if it is away or `node` is `None`: metadata of that one leads
+        the client on. Return the id of the broker, and for how long (s) a login of ours lasts, if that has an end.
         """
         others = [other for other in self.brokers if other != node]
         random.shuffle(others)
@@ -669,7 +668,7 @@ class Gateway:
     async def _open(
         self, cluster: Cluster, host: str, port: int, protocol: Callable[[], _ProtocolT]
     ) -> tuple[asyncio.Transport, _ProtocolT]:
-        """A connection to a broker, with TLS where it has some."""
+        """Open a connection to a broker, with TLS where it uses that."""
         loop = asyncio.get_running_loop()
         context = self._context_of_brokers(cluster) if uses_tls(cluster.security) else None
         name = host if context is not None else None
@@ -681,8 +680,8 @@ class Gateway:
         try:
             sock = await asyncio.shield(reaching)
         except asyncio.CancelledError:
-            # The thread goes on, and may get there yet.
-            reaching.add_done_callback(_closed)
+            # The thread goes on, and may still connect.
+            reaching.add_done_callback(_close_socket)
             raise
         try:
             sock.setblocking(False)
@@ -692,7 +691,7 @@ class Gateway:
             raise
 
     def _context_of_brokers(self, cluster: Cluster) -> ssl.SSLContext:
-        """The TLS context for brokers; its files are read anew now and then, and not for each connection."""
+        """Return the TLS context for brokers; its files are read again every `_CONTEXT_S`, not for each connection."""
         now = time.monotonic()
         read_at, context = self._broker_contexts.get(cluster.login, (-_CONTEXT_S, None))
         if context is None or now - read_at > _CONTEXT_S:
@@ -702,23 +701,23 @@ class Gateway:
 
 
 _names: Final = WeakKeyDictionary[ssl.SSLObject, str]()
-"""What clients call us, by their connections."""
+"""The server names that clients asked for (SNI), by connection."""
 
 
 def _remember_name(connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, _: ssl.SSLContext) -> None:
-    """During a handshake: its context is shared, and nothing else knows the name afterwards."""
+    """Remember the server name of a handshake: the shared context does not keep it."""
     if isinstance(connection, ssl.SSLObject):
         _names[connection] = name or ""
 
 
-def _closed(reaching: asyncio.Future[socket.socket]) -> None:
-    """Close a connection that nobody waits for any more."""
+def _close_socket(reaching: asyncio.Future[socket.socket]) -> None:
+    """Close a connection whose wait was cancelled."""
     if not reaching.cancelled() and reaching.exception() is None:
         reaching.result().close()
 
 
-def _modified(files: Collection[Path]) -> tuple[float, ...]:
-    """When these files were written last; empty if one is not there."""
+def _read_mtimes(files: Collection[Path]) -> tuple[float, ...]:
+    """Return when these files were last written; empty if one is missing."""
     try:
         return tuple(file.stat().st_mtime for file in files)
     except OSError:

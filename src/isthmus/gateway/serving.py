@@ -1,4 +1,4 @@
-"""The cluster that a gateway serves, as far as what passes depends on which one that is."""
+"""The state of the served cluster on which the handling of requests and answers depends."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _AGAIN_FROM: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """What requests and answers of a cluster are looked at by. `tag` marks producer ids of it, 0 leaves them as they
-    are; clients have moved `stay` times until now. `common` is up to where partitions are the same as at the cluster
-    that clients came from, and `epochs` are the leader epochs they had when that was looked at last.
-    `carried` is what is known of producers from there, and `transactions` of their transactions; `reserved` names are
-    written by links alone, and `hidden` topics are read by nobody.
+    """The state by which requests and answers of a cluster are examined. `tag` marks its producer ids, 0 leaves them
+    unchanged; clients have moved `stay` times until now. `common` are the ends up to which partitions equal those of
+    the cluster that clients came from, and `epochs` the leader epochs at the last look at these. `carried` are the
+    producers from there, and `transactions` their transactions; only links write `reserved` names, and `hidden` topics
+    must not be read.
     """
 
     tag: int = 0
@@ -34,14 +34,14 @@ class Serving:
     hidden: HiddenTopics = NOTHING_HIDDEN
 
     def judges(self, *, is_within: bool) -> bool:
-        """Whether producers are looked at in every request, or in every one that `is_within` a transaction: some may go
-        on that wrote elsewhere, or be here again.
+        """Whether producers are checked in every request, or in every one that `is_within` a transaction: some may have
+        written elsewhere, or have come back.
         """
         return bool(self.carried) or self.stay >= _AGAIN_FROM or (is_within and bool(self.transactions))
 
     @classmethod
     def of(cls, cluster_id: str | None) -> Self:
-        """For the cluster of this id, where it has told one."""
+        """Build it for the cluster with this id, if that is known."""
         return cls(tag=cluster_tag(cluster_id) if cluster_id else 0)
 
 

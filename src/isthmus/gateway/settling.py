@@ -1,7 +1,7 @@
 """Producers that came from another cluster, in a Produce request that is there as a whole.
 
-Under the id that a producer has at its client it may have been at the cluster before: then it goes there under another
-one, and the checksum of its batch with it.
+The cluster may know the producer id of a client from an earlier stay: then the id in its batches is replaced, and their
+checksums are updated.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _CODES: Final = {
     CarriedVerdict.GAP: codes.OUT_OF_ORDER_SEQUENCE_NUMBER,
     CarriedVerdict.FENCED: codes.INVALID_PRODUCER_EPOCH,
 }
-"""What is answered of a partition; of all others that they are to come again."""
+"""The codes of answers by verdict; all other partitions get a retriable code."""
 
 
 def settled(walk: ProduceWalk, frame: memoryview, serving: Serving, now: float) -> Mapping[PartitionKey, int]:
-    """What is answered of partitions where a request does not pass as it is; empty where it does, with other ids then
-    where that has to be. `now` is the time (monotonic s).
+    """Return the error codes of partitions if a request must not pass; empty if it passes, with producer ids replaced
+    where that is necessary. `now` is the time (monotonic s).
     """
-    if told := _settled_within(walk, serving.transactions, now):
-        return told
+    if refusals := _judge_within(walk, serving.transactions, now):
+        return refusals
     sent = [each for each in walk.written if each.producer_id >= 0 and not each.is_transactional]
-    verdicts = serving.carried.judge(map(_sent, sent), walk, now) if serving.carried else {}
+    verdicts = serving.carried.judge(map(_to_sent_batch, sent), walk, now) if serving.carried else {}
     if not _PASSES.issuperset(verdicts.values()):
         return {key: _CODES.get(verdict, codes.NOT_LEADER_OR_FOLLOWER) for key, verdict in verdicts.items()}
     for each in sent:
@@ -52,8 +52,8 @@ def settled(walk: ProduceWalk, frame: memoryview, serving: Serving, now: float) 
     return {}
 
 
-def _settled_within(walk: ProduceWalk, transactions: CarriedTransactions, now: float) -> Mapping[PartitionKey, int]:
-    """As `settled`, of what is written in transactions."""
+def _judge_within(walk: ProduceWalk, transactions: CarriedTransactions, now: float) -> Mapping[PartitionKey, int]:
+    """As `settled`, for batches of transactions."""
     name = walk.transactional_id
     if name is None or not transactions:
         return {}
@@ -64,16 +64,16 @@ def _settled_within(walk: ProduceWalk, transactions: CarriedTransactions, now: f
     }
     if all(verdict is WithinVerdict.HERE for verdict in verdicts.values()):
         return {}
-    told = {WithinVerdict.ELSEWHERE: codes.INVALID_PRODUCER_ID_MAPPING}
-    return {key: told.get(verdict, codes.NOT_LEADER_OR_FOLLOWER) for key, verdict in verdicts.items()}
+    by_verdict = {WithinVerdict.ELSEWHERE: codes.INVALID_PRODUCER_ID_MAPPING}
+    return {key: by_verdict.get(verdict, codes.NOT_LEADER_OR_FOLLOWER) for key, verdict in verdicts.items()}
 
 
 def taken(acknowledgements: Iterable[Acknowledged]) -> list[PartitionKey]:
-    """The partitions that have what was sent, as an answer says."""
+    """Return the partitions whose batches were appended, by an answer."""
     return [each.key for each in acknowledgements if each.code in (codes.NONE, codes.DUPLICATE_SEQUENCE_NUMBER)]
 
 
-def _sent(written: BatchWritten) -> SentBatch:
+def _to_sent_batch(written: BatchWritten) -> SentBatch:
     return SentBatch(
         written.topic,
         written.partition,
@@ -85,7 +85,7 @@ def _sent(written: BatchWritten) -> SentBatch:
 
 
 def _rewrite(frame: memoryview, batch_at: int, producer_id: int) -> None:
-    """Have the batch that begins there be one of this producer. A checksum that was wrong stays wrong."""
+    """Replace the producer id of the batch that begins there. A checksum that was wrong stays wrong."""
     (length,) = _LENGTH.unpack_from(frame, batch_at + _LENGTH_AT)
     at, end = batch_at + _ID_AT, batch_at + _LENGTH_COUNTS_FROM + length
     before, after = bytes(frame[at : at + _ID.size]), _ID.pack(producer_id)

@@ -1,7 +1,7 @@
-"""The synchronous links of a gateway: it registers, follows the ledgers, and says in them what it holds before it acts.
+"""The synchronous links of a gateway: it registers, follows the ledgers, and writes its state there before it acts.
 
-What it says of itself counts for whoever derives where a link stands (`model/synchrony.py`), so the order matters:
-register, then look, then answer; write down, then let go; prove, then say so.
+The state of a link is derived from what its gateways write (`model/synchrony.py`), so the order matters: register, then
+read the ledger, then answer clients; write OUT_OF_SYNC, then release answers; prove, then write IN_SYNC.
 """
 
 from __future__ import annotations
@@ -87,15 +87,15 @@ _UNHELD: Final = (Duty.PASS, Duty.LET_GO)
 
 @contextlib.asynccontextmanager
 async def standing(configuration: Configuration, alias: str, settings: GatewaySettings) -> AsyncIterator[Gateway]:
-    """A gateway that listens, holds the acknowledgements of the synchronous links of the cluster that it serves, and
-    has its clients move with links, for as long as the block runs.
+    """Run a gateway for as long as the block runs: it listens, holds the acknowledgements of the synchronous links of
+    the cluster that it serves, and moves its clients with links.
 
     Raises what `listening` does.
     """
-    # Before it is in any ledger: what a mistake ends at once is not to be taken for a gateway.
+    # Before it is in any ledger: a gateway that a wrong setting ends at once must not be registered.
     check_settings(configuration.cluster(alias), settings)
     await require_ledger(configuration, alias, settings)
-    held, leaving = [await _begun(configuration, alias, settings)], dict[str, Farewell]()
+    held, leaving = [await _begin_links(configuration, alias, settings)], dict[str, Farewell]()
 
     @contextlib.asynccontextmanager
     async def beside(gateway: Gateway) -> AsyncIterator[None]:
@@ -103,15 +103,15 @@ async def standing(configuration: Configuration, alias: str, settings: GatewaySe
             is_traced = False
             if alias in leaving:
                 former = leaving[alias]
-                # It would take out of the ledger what is said there anew.
+                # The former farewell would delete the documents that are written there again.
                 await former.end()
                 is_traced = former.leaves_traces
-            links = await _begun(configuration, alias, settings, held[0].document, is_traced=is_traced)
+            links = await _begin_links(configuration, alias, settings, held[0].document, is_traced=is_traced)
             leaving.pop(alias, None)
             links.stand_behind(gateway)
             held.append(links)
             left = held.pop(0)
-            # It begins to when the gateway has turned.
+            # The farewell begins once the gateway has turned.
             leaving[left.alias] = Farewell(left)
             return links
 
@@ -128,12 +128,12 @@ async def standing(configuration: Configuration, alias: str, settings: GatewaySe
 
 
 async def require_ledger(configuration: Configuration, alias: str, settings: GatewaySettings) -> None:
-    """See that a gateway may read the ledger of the cluster that it is to serve, and write there.
+    """Require that a gateway may read and write the ledger of the cluster that it is to serve.
 
-    :raises NotAuthorized: It may not: nobody would know that acknowledgements are not held here, or wait for it.
+    :raises NotAuthorized: It may not: controllers could not know that this gateway holds nothing, nor wait for it.
     :raises ClusterError: The ledger cannot be read or written.
     """
-    # What is deleted never was there.
+    # A deletion of a key that does not exist tests the right to write, and changes nothing.
     nothing = [Deletion(registration(settings).key)]
     async with Client(configuration.cluster(alias)) as client:
         writer = LedgerWriter(client, in_order=True)
@@ -151,10 +151,10 @@ async def require_ledger(configuration: Configuration, alias: str, settings: Gat
         try:
             await remembered(client)
         except NotAuthorized as error:
-            raise _unreadable(alias, error) from error
+            raise _unreadable_error(alias, error) from error
 
 
-async def _begun(
+async def _begin_links(
     configuration: Configuration,
     alias: str,
     settings: GatewaySettings,
@@ -162,7 +162,7 @@ async def _begun(
     *,
     is_traced: bool = False,
 ) -> GatewayLinks:
-    """The links of a cluster that a gateway stands before, which has registered there, as `known` at another one.
+    """Register a gateway at a cluster, as `known` if another cluster has it already, and return the links there.
 
     :raises ClusterError: The ledger of the cluster cannot be read.
     """
@@ -176,8 +176,8 @@ async def _begun(
 
 
 class GatewayLinks:
-    """The synchronous links of the cluster that a gateway stands before: its `Duties`. If it `is_traced` it has ended
-    there before, and others may be about to write over what it left.
+    """The synchronous links of the cluster that a gateway serves: its `Duties`. If it `is_traced` it has ended there
+    before, and other gateways may be about to overwrite the documents it left.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class GatewayLinks:
         self.is_registered = False
         self._is_traced = is_traced
         self.leaves_traces = True
-        """Whether ledgers have something of it that others may take out, also once it has ended."""
+        """Whether ledgers keep documents of this gateway after its end, which other gateways may delete."""
 
     @property
     def alias(self) -> str:
@@ -218,17 +218,17 @@ class GatewayLinks:
 
     @property
     def held(self) -> Collection[HeldLink]:
-        """The links that it holds for."""
+        """The links that it holds acknowledgements for."""
         return self._links.values()
 
     @property
     def holds_all(self) -> bool:
-        """Whether it can hold for all synchronous links that there are."""
+        """Whether it can hold acknowledgements for all synchronous links."""
         return not self._unusable
 
     @property
     def links(self) -> Collection[SyncLink]:
-        """See `Duties`. One that nobody waits for knows only as long as it hears the ledger which there are."""
+        """See `Duties`. An unregistered gateway knows its links only as long as it hears the ledger."""
         return self._known if self.is_registered or self.is_heard else (*self._known, self._unheard)
 
     def of(self, source_topic: str) -> SyncLink | None:
@@ -241,36 +241,36 @@ class GatewayLinks:
 
     @property
     def is_heard(self) -> bool:
-        """Whether the ledger was heard a moment ago, and heard of this gateway; else it is fenced."""
+        """Whether the ledger was read and written within `FENCE_S`; otherwise the gateway is fenced."""
         return lasting_s() - self._heard_at <= FENCE_S
 
     @property
     def is_trusted(self) -> bool:
-        """Whether it is heard, and nobody can take it for gone any more because it was not heard before. Until then
-        what it writes may be deleted by whoever has not heard yet that it is back.
+        """Whether it is heard, and has been for longer than `HEARD_S`, so that no other gateway takes it for gone.
+        Until then another gateway that has not heard of its return may delete what it writes.
         """
         return self.is_heard and lasting_s() - self._back_at > HEARD_S
 
     @property
     def is_blind(self) -> bool:
-        """Whether answers are on their way that cannot be held."""
+        """Whether answers are in flight that cannot be held."""
         return self.gateway is not None and self.gateway.is_blind
 
     @property
     def _doubted_at(self) -> float:
-        """When it stood still last, after which what is synchronous has to be read again."""
+        """When the process last stood still (`lasting_s`), after which the ledger has to be read again."""
         return float("-inf") if self.gateway is None else self.gateway.doubted_at
 
     def stand_behind(self, gateway: Gateway) -> None:
-        """This is what clients are connected to."""
+        """Set the gateway that clients are connected to."""
         self.gateway = gateway
 
     async def begin(self) -> None:
-        """Register, and see what is to be held, before anybody is answered. A login that may not write to the ledger to
-        which clients have moved makes this a gateway that refuses the topics of synchronous links there, and passes on
-        everything else.
+        """Register, and read which links to hold for, before any client is answered. If the login may not write to the
+        ledger of the cluster to which clients have moved, the gateway refuses the topics of synchronous links there and
+        forwards everything else.
 
-        :raises NotAuthorized: It may not read the ledger: nobody would know that acknowledgements are not held here.
+        :raises NotAuthorized: It may not read the ledger, so it could not know for which links to hold.
         :raises ClusterError: The ledger cannot be read.
         """
         self._cluster_id = (await self.source.metadata()).cluster_id or ""
@@ -286,11 +286,11 @@ class GatewayLinks:
         try:
             await self._cycle()
         except NotAuthorized as error:
-            raise _unreadable(self._cluster.alias, error) from error
+            raise _unreadable_error(self._cluster.alias, error) from error
         self.start(self._follow())
 
     async def say_farewell(self) -> None:
-        """Begin nothing any more, and say so to all who wait for this one.
+        """Cancel all tasks, and write to the ledger that this gateway has ended.
 
         :raises ClusterError: The ledger cannot be written.
         """
@@ -302,7 +302,7 @@ class GatewayLinks:
             self.is_registered = False
 
     async def aclose(self) -> None:
-        """Say farewell, if that can be heard, and end."""
+        """Say farewell if the ledger can be written, and close."""
         with contextlib.suppress(ClusterError, TimeoutError):
             await self.say_farewell()
         for link in self._links.values():
@@ -315,18 +315,18 @@ class GatewayLinks:
         await self.source.aclose()
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Have something done beside, until it is cancelled or this ends."""
+        """Run work as a task until it is cancelled or this is closed."""
         task = asyncio.create_task(watched(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        # One that was cancelled before it began is not warned of.
+        # Avoids the warning about a coroutine that was cancelled before it began.
         task.add_done_callback(lambda _: work.close())
         return task
 
     async def write(self, changes: Iterable[LedgerChange]) -> None:
-        """Have the ledger of the source hold this; durable when it returns.
+        """Append changes to the ledger of the source; durable when it returns.
 
-        :raises ClusterError: It was refused, or did not succeed within seconds.
+        :raises ClusterError: They were rejected, or not written within `WRITE_S`.
         """
         await self._writer.append(changes, term_s=WRITE_S)
 
@@ -342,7 +342,7 @@ class GatewayLinks:
                 _log.exception("the ledger of %s could not be looked at", self._cluster.alias)
 
     async def _cycle(self) -> None:
-        """Say that this gateway is alive, look what is there, and only then be one that was heard."""
+        """Write a heartbeat, read the ledger, and only then count as heard."""
         begun, doubted_at = lasting_s(), self._doubted_at
         self.document = beaten(self.document, self.gateway)
         async with asyncio.timeout(2 * FENCE_S):
@@ -363,32 +363,32 @@ class GatewayLinks:
             self._others.watch(memory)
 
     def _hear(self, begun: float) -> None:
-        """It was heard by a look that was begun then; after a while without any it has just come back."""
+        """Note a look that succeeded; after more than `FENCE_S` without one the gateway has just come back."""
         if self._is_traced or FENCE_S < begun - self._heard_at < float("inf"):
             self._back_at, self._is_traced = begun, False
         self._heard_at = begun
 
     def _take(self, memory: LedgerMemory, begun: float) -> None:
-        """See which links there are now, and what the ledger has of them."""
-        declared = {known.name: known for known in self._declared(memory)}
+        """Take in the links that the ledger declares now, and their documents."""
+        declared = {known.name: known for known in self._find_declarations(memory)}
         why = f"a gateway may not write to the ledger of {self._cluster.alias}"
         found = {
-            known.name: self._link(known) if self.is_registered else self._refused(known, why)
+            known.name: self._link(known) if self.is_registered else self._build_unusable(known, why)
             for known in declared.values()
             if known.mode == SYNC and not known.is_deleted
         }
-        self._lose(declared)
+        self._detach_lost(declared)
         for name, held in list(self._links.items()):
-            # One that cannot be used here as it is declared now is held as it was.
-            told = found.get(name)
-            now = held.link if isinstance(told, UnusableLink) else told
+            # A link that cannot be used here as it is declared now is held as before.
+            declared_now = found.get(name)
+            now = held.link if isinstance(declared_now, UnusableLink) else declared_now
             if now is None and name in declared and held.is_lost_at(declared[name]):
                 continue
             if now is None or now.mode_said != held.link.mode_said:
                 _log.info("link %s is not synchronous any more: all that was held leaves", name)
                 held.part.end()
                 del self._links[name]
-                self.start(self._forget(held))
+                self.start(self._retract(held))
         self._refuse(found)
         for name, link in found.items():
             if isinstance(link, UnusableLink):
@@ -402,9 +402,9 @@ class GatewayLinks:
             if owes and not self.is_trusted:
                 held.part.owe()
             held.update(operated(link, held.target.documents(name)))
-            said = documents.get(held.document(SyncWord()).key)
-            is_said = isinstance(said, GatewayPairDocument) and said.word == held.part.word
-            if held.part.word is not None and not is_said and held.written_at < begun:
+            written = documents.get(held.document(SyncWord()).key)
+            is_written = isinstance(written, GatewayPairDocument) and written.word == held.part.word
+            if held.part.word is not None and not is_written and held.written_at < begun:
                 held.part.lost()
         for held in self._links.values():
             held.known_at = min(begun, held.target.begun_at)
@@ -414,16 +414,16 @@ class GatewayLinks:
         self.order()
 
     def order(self) -> None:
-        """Have it known which link a topic is of. What is lost goes first, as one that is held as it was may have it
-        still, and what is held for another one last, once that is written down.
+        """Order the links by which a topic is looked up: lost namespaces first, as a link that is held as before may
+        still map them, and links that have yielded to another one last, once that is written.
         """
         held = sorted(self._links.values(), key=lambda each: each.part.has_yielded)
         self._known = (*self._lost, *held, *self._unusable.values())
         self._of.clear()
 
-    def _lose(self, declared: Mapping[str, Declaration]) -> None:
-        """See what was detached of links that are held: nothing more of that gets to the follower, and of what was
-        failed over somebody else goes on there.
+    def _detach_lost(self, declared: Mapping[str, Declaration]) -> None:
+        """Handle namespaces that were detached from held links: nothing more of them reaches the follower, and other
+        clients write to those that were failed over.
         """
         for name, held in self._links.items():
             known = declared.get(name)
@@ -446,7 +446,7 @@ class GatewayLinks:
         self._lost = [each for each in self._lost if not each.is_over(declared.get(each.name))]
 
     def _refuse(self, found: Mapping[str, Link | UnusableLink]) -> None:
-        """Refuse the topics of those that cannot be used, but for those that are held as they were."""
+        """Refuse the topics of links that cannot be used, except for those that are held as before."""
         for name, each in self._unusable.items():
             if self.is_registered and name not in found:
                 self.start(self.write([Deletion(each.document(self.document).key)]))
@@ -454,8 +454,8 @@ class GatewayLinks:
             name: each for name, each in found.items() if isinstance(each, UnusableLink) and name not in self._links
         }
 
-    def _declared(self, memory: LedgerMemory) -> Iterable[Declaration]:
-        """The links from here, by what both ledgers were told."""
+    def _find_declarations(self, memory: LedgerMemory) -> Iterable[Declaration]:
+        """Yield the declarations of links whose source is this cluster, joined from both ledgers."""
         for name in memory.links:
             known = declaration_of(name, memory.of(name).documents.values())
             for target in self.targets.values():
@@ -467,23 +467,23 @@ class GatewayLinks:
         alias = known.target.alias
         try:
             target = self._configuration.cluster(alias).logged_in(known.target_login)
-            # A file may have another cluster by that name: what that one has proves nothing.
+            # The configuration may have another cluster by that name: its data would prove nothing.
             return declared_link(known, self._cluster, replace(target, cluster_id=known.target.cluster_id))
         except ConfigError as error:
-            return self._refused(known, f"a gateway cannot hold for it: {error}")
+            return self._build_unusable(known, f"a gateway cannot hold for it: {error}")
 
-    def _refused(self, known: Declaration, why: str) -> UnusableLink:
+    def _build_unusable(self, known: Declaration, why: str) -> UnusableLink:
         if known.name not in self._unusable and known.name not in self._links:
             _log.error("link %s is synchronous, and its topics are refused here: %s", known.name, why)
         return UnusableLink(known, why)
 
     async def _say_unusable(self, memory: LedgerMemory) -> None:
-        """Have the ledger hold which links this gateway refuses, and why.
+        """Write to the ledger which links this gateway refuses, and why.
 
-        :raises ClusterError: That cannot be written.
+        :raises ClusterError: The ledger cannot be written.
         """
-        said = [each.document(self.document) for each in self._unusable.values()]
-        if changes := [each for each in said if memory.of(each.link).documents.get(each.key) != each]:
+        documents = [each.document(self.document) for each in self._unusable.values()]
+        if changes := [each for each in documents if memory.of(each.link).documents.get(each.key) != each]:
             await self.write(changes)
 
     def _target(self, link: Link) -> Target:
@@ -493,8 +493,8 @@ class GatewayLinks:
             self.start(self.targets[key].follow())
         return self.targets[key]
 
-    async def _forget(self, held: HeldLink) -> None:
-        """Take back what was said of a link that is not synchronous any more."""
+    async def _retract(self, held: HeldLink) -> None:
+        """Delete the documents of a link that is not synchronous any more."""
         key = Deletion(held.document(SyncWord()).key)
         with contextlib.suppress(ClusterError):
             await self.write([key])
@@ -504,7 +504,7 @@ class GatewayLinks:
         await held.aclose()
 
     async def _say_farewell(self) -> None:
-        """Take out of the ledger what is proven; of the rest others have to know that nothing more comes to it."""
+        """Delete the documents of links that are proven in sync; mark the gateway as ended if there are others."""
         words = [Deletion(each.document(self.document).key) for each in self._unusable.values()]
         proven = list[Deletion]()
         for link in self._links.values():
@@ -513,7 +513,7 @@ class GatewayLinks:
                 proven.append(Deletion(link.document(word).key))
         is_clean = len(proven) == len(self._links)
         if is_clean:
-            # Else these are what tells of one that has ended that it answered nothing there that the follower lacks.
+            # Otherwise they stay: they prove that the ended gateway answered nothing there that the follower lacks.
             words += proven
         last = Deletion(self.document.key) if is_clean else replace(self.document, has_ended=True)
         await self.write([*words, last])
@@ -552,7 +552,7 @@ class HeldLink:
         self._rights = ReadRights(owner.source, target.client)
         self._lost: LostNamespaces | None = None
         self.known_at = float("-inf")
-        """What was said in both ledgers before (`lasting_s`) was taken in here."""
+        """All that both ledgers held before this time (`lasting_s`) was taken in here."""
 
     @property
     def name(self) -> str:
@@ -596,7 +596,7 @@ class HeldLink:
         topic, memory = self.target_topic(key[0]), self.target.memory
         if topic is None:
             return False
-        # A lane that goes on under another task or controller is what it was before, until it tells otherwise.
+        # A lane that moved to another task or controller counts as before, until it reports otherwise.
         known = {} if memory is None else memory.of(self.name).last_known
         report = known.get(LaneKey(TargetTopic(topic), key[1]))
         if report is None or report.source_end < 0:
@@ -604,7 +604,7 @@ class HeldLink:
         return report.is_whole
 
     async def note(self, commit: PreparedCommit) -> None:
-        """See `SyncLink`. Others that take this gateway for gone may delete what it writes."""
+        """See `SyncLink`. Other gateways that take this one for gone may delete what it writes."""
         while not self._owner.is_trusted:
             await asyncio.sleep(_RETRY_S)
         await self._notes.add(commit)
@@ -632,7 +632,7 @@ class HeldLink:
         return Duty.HOLD if self._owner.is_heard else Duty.REFUSE
 
     async def compared(self, ends: Mapping[PartitionKey, int]) -> Mapping[PartitionKey, bool | None]:
-        """See `SyncLink`. Of what is copied no more nothing tells."""
+        """See `SyncLink`. Partitions that are no longer copied cannot be compared."""
         asked = {
             key: ((topic, key[1]), end) for key, end in ends.items() if (topic := self.target_topic(key[0])) is not None
         }
@@ -661,24 +661,24 @@ class HeldLink:
 
     @property
     def said(self) -> str:
-        """The statement by which it is synchronous."""
+        """The id of the statement that made it synchronous."""
         return self.link.mode_said
 
     @property
     def attached_said(self) -> str:
-        """The statements by which it knows what is attached."""
+        """The ids of the statements that attach its namespaces."""
         return self.known.attached_said
 
     @property
     def noted_by(self) -> Collection[str]:
-        """The gateways that have noted commits in the ledger of the target, as it was read last."""
+        """The gateways with prepared commits in the ledger of the target, as it was read last."""
         found = self.target.documents(self.name).values()
         return {each.gateway for each in found if isinstance(each, PreparedDocument)}
 
     async def write_there(self, changes: Iterable[LedgerChange]) -> None:
-        """Have the ledger of the target hold this.
+        """Append changes to the ledger of the target.
 
-        :raises ClusterError: It was refused, or did not succeed within seconds.
+        :raises ClusterError: They were rejected, or not written within `WRITE_S`.
         """
         await self.target.write(changes)
 
@@ -689,23 +689,23 @@ class HeldLink:
 
     @property
     def is_current(self) -> bool:
-        """See `SyncLink`. Who fails it over waits for gateways that are heard."""
+        """See `SyncLink`. A failover of the link waits for gateways that are heard."""
         return lasting_s() - self.known_at <= FENCE_S
 
     def is_lost_at(self, known: Declaration) -> bool:
-        """Whether it was failed over so recently that nothing is taken yet for what was, as this is declared now."""
+        """Whether this declaration is of a link that was failed over, and its lost namespaces are still refused."""
         return self._lost is not None and not known.maps and not self._lost.is_over(known)
 
     def lose(self, lost: Collection[NamespaceMap]) -> None:
-        """Nothing of the link follows any more, and these namespaces were failed over: of others everything passes."""
+        """Mark namespaces as failed over, and the link as over: requests for other topics pass."""
         self._lost = LostNamespaces(self.known, lost)
         self.part.lose()
 
     def go_by(self, known: Declaration) -> None:
-        """Something was attached or detached, and others have to know that this is known here."""
+        """Take in a declaration with other attachments, and write to the ledger that it is known here."""
         self.known = known
         if self._proving is not None:
-            # What was detached meanwhile may never be covered.
+            # The follower may never get what was detached meanwhile.
             self._proving[1].cancel()
             self._proving = None
         self.part.say_again()
@@ -715,11 +715,11 @@ class HeldLink:
         return not self.is_lost and (self._owner.is_trusted or self.part.is_over) and self.part.may_leave(late)
 
     def update(self, link: Link) -> None:
-        """Go on by what is declared now."""
+        """Take in the link as it is declared now."""
         self.link, self.part.settings = link, link.sync
 
     def step(self) -> None:
-        """Take in what is seen, and begin what follows from it."""
+        """Take in the evidence, and start the tasks that the state of the link needs."""
         before = self.part.state
         self.part.look(SyncEvidence(trouble=self._trouble()))
         self.part.explain(self._rights.missing)
@@ -738,8 +738,8 @@ class HeldLink:
             self._begin_proving()
 
     def reveal(self, words: Collection[GatewayWord]) -> None:
-        """Have the target's ledger know that the link is SYNCING no more, once that follows from what all gateways
-        say: from then on its topics are read there.
+        """Write to the ledger of the target that the link is no longer SYNCING, once the words of all gateways prove
+        it: from then on clients may read its topics there.
         """
         document = ReadableDocument(link=self.name, said=self.link.mode_said, since_ms=now_ms())
         known = self.target.documents(self.name).values()
@@ -750,7 +750,7 @@ class HeldLink:
         self._revealing = self._owner.start(self.target.write([document]))
 
     def _take_losses(self) -> None:
-        """What the follower had and has no more may be missing of what was acknowledged."""
+        """Let go where the follower lost data: records that were acknowledged may be missing there."""
         topics = {self.target_topic(name): name for name in self.topics}
         for key, (was, ends) in self.follower.losses.items():
             source = topics.get(key[0])
@@ -760,7 +760,7 @@ class HeldLink:
                 self.part.let_go({(source, key[1]): ends}, reason)
 
     def _trouble(self) -> str:
-        """What keeps the lanes from following, as their ledger tells."""
+        """Return what keeps the lanes from following, by their ledger; "" where nothing does."""
         target, alias = self.target, self.link.target.alias
         if self._notes.late_s >= self.settings.lag_max_ms / 1000:
             return f"the ledger of {alias} cannot be written: commits over several partitions have to be noted there"
@@ -783,16 +783,16 @@ class HeldLink:
             self._looking = self._owner.start(self._look())
 
     async def _look(self) -> None:
-        """See whether it follows, by both logs."""
+        """Find out whether the link follows, by the logs of both clusters."""
         async with ClusterPool() as pool:
-            # As if it were asynchronous: whether it follows is to be known.
+            # Read as an asynchronous link: only whether it follows matters here.
             (found,) = await StatusReader((replace(self.link, mode="async"),), pool).read()
         is_following = found.pair_state is PairState.FOLLOWING and not self._lacks(found)
         self.part.look(SyncEvidence(trouble=self._trouble(), is_following=is_following))
 
     def _lacks(self, found: LinkProgress) -> bool:
-        """Whether the follower lacks still what it did when it stood still: its lanes may have nothing to copy, as that
-        waits for an open transaction. What the source has no more is waited for by nobody.
+        """Whether the follower still lacks the offsets it lacked when it stood still: its lanes may have nothing to
+        copy while they wait for an open transaction. Records that the source deleted are not waited for.
         """
         partitions = {each.key: each for topic in found.topics for each in topic.partitions}
         for (topic, partition), offset in self.part.lacked.items():
@@ -811,7 +811,7 @@ class HeldLink:
         self._proving = self.part.round, self._owner.start(self._prove(self.part.round))
 
     async def _prove(self, begun: int) -> None:
-        """Wait until the follower has all that the source has now that everything is held."""
+        """Wait until the follower has all that the source has at this time; acknowledgements are held meanwhile."""
         while self._owner.is_blind:
             await asyncio.sleep(_RETRY_S)
         await self._look_at_rights()
@@ -824,10 +824,10 @@ class HeldLink:
         await self._rights.look({name: there for name in self.topics if (there := self.target_topic(name))})
 
     async def covered(self) -> None:
-        """Wait until the follower has all that the source has now, and the end of each transaction that is open there:
-        it may have been committed already.
+        """Wait until the follower has all that the source has now, and the end of each transaction that is open there,
+        as it may have been committed already.
 
-        :raises ClusterError: The source does not tell, or has other records there.
+        :raises ClusterError: The source does not answer, or the records differ.
         """
         before = logs = await self._source_logs()
         while any(log.stable_end < before[key].end for key, log in logs.items() if key in before):
@@ -839,8 +839,8 @@ class HeldLink:
             if target is not None:
                 there[target, partition] = end
         await self.follower.covered(there)
-        told = await self.compared(ends)
-        if any(told.get(key, False) is False for key in ends):
+        found = await self.compared(ends)
+        if any(found.get(key, False) is False for key in ends):
             raise ClusterError(f"{self.name}: it is not seen that the follower has what the source has")
 
     async def _source_logs(self) -> Mapping[PartitionKey, LogRange]:
@@ -850,7 +850,7 @@ class HeldLink:
         return await source_logs(self.link, self._owner.source, followed_topics(self.link, memory.of(self.name)))
 
     def document(self, word: SyncWord) -> GatewayPairDocument:
-        """What the ledger is to hold where this is said."""
+        """Build the document of this gateway for the link, with this word."""
         return GatewayPairDocument(
             link=self.name,
             gateway=self._owner.document.gateway,
@@ -866,18 +866,18 @@ class HeldLink:
         )
 
     def word_of(self, other: GatewayDocument) -> GatewayPairDocument:
-        """What another gateway would say of this link that is in sync."""
+        """Build the document that another gateway would write for this link when it is in sync."""
         word = self.document(SyncWord(state=SyncState.IN_SYNC))
         return replace(word, gateway=other.gateway, by=other.described)
 
     def _synchronized(self) -> SynchronizedDocument:
-        """That this gateway is in sync. What is read at the target already goes on being read."""
-        said, known = self.link.mode_said, self.target.documents(self.name).values()
-        reveals = not is_readable(self.name, said, known)
-        return SynchronizedDocument(link=self.name, said=said, since_ms=self._since_ms, reveals=reveals)
+        """Build the document that this gateway is in sync. Topics that clients read at the target stay readable."""
+        mode_said, known = self.link.mode_said, self.target.documents(self.name).values()
+        reveals = not is_readable(self.name, mode_said, known)
+        return SynchronizedDocument(link=self.name, said=mode_said, since_ms=self._since_ms, reveals=reveals)
 
     async def _write(self) -> None:
-        """Have the ledger hold what is to be said, before anybody acts on it."""
+        """Write the due words to the ledger before the link acts on them."""
         async with self._writing:
             while (word := self.part.due) is not None and not self.part.is_over:
                 if self.part.word is None or self.part.word.state is not word.state:
@@ -894,20 +894,20 @@ class HeldLink:
                     await asyncio.sleep(_RETRY_S)
                     continue
                 if document.attached_said != self.known.attached_said:
-                    # More is to be said by now, in the same words.
+                    # The attachments changed meanwhile: the same word is due again.
                     continue
                 self.written_at = lasting_s()
                 self.part.wrote(word)
                 self._owner.order()
                 self._changed.set()
                 _log.warning("link %s is %s here%s", self.name, word.state, f": {word.reason}" if word.reason else "")
-                # What the target has not got yet comes with what is newer.
+                # Documents that the target lacks yet are copied with the newer ones.
                 self._to_copy = list({each.key: each for each in (*self._to_copy, *changes)}.values())
                 if self._copying is None or self._copying.done():
                     self._copying = self._owner.start(self._copy())
 
     async def _copy(self) -> None:
-        """Have the target know the newest too, for whoever cannot ask the source any more."""
+        """Copy the newest documents to the ledger of the target, for readers that cannot reach the source any more."""
         while changes := self._to_copy:
             try:
                 await self.target.write(changes)
@@ -918,11 +918,11 @@ class HeldLink:
                     self._to_copy = []
 
     async def leave(self) -> None:
-        """Take out of the target's ledger what nobody needs any more."""
+        """Delete documents from the ledger of the target that are no longer needed."""
         await self._notes.leave()
 
     async def aclose(self) -> None:
-        """Nothing is begun any more."""
+        """Cancel the tasks of this link."""
         for task in (
             self._looking,
             self._copying,
@@ -934,7 +934,7 @@ class HeldLink:
                 task.cancel()
 
 
-def _unreadable(alias: str, error: NotAuthorized) -> NotAuthorized:
+def _unreadable_error(alias: str, error: NotAuthorized) -> NotAuthorized:
     return NotAuthorized(
         f"a gateway goes by the ledger of {alias}, which says what is synchronous: {error}",
         cluster=alias,

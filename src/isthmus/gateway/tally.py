@@ -1,4 +1,4 @@
-"""What has passed a gateway, counted by who the clients say they are."""
+"""Count the traffic of a gateway by the client software."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from isthmus.model.gatewayfigures import ClientFigures, Refusal
 
 _KINDS_MAX: Final = 100
 _OTHERS: Final = Software("others", "any")
-"""Clients say what they want: so many kinds of them are told apart, and no more."""
+"""The maximum of counted kinds of clients, as their names are arbitrary."""
 
 
 class Counted(Protocol):
@@ -27,18 +27,18 @@ class Counted(Protocol):
 
 
 class GatewayTally:
-    """Counts of one process. Connections count as long as they are there, and are added up once they are gone."""
+    """Counts of one process. Open connections are counted when asked, and closed ones are added up."""
 
     def __init__(self) -> None:
         self.refused = Counter[Refusal]()
         self._gone = dict[Software, list[int]]()
 
     def leave(self, passage: Counted) -> None:
-        """A connection has ended."""
+        """Add the counts of a connection that has ended."""
         _add(self._gone, passage, is_there=False)
 
     def figures(self, passages: Iterable[Counted]) -> tuple[ClientFigures, ...]:
-        """All that passed, with the connections that there are."""
+        """Return the counts of all traffic, including open connections."""
         sums = {software: list(sums) for software, sums in self._gone.items()}
         for passage in passages:
             _add(sums, passage, is_there=True)

@@ -1,4 +1,4 @@
-"""A cluster that synchronous links of a gateway lead to, as its ledger tells."""
+"""The target cluster of synchronous links of a gateway, by its ledger."""
 
 from __future__ import annotations
 
@@ -23,15 +23,13 @@ from isthmus.wire.clock import lasting_s
 
 _log = logging.getLogger(__name__)
 WRITE_S: Final = 3.0
-"""So long a ledger may take to have what is written."""
+"""How long (s) a write to a ledger may take."""
 _AWAY_S: Final = 10.0
-"""A target whose ledger cannot be read for so long counts as one that does not follow."""
+"""A target whose ledger cannot be read for so long (s) counts as not following."""
 
 
 class Target:
-    """A cluster that synchronous links lead to, the one with this id: its ledger as it was last read, and who follows
-    there.
-    """
+    """The target cluster of synchronous links, by its id: its ledger as it was last read, and its followers."""
 
     def __init__(self, configuration: Configuration, alias: str, cluster_id: str) -> None:
         self._cluster = replace(configuration.cluster(alias), cluster_id=cluster_id)
@@ -45,8 +43,8 @@ class Target:
         self._notes: dict[str, Notes] = {}
 
     def notes(self, link: str, gateway: str) -> Notes:
-        """What its ledger is to know of commits that a gateway lets through. A link that becomes synchronous again goes
-        on with what it had: it is one document of the ledger.
+        """Return the notes of commits that a gateway forwards for a link. A link that becomes synchronous again keeps
+        its notes: they are one document of the ledger.
         """
         if link not in self._notes:
             self._notes[link] = Notes(link, gateway, self.client, self.write)
@@ -54,16 +52,16 @@ class Target:
 
     @property
     def has_notes(self) -> bool:
-        """Whether its ledger may have commits that were noted."""
+        """Whether its ledger may have notes of commits."""
         return any(each.are_there for each in self._notes.values())
 
     @property
     def is_away(self) -> bool:
-        """Whether it has not been heard for long."""
+        """Whether its ledger has been unreadable for too long."""
         return time.monotonic() - self.heard_at > _AWAY_S
 
     def documents(self, link: str) -> Mapping[str, Document]:
-        """What its ledger says of a link, as far as it was read."""
+        """Return the documents of a link in its ledger, as far as it was read."""
         return {} if self.memory is None else self.memory.of(link).documents
 
     async def follow(self) -> None:
@@ -80,14 +78,14 @@ class Target:
             await asyncio.sleep(LOOK_S)
 
     async def write(self, changes: Iterable[LedgerChange]) -> None:
-        """Have its ledger hold this.
+        """Append changes to its ledger.
 
-        :raises ClusterError: It was refused, or did not succeed within seconds.
+        :raises ClusterError: They were rejected, or not written within `WRITE_S`.
         """
         await self._writer.append(changes, term_s=WRITE_S)
 
     async def aclose(self) -> None:
-        """End."""
+        """Close the target."""
         await self.follower.aclose()
         self._writer.close()
         await self.client.aclose()

@@ -1,4 +1,4 @@
-"""What a gateway tells of itself over HTTP, from what its processes have said last, and how it is asked."""
+"""What a gateway reports over HTTP, from the last figures of its processes, and how to ask it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHOWN: Final = {"cluster", "clients", "refused"}
 
 
 class Board:
-    """What the processes of a gateway have said last. Written by one thread, read by any."""
+    """The last figures of the processes of a gateway. Written by one thread, read by any."""
 
     def __init__(self, cluster: str, processes: int = 1, clock: Callable[[], float] = time.monotonic) -> None:
         self.processes = processes
@@ -34,11 +34,11 @@ class Board:
         self._ended = GatewayFigures(cluster=cluster, processes=0)
 
     def take(self, process: int, figures: GatewayFigures) -> None:
-        """What a process says now."""
+        """Take in the figures of a process."""
         self._newest[process] = self._clock(), figures
 
     def end(self, process: int) -> None:
-        """A process has ended. What it has counted stays counted."""
+        """Note that a process has ended. Its counts are kept."""
         if process in self._newest:
             _, figures = self._newest[process]
             self._ended = together(self._cluster, (self._ended, figures.ended())).ended()
@@ -46,18 +46,18 @@ class Board:
 
     @property
     def silences_s(self) -> list[float]:
-        """For how long each process has said nothing."""
+        """For how long (s) each process has been silent."""
         now = self._clock()
         return [now - at for at, _ in dict(self._newest).values()] or [now - self._begun_at]
 
     @property
     def figures(self) -> GatewayFigures:
-        """All together."""
+        """The figures of all processes together."""
         return together(self._cluster, [self._ended, *(figures for _, figures in dict(self._newest).values())])
 
 
 class GatewayAnswers:
-    """What is answered to whoever asks for metrics, health or clients of a gateway."""
+    """Answers to requests for metrics, health or clients of a gateway."""
 
     paths: Final = "Here are /metrics, /livez, /readyz, /health and /clients.\n"
 
@@ -66,26 +66,26 @@ class GatewayAnswers:
         self.metrics = Exposition(GatewayCollector(lambda: board.figures)).metrics
 
     def health(self, path: str) -> GatewayAnswer | None:
-        """How the gateway does, `None` for a path that asks something else."""
+        """Answer a request for the health or the clients of the gateway; `None` for another path."""
         board = self._board
         figures = board.figures
         alive = gateways.livez(board.silences_s)
         ready = gateways.readyz(figures, board.silences_s, processes=board.processes)
-        told = gateway_dict(figures)
+        shown = gateway_dict(figures)
         match path:
             case "/livez":
                 return alive
             case "/readyz":
                 return ready
             case "/health":
-                return gateways.health(alive, ready, told)
+                return gateways.health(alive, ready, shown)
             case "/clients":
-                return GatewayAnswer(HTTPStatus.OK, told)
+                return GatewayAnswer(HTTPStatus.OK, shown)
         return None
 
 
 def asked(address: ListenAddress) -> dict[str, Any]:
-    """What the gateway says of itself that tells its metrics at this address.
+    """Ask the gateway whose metrics are at this address for its figures.
 
     :raises Unreachable: Nothing there answers as a gateway does.
     """
@@ -95,7 +95,7 @@ def asked(address: ListenAddress) -> dict[str, Any]:
     except (OSError, ValueError, HTTPException) as error:
         if isinstance(error, urllib.error.HTTPError):
             error.close()
-        # As users know it: `urllib` puts it into a wrapper of its own.
+        # The reason that users know: `urllib` wraps it.
         why = error.reason if isinstance(error, urllib.error.URLError) else error
         raise Unreachable(
             f"no gateway tells its metrics at {address}: {getattr(why, 'strerror', None) or why}",

@@ -1,8 +1,8 @@
-"""Requests of transactions at a cluster that clients came to: what is answered in its place to those that are none of
-its own. Pure: bytes in, bytes out.
+"""Requests of transactions at a cluster that clients came to: our answers to those that are not of this cluster. Pure:
+bytes in, bytes out.
 
-A cluster would say most of that itself, by the same codes. But clients give up for good where a position of theirs
-belongs to a producer that is not known, and leaders that trust clients take what nobody ends.
+A cluster would answer most of them itself, with the same codes. But clients fail for good if a position belongs to an
+unknown producer, and leaders that trust clients append batches of transactions that are never ended.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from isthmus.model.carriedtransactions import CarriedTransaction, CarriedTransac
 from isthmus.wire import codes
 
 ANNOUNCING: Final = frozenset({ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, TXN_OFFSET_COMMIT})
-"""Requests that say what belongs to a transaction."""
+"""Requests that add partitions, groups or positions to a transaction."""
 TRANSACTING: Final = ANNOUNCING | {END_TXN}
 _ABORTABLE_FROM: Final = 4
 _PRODUCER_FROM: Final = 5
@@ -35,7 +35,7 @@ _PRODUCER: Final = struct.Struct(">qh")
 
 
 class ProducerWithin(NamedTuple):
-    """Whose transaction a request is about."""
+    """The producer whose transaction a request is about."""
 
     transactional_id: str
     producer_id: int
@@ -43,7 +43,7 @@ class ProducerWithin(NamedTuple):
 
 
 def producer_within(key: int, body: MessageCursor) -> ProducerWithin:
-    """Whose transaction a request of these that are `TRANSACTING` is about."""
+    """Read the producer from a request that is one of `TRANSACTING`."""
     name = body.text() or ""
     if key == TXN_OFFSET_COMMIT:
         body.skip_text()
@@ -51,7 +51,7 @@ def producer_within(key: int, body: MessageCursor) -> ProducerWithin:
 
 
 def told_within(key: int, version: int, frame: memoryview, verdict: WithinVerdict) -> bytes:
-    """Our answer to a request in this frame, which is there as a whole, and is in doubt or of another cluster.
+    """Build our answer to the request in this frame, which is there as a whole, and is in doubt or of another cluster.
 
     :raises ValueError: It is no such request.
     """
@@ -73,7 +73,7 @@ def _code(key: int, version: int, verdict: WithinVerdict) -> int:
     if verdict is WithinVerdict.DOUBTED:
         return codes.COORDINATOR_LOAD_IN_PROGRESS
     if key == TXN_OFFSET_COMMIT:
-        # Clients that know no code for "abort" abort by this one as well, and by no other that says what it is.
+        # Clients without TRANSACTION_ABORTABLE abort for this code as well, and for no other fitting one.
         return codes.TRANSACTION_ABORTABLE if version >= _ABORTABLE_FROM else codes.ILLEGAL_GENERATION
     return codes.INVALID_PRODUCER_ID_MAPPING
 
@@ -81,19 +81,19 @@ def _code(key: int, version: int, verdict: WithinVerdict) -> int:
 def committed_there(
     body: MessageCursor, version: int, transactions: CarriedTransactions, commit: CarriedTransaction
 ) -> list[Edit]:
-    """What becomes other in the body of an answer to a commit: one that passed, as nobody tells here whose it is, may
-    have been decided where its client came from. A coordinator that does not know its producer has nothing of it.
+    """Return the edits of the body of an answer to a commit: a commit of an unknown producer may have been decided at
+    the cluster that its client came from. A coordinator that does not know the producer has nothing of it.
     """
     body.skip(4)
     at = body.at
     if body.int16() not in codes.PRODUCER_MOVED or not transactions.has_committed(commit):
         return []
-    told = _PRODUCER.pack(*commit.producer) if version >= _PRODUCER_FROM else b""
-    return [Edit(at, at + _CODE.size + len(told), _CODE.pack(codes.NONE) + told)]
+    producer = _PRODUCER.pack(*commit.producer) if version >= _PRODUCER_FROM else b""
+    return [Edit(at, at + _CODE.size + len(producer), _CODE.pack(codes.NONE) + producer)]
 
 
 def begun(body: MessageCursor, transactions: CarriedTransactions, transactional_id: str, asked_s: float) -> list[Edit]:
-    """Nothing becomes other in the body of an answer to InitProducerId: it tells who has a transactional id here."""
+    """Learn from an answer to InitProducerId who has a transactional id at this cluster; return no edits."""
     body.skip(4)
     if body.int16() == codes.NONE:
         transactions.learn(transactional_id, (body.int64(), body.int16()), asked_s)

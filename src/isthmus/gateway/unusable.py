@@ -1,4 +1,4 @@
-"""A synchronous link that a gateway cannot hold for: whatever is written into its topics is refused."""
+"""Synchronous links that a gateway cannot hold acknowledgements for: it refuses writes to their topics."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from isthmus.wire.offsets import PartitionKey
 
 _SETTINGS: Final = SyncSettings()
 LOST_S: Final = 60.0
-"""So long nothing is taken for what was failed over: its clients may be about to go on at the follower."""
+"""How long (s) writes to failed-over namespaces are refused: their clients may be about to move to the follower."""
 
 
 class UnusableLink:
-    """A synchronous link that nothing is known of but what was declared, and why it cannot be used: a `SyncLink`. What
-    was asked for before that was known is never answered as done.
+    """A synchronous link of which only its declaration is known, and why it cannot be used: a `SyncLink`. Requests that
+    passed before that was known are never acknowledged.
     """
 
     def __init__(self, declared: Declaration, why: str, maps: Collection[NamespaceMap] | None = None) -> None:
@@ -46,7 +46,7 @@ class UnusableLink:
         return self.declared.name
 
     def document(self, gateway: GatewayDocument) -> GatewayPairDocument:
-        """What a gateway says of it."""
+        """Build the document of a gateway for it."""
         return GatewayPairDocument(
             link=self.name,
             gateway=gateway.gateway,
@@ -106,8 +106,8 @@ class UnusableLink:
 
 
 class LostNamespaces(UnusableLink):
-    """Namespaces of a synchronous link that were failed over while others of it follow on: somebody else goes on with
-    them. Nothing of them is taken until their clients had the time to go there.
+    """Namespaces of a synchronous link that were failed over while others of it still follow. Writes to them are
+    refused until their clients had the time to move to the follower.
     """
 
     def __init__(self, declared: Declaration, maps: Collection[NamespaceMap]) -> None:
@@ -117,14 +117,14 @@ class LostNamespaces(UnusableLink):
         self._lost_at = lasting_s()
 
     def is_over(self, known: Declaration | None) -> bool:
-        """Whether they had that time, or follow again."""
+        """Whether that time is over, or they follow again."""
         is_back = known is not None and not self._maps.isdisjoint(known.maps)
         return is_back or lasting_s() - self._lost_at >= LOST_S
 
 
 class UnheardLinks(UnusableLink):
-    """Whatever may be synchronous by now of a cluster whose ledger is not heard, and does not know of the gateway:
-    nobody waits for that. Nothing is taken, and what was taken is told to be late.
+    """All topics of a cluster that may be synchronous by now, as its ledger is not heard and does not have this
+    gateway: controllers do not wait for it. Writes are refused, and pending ones answered as late.
     """
 
     def __init__(self, cluster: str) -> None:
@@ -142,7 +142,7 @@ class UnheardLinks(UnusableLink):
 
 
 class _NoFollower:
-    """A follower that nobody can ask."""
+    """A follower that cannot be asked."""
 
     losses: Mapping[PartitionKey, tuple[int, int]] = {}
 
@@ -174,13 +174,13 @@ class _NoFollower:
 
     def wait(self, key: PartitionKey, offset: int, wake: Callable[[], None]) -> Waiter | None:
         """See `Follower`: it never comes."""
-        return _Nobody()
+        return _NoWait()
 
     async def covered(self, ends: Mapping[PartitionKey, int]) -> None:
         """See `Follower`: it never is."""
         await asyncio.Event().wait()
 
 
-class _Nobody:
+class _NoWait:
     def cancel(self) -> None:
         """See `Waiter`."""

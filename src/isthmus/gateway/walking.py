@@ -1,6 +1,6 @@
-"""A Produce request that passes, walked through as its bytes come: which batches are in it. Pure.
+"""Find the batches of a Produce request while its bytes pass. Pure.
 
-Nothing of the records is looked at or copied but the header of each batch.
+Only the header of each batch is read; records are neither read nor copied.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from isthmus.wire.batch import HEADER_BYTES, TRANSACTIONAL
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _HEADER: Final = struct.Struct(">16xb4xhi16xqhi")
-"""Of the header of a batch: its magic, its attributes, by how much its last offset is beyond its first, and the id,
-epoch and first sequence of its producer.
+"""Fields of the header of a batch: magic, attributes, last offset delta, and the id, epoch and first sequence of its
+producer.
 """
 _NAME_BYTES_MAX: Final = 0x7FFF
 _SHIFT_MAX: Final = 28
 
 _Steps = Generator[int, bytes, None]
-"""What a walk asks for: so many bytes to read, or if negative, so many to pass over."""
+"""Yields the number of bytes to read next, or, if negative, to skip."""
 
 
 class BatchWritten(NamedTuple):
-    """What a request writes into one partition: `records` are the offsets that it takes, 0 where that is nothing that a
-    broker takes. The batch begins at `batch_at` of the frame; without a producer that is idempotent its id is -1.
+    """The batch of a request for one partition: `records` is the number of its offsets, 0 for a batch that brokers
+    reject. The batch begins at `batch_at` of the frame; its producer id is -1 without an idempotent producer.
     """
 
     topic: str
@@ -40,9 +40,9 @@ class BatchWritten(NamedTuple):
 
 
 class ProduceWalk:
-    """The walk through one request, from behind its acks on; `begin` is how many bytes of the frame lie before that.
+    """The walk through one request, from behind its acks on, which is at `begin` of the frame.
 
-    `begun_at` (monotonic s) is when the request came, which may name a `transactional_id`.
+    `begun_at` (monotonic s) is when the request came; it may have a `transactional_id`.
     """
 
     __slots__ = ("_at", "_got", "_need", "_steps", "begun_at", "timeout_ms", "transactional_id", "written")
@@ -65,7 +65,7 @@ class ProduceWalk:
         return not self._need
 
     def take(self, chunk: memoryview) -> None:
-        """Go on through what has come.
+        """Walk on through received bytes.
 
         :raises ValueError: It is no such request.
         """
@@ -138,7 +138,7 @@ def _uvarint() -> Generator[int, bytes, int]:
 
 
 def _count(*, flexible: bool) -> Generator[int, bytes, int]:
-    """How many items or bytes follow, 0 where there is none."""
+    """Read the length of an array or of bytes, 0 for null."""
     if flexible:
         return max((yield from _uvarint()) - 1, 0)
     (count,) = _INT32.unpack((yield _INT32.size))

@@ -1,4 +1,4 @@
-"""A process of several that are one gateway: started by `isthmus.gateway.running`, and ends with it."""
+"""One process of a gateway of several processes: `isthmus.gateway.running` starts it, and it ends with that one."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from isthmus.gateway.synchrony import standing
 _log = logging.getLogger("isthmus.gateway.worker")
 
 
-class _Told(logging.Handler):
-    """Has the log told by the process that started this one."""
+class _ForwardingHandler(logging.Handler):
+    """Forwards log records to the process that started this one."""
 
     def __init__(self, channel: Connection) -> None:
         super().__init__()
         self._channel = channel
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send it, with nothing in it that another process could not read."""
-        told = copy.copy(record)
-        told.msg, told.args = self.format(record), None
-        told.exc_info = told.exc_text = told.stack_info = None
+        """Send a record, without anything that another process could not unpickle."""
+        copied = copy.copy(record)
+        copied.msg, copied.args = self.format(record), None
+        copied.exc_info = copied.exc_text = copied.stack_info = None
         with contextlib.suppress(OSError):
-            self._channel.send(told)
+            self._channel.send(copied)
 
 
 def main() -> int:
-    """Serve until told to end, or until whoever started us is gone."""
-    # Who started us is told, and tells us: a terminal and a service manager tell all at once.
+    """Serve until the parent process asks this one to end, or is gone."""
+    # A terminal and a service manager signal all processes at once: only the parent acts, and then ends this one.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     channel = Connection(int(sys.argv[1]))
     job = channel.recv()
-    logging.getLogger().addHandler(_Told(channel))
+    logging.getLogger().addHandler(_ForwardingHandler(channel))
     logging.getLogger("isthmus").setLevel(job.level)
     try:
         asyncio.run(_serve(channel, job))
@@ -54,16 +54,16 @@ def main() -> int:
 async def _serve(channel: Connection, job: Job) -> None:
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     async with standing(job.configuration, job.alias, job.settings) as gateway:
-        # Whatever is said, or if nobody is there any more: it is the end.
+        # Any message, or a closed channel, means the end.
         loop.add_reader(channel.fileno(), over.set)
-        telling = asyncio.create_task(_tell(channel, gateway))
+        telling = asyncio.create_task(_send_figures(channel, gateway))
         await over.wait()
         loop.remove_reader(channel.fileno())
         await gateway.drain()
         telling.cancel()
 
 
-async def _tell(channel: Connection, gateway: Gateway) -> None:
+async def _send_figures(channel: Connection, gateway: Gateway) -> None:
     with contextlib.suppress(OSError):
         while True:
             channel.send(gateway.figures())

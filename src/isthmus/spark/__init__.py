@@ -1,4 +1,4 @@
-"""What runs on Spark: leases, verification, the data source. Importing this loads no Spark."""
+"""The parts that run on Spark: leases, verification, the data source. Importing this loads no Spark."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What the ledger at the source lets a lease of a distributor do: how far its lanes may go, and whether at all.
+"""The allowance of a lease of a distributor, in the ledger of the source: how far its lanes may go, and whether at all.
 
-The target's ledger says who writes there, and may be gone with the target. Whoever has a distributor leave a target
-that is gone says so at the source: a lease that knows the whole of that ledger knows it, and one that does not writes
-nothing. That there is nothing more in it proves nothing: a leader that is cut off from its peers, and replaced, says so
-for ever. What a lease writes into it itself only a leader takes that its replicas follow. Once that has come back to
-the lease, everything that was written before is known to it.
+The target's ledger has who writes there, but may be lost with the target. A forced switch away from a lost target is
+written to the ledger of the source: a lease that knows all of that ledger knows it, and one that does not must not
+write. The end of the log proves nothing: a leader that was cut off from its peers, and replaced, shows an old end for
+ever. Only a leader with in-sync replicas accepts what the lease writes there itself. Once that write has been read back
+the lease knows everything that was written before it.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _AWAITED: Final = 8
 
 
 class SourceWord:
-    """What the source's ledger says of one distributor, which copies to `target`. No I/O; `allow` gets how far its
-    lanes may go.
+    """The state of one distributor, which copies to `target`, by the ledger of the source. No I/O; `allow` gets the
+    allowances of its lanes.
 
-    `mark` is what a lease of this slot has the ledger take.
+    `mark` is the record that a lease of this slot writes to prove that it knows the ledger.
     """
 
     def __init__(self, link: str, slot: int, target: str, allow: Callable[[Iterable[Allowance]], None]) -> None:
@@ -48,11 +48,11 @@ class SourceWord:
 
     @property
     def write_until(self) -> float:
-        """The time from which on nothing may be sent, as far as is known now."""
+        """The time from which on nothing may be sent, by what is known now."""
         return -1.0 if self._is_barred or self._known_at is None else self._known_at + SILENCE_S
 
     def withheld(self, now: float) -> Problem | None:
-        """Why nothing may be written now; `None` where it may be, or another leaf is chosen."""
+        """Return why nothing may be written now; `None` if it may be, or another leaf is chosen."""
         if self._is_barred or now < self.write_until:
             return None
         why = "" if self._refused is None else f": {self._refused}"
@@ -64,11 +64,11 @@ class SourceWord:
         )
 
     def refused(self, error: ClusterError) -> None:
-        """The ledger has not taken the mark."""
+        """Note that the mark was not written."""
         self._refused = error
 
     def taken(self, asked_at: float, offset: int) -> None:
-        """The ledger has taken the mark at `offset`; it was not sent before `asked_at` (`lasting_s`)."""
+        """Note that the mark was written at `offset`; it was not sent before `asked_at` (`lasting_s`)."""
         self._taken[offset] = asked_at
         self._refused = None
         while len(self._taken) > _AWAITED:
@@ -76,7 +76,7 @@ class SourceWord:
         self._prove()
 
     def take(self, poll: Poll) -> None:
-        """What a look at the ledger showed."""
+        """Take in a look at the ledger."""
         if poll.is_other_log:
             self._taken.clear()
             self._read.clear()
@@ -86,22 +86,22 @@ class SourceWord:
             elif entry.value is not None and entry.key.startswith(_KINDS) and link_of(entry.key) == self._link:
                 self._hear(decoded(entry.key, entry.value))
         if poll.at_end:
-            # Only the newest counts: one that came before may be of an earlier time at this target.
+            # Only the newest allowance counts: an earlier one may be of an earlier time at this target.
             if self._newest is not None and self._newest.target == self._target:
                 self._allow(self._newest.lanes)
             self._newest = None
         self._prove()
 
     def is_elsewhere(self, poll: Poll, position: int) -> bool:
-        """Whether who leads the ledger by its own word does not show marks that another one took before that was asked;
-        it was read up to `position`.
+        """Whether the broker that claims to lead the ledger lacks marks that another leader accepted before the look,
+        which read up to `position`.
         """
         awaited = [asked_at for offset, asked_at in self._taken.items() if offset >= position]
-        # When the last one was sent the one before had been taken.
+        # When the last mark was sent the one before it had been written.
         return poll.at_end and len(awaited) > 1 and poll.asked_at >= max(awaited)
 
     def _prove(self) -> None:
-        """What was taken and is read: all that the ledger took before it is known."""
+        """Match marks that were written and read: everything written before such a mark is known."""
         for offset in self._read:
             asked_at = self._taken.pop(offset, None)
             if asked_at is not None:
@@ -115,7 +115,7 @@ class SourceWord:
 
 
 async def follow(tail: LedgerTail, word: SourceWord, heard: Callable[[], None]) -> None:
-    """Have a word of the source be as new as it can be, until cancelled; `heard` is called after each look."""
+    """Keep the word of the source up to date, until cancelled; `heard` is called after each look."""
     while True:
         try:
             poll = await tail.poll()
@@ -127,14 +127,14 @@ async def follow(tail: LedgerTail, word: SourceWord, heard: Callable[[], None]) 
         if word.is_elsewhere(poll, tail.position):
             tail.renew()
         if poll.entries and poll.at_end:
-            # Almost all that passes by is about other links.
+            # Almost all entries are about other links.
             await asyncio.sleep(GATHER_S)
 
 
 async def prove(writer: LedgerWriter, word: SourceWord, heard: Callable[[], None]) -> None:
-    """Have the source's ledger take the mark of a lease every `_MARK_S`, until cancelled; `heard` is called then."""
+    """Write the mark of a lease to the source's ledger every `_MARK_S`, until cancelled; `heard` is called then."""
     while True:
-        # What waits behind a quota for longer would be of no use when it is taken.
+        # A mark that waits longer behind a quota would be too old when it is written.
         writer.renew(muted_s=_MARK_S)
         asked_at = lasting_s()
         try:

@@ -1,12 +1,12 @@
 """Digests of blocks of offsets, which do not depend on how the records in them are batched and compressed.
 
-Records are taken apart in columns, all those of an answer at once. Of a record as it is stored (KIP-98)
+Records are split into columns, all those of an answer at once. Of a record as it is stored (KIP-98)
 
     length | attributes | timestamp delta | offset delta | key length, key, value length, value, headers
 
-the part behind the offset delta is the same in every batch; what stands before it is relative to the batch, and counts
-as the record's offset and timestamp. So equal digests prove equal records, while different ones prove nothing: numbers
-may be written in more bytes than they need. Whoever finds them different has to compare record by record.
+the part behind the offset delta is the same in every batch; the part before it is relative to the batch, and counts as
+the record's offset and timestamp. So equal digests prove equal records, while different ones prove nothing: numbers may
+be written in more bytes than they need. Blocks with different digests have to be compared record by record.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ class Blocks:
         self._places, self._rests = sha256(), sha256()
 
     def take(self, found: Sequence[StoredBatch]) -> Iterator[tuple[int, bytes]]:
-        """Blocks that are over, and their digests, once these batches are seen."""
+        """Take in batches, and yield the blocks that are complete, with their digests."""
         with_records = [item for item in found if not item.batch.is_control]
         if not with_records:
             return
         try:
             columns = columns_of(with_records, self._span)
-        except Exception:  # noqa: BLE001  # codecs raise what they like; record by record it is told what is wrong
+        except Exception:  # noqa: BLE001  # codecs raise any error; the comparison of records finds it
             first, last = with_records[0].batch, with_records[-1].batch
             begin = max(first.base_offset, self._span.offset_begin)
             end = min(last.offset_end, self._span.offset_end)
@@ -74,10 +74,10 @@ class Blocks:
             for block in range(begin // BLOCK_OFFSETS, -(-end // BLOCK_OFFSETS)):
                 yield block, self._unread
             return
-        yield from self._add(columns if self._projection is None else _projected(columns, self._projection))
+        yield from self._add(columns if self._projection is None else _project(columns, self._projection))
 
     def rest(self) -> Iterator[tuple[int, bytes]]:
-        """The last block, when there are no more batches."""
+        """Yield the last block, when there are no more batches."""
         if self._block >= 0:
             yield self._block, sha256(self._places.digest() + self._rests.digest()).digest()[:DIGEST_BYTES]
             self._block = -1
@@ -101,7 +101,7 @@ class Blocks:
 
 
 def offsets_of(blocks: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Where blocks begin and end, given in their order; neighbours together."""
+    """Yield the begins and ends of blocks, given in order, with neighbours joined."""
     begin = end = -1
     for block in blocks:
         if block != end:
@@ -114,9 +114,9 @@ def offsets_of(blocks: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 def columns_of(found: Sequence[StoredBatch], span: OffsetRange) -> Columns:
-    """The records in the range of batches that are none of control records.
+    """Split the records of data batches that are in the range into columns.
 
-    :raises ValueError: They are no whole records of magic 2.
+    :raises ValueError: They are not whole records of magic 2.
     :raises IndexError: As before.
     """
     parts = [_payload(item.batch) for item in found]
@@ -149,12 +149,12 @@ def columns_of(found: Sequence[StoredBatch], span: OffsetRange) -> Columns:
         timestamps[within],
         aborted[within],
         np.cumsum((ends - rests)[within]),
-        _without(raw, begins, np.where(within, rests, ends)),
+        _cut_out(raw, begins, np.where(within, rests, ends)),
     )
 
 
-def _projected(columns: Columns, projection: Projection) -> Columns:
-    """The records that are in ranges of a map, with the source's offsets."""
+def _project(columns: Columns, projection: Projection) -> Columns:
+    """Return the records that are in ranges of a map, with the source's offsets."""
     is_inside, sources = projection.sources(columns.offsets)
     if is_inside.all():
         return columns._replace(offsets=sources)
@@ -164,7 +164,7 @@ def _projected(columns: Columns, projection: Projection) -> Columns:
         columns.timestamps[is_inside],
         columns.is_aborted[is_inside],
         np.cumsum((columns.ends - begins)[is_inside]),
-        _without(columns.rests, begins, np.where(is_inside, begins, columns.ends)),
+        _cut_out(columns.rests, begins, np.where(is_inside, begins, columns.ends)),
     )
 
 
@@ -175,9 +175,9 @@ def _payload(batch: Batch) -> bytes:
 
 
 def _follow(data: bytes, begin: int, end: int, starts: list[int]) -> int:
-    """Note where records begin, and count them.
+    """Append the begins of records to `starts`, and count them.
 
-    Each says only how long it is, so this is a loop, and the only one: 0.14 microseconds for each.
+    Each record has only its length, so this is a loop, and the only one: 0.14 microseconds for each.
     """
     before = len(starts)
     note = starts.append
@@ -204,7 +204,7 @@ def _follow(data: bytes, begin: int, end: int, starts: list[int]) -> int:
 
 
 def _varints(raw: _Bytes, at: _Longs) -> tuple[_Longs, _Longs]:
-    """The numbers (zigzag, KIP-98) that begin at these places, and where what follows them does."""
+    """Decode the numbers (zigzag, KIP-98) that begin at these places; also return the places behind them."""
     byte = raw[at].astype(np.uint64)
     values = byte & np.uint64(0x7F)
     at = at + 1
@@ -222,8 +222,8 @@ def _varints(raw: _Bytes, at: _Longs) -> tuple[_Longs, _Longs]:
     return (values >> np.uint64(1)).astype(np.int64) ^ -signs, at
 
 
-def _without(raw: _Bytes, begins: _Longs, ends: _Longs) -> _Bytes:
-    """The bytes but for those of some stretches, which follow one another."""
+def _cut_out(raw: _Bytes, begins: _Longs, ends: _Longs) -> _Bytes:
+    """Return the bytes without those of some stretches, which are in order."""
     sizes = ends - begins
     keep = np.ones(len(raw), np.bool_)
     keep[np.repeat(begins - (np.cumsum(sizes) - sizes), sizes) + np.arange(sizes.sum())] = False

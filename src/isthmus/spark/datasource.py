@@ -68,7 +68,7 @@ def register(spark: SparkSession, clusters: Iterable[Cluster], *, name: str = FO
 
 
 def ranges_option(groups: Iterable[Iterable[NumberedRange]]) -> str:
-    """The value of the option `ranges`: each group is read by one Spark task.
+    """Encode the value of the option `ranges`: each group is read by one Spark task.
 
     Rows show the number of their range in the column `range`; several ranges may have the same.
     """
@@ -77,13 +77,13 @@ def ranges_option(groups: Iterable[Iterable[NumberedRange]]) -> str:
 
 @dataclass(frozen=True)
 class RangeGroup(InputPartition):
-    """What one task reads."""
+    """The ranges that one task reads."""
 
     ranges: tuple[NumberedRange, ...]
 
 
 class LogSource(DataSource):
-    """What Spark asks for schema and reader. Only subclasses made by `register` know clusters."""
+    """Gives Spark the schema and the reader. Only subclasses made by `register` know clusters."""
 
     clusters: ClassVar[Mapping[str, Cluster]] = {}
     format_name: ClassVar[str] = FORMAT

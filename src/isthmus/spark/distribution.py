@@ -1,4 +1,4 @@
-"""Which group of leases runs which lane, so that no two leases ever hold the same one. No clock, no I/O."""
+"""Distribute lanes over groups of leases, so that no two leases ever hold the same lane. No clock, no I/O."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from isthmus.spark.spread import leaving, lightest, load_of
 class LeaseGroup:
     """The leases of one slot, one after the other.
 
-    `lanes` are what the slot shall run. `held` has the leases that are not known to be over, mostly one and two at a
-    hand-over, and the lanes each may be writing, `begun` those that each began with. Leases up to `ended_through` are
-    over; `is_clean` says that the last one that wrote left nothing on its way, `marks` how it left the lanes.
-    `is_untold` says that the ledger does not know of a change yet. `taken` has the lanes that were taken from the slot
-    while leases held them, each with the revision that says so, and `let_go` the revision up to which a lease writes
-    nothing any more of what was taken.
+    `lanes` are what the slot is to run. `held` has the leases that are not known to be over, mostly one and two at a
+    hand-over, and the lanes that each may be writing, `begun` those that each began with. Leases up to `ended_through`
+    are over; `is_clean` says that the last one that wrote left nothing in flight, `marks` the state in which it left
+    the lanes. `is_untold` says that the ledger does not have a change yet. `taken` has the lanes that were taken from
+    the slot while leases held them, each with the revision of that change, and `let_go` the revision up to which a
+    lease no longer writes taken lanes.
     """
 
     link: str
@@ -49,7 +49,7 @@ class LeaseGroup:
         return any(key in held for held in self.held.values())
 
     def begin(self) -> int:
-        """A new lease begins with the lanes the group has now; its generation."""
+        """Begin a new lease with the current lanes of the group; return its generation."""
         self.generation += 1
         self.revision += 1
         self.held[self.generation] = set(self.lanes)
@@ -57,20 +57,20 @@ class LeaseGroup:
         return self.generation
 
     def parting(self, also: Iterable[Lane] = ()) -> tuple[LaneKey, ...]:
-        """The lanes that are not the slot's any more, `also` aside, and that a lease of it may be writing still."""
+        """Return the lanes that no longer belong to the slot, except `also`, but may still be written by its lease."""
         kept = {*self.lanes, *(lane.key for lane in also)}
         found = {
             key
             for generation, held in self.held.items()
             for key in held - kept
-            # What moves to another slot is its lease's until the end.
+            # A lane that moves to another slot stays with its lease until that ends.
             if key not in self.taken or self.taken[key] > self.let_go.get(generation, -1)
         }
         return tuple(sorted(found))
 
     def document(self, also: Iterable[Lane] = (), limits: Limits | None = None) -> LeaseDocument:
-        """What the ledger shall say of the slot; `also` are lanes that only the present lease keeps, till its end, and
-        `limits` are what a lease may take.
+        """Build the document of the slot; `also` are lanes that only the current lease keeps, until its end, and
+        `limits` are those of a lease.
         """
         return LeaseDocument(
             link=self.link,
@@ -87,12 +87,12 @@ class LeaseGroup:
         )
 
     def retell(self) -> None:
-        """Something else than its lanes changed that its lease is to know."""
+        """Publish the document again, as something other than its lanes changed."""
         self.revision += 1
         self.is_untold = True
 
     def put(self, key: LaneKey, lane: Lane | None) -> None:
-        """Run the lane from now on as it is given, or no more; its leases may hold it until they are over."""
+        """Run the lane as given from now on, or, with `None`, no more; its leases may hold it until they are over."""
         self.retell()
         if lane is None:
             self.lanes.pop(key, None)
@@ -106,7 +106,7 @@ class LeaseGroup:
 
 
 class Distribution:
-    """The lanes of a link over the groups of its leases. `load` tells what a lane moved lately, in bytes/s."""
+    """The lanes of a link over the groups of its leases. `load` returns the recent rate of a lane, in bytes/s."""
 
     def __init__(self, groups: list[LeaseGroup], load: Callable[[LaneKey], float]) -> None:
         self.groups = groups
@@ -121,20 +121,20 @@ class Distribution:
         return key in self._wanted
 
     def assign(self, lanes: Iterable[Lane]) -> None:
-        """Run exactly these lanes. Those that run already stay where they are."""
+        """Run exactly these lanes. Lanes that run already stay in their groups."""
         self._wanted = {lane.key: lane for lane in lanes}
         self._parked = {key: lane for key, lane in self._parked.items() if self._wanted.get(key) == lane}
         self._settle()
 
     def park(self, keys: Iterable[LaneKey]) -> None:
-        """These lanes have ended for good: they run again only when they are assigned anew."""
+        """Stop lanes that have ended for good: they run again only when they are assigned again."""
         found = {key: self._wanted[key] for key in keys if key in self._wanted and key not in self._parked}
         if found:
             self._parked |= found
             self._settle()
 
     def hand_over(self, group: LeaseGroup) -> tuple[Lane, ...]:
-        """Begin the group's next lease; the lanes that leave the group with the present one."""
+        """Begin the group's next lease; return the lanes that leave the group at the end of the current one."""
         moves: dict[LaneKey, int] = {}
         if group.held:
             moves = leaving({key: self._load(key) for key in group.lanes}, group.slot, self._loads())
@@ -148,18 +148,18 @@ class Distribution:
         return lanes
 
     def let_go(self, group: LeaseGroup, generation: int, revision: int) -> None:
-        """A lease writes nothing any more of what had been taken from it by then."""
+        """Note that a lease no longer writes the lanes that were taken from it up to this revision."""
         if generation in group.held and revision > group.let_go.get(generation, -1):
             group.let_go[generation] = revision
             self._retell(group)
 
     def _retell(self, group: LeaseGroup) -> None:
-        """Less is on its way than the ledger knows of: its lease has nothing to hear."""
+        """Publish the document without a new revision: fewer lanes are in flight, which its lease knows."""
         group.is_untold = True
         self.changed.set()
 
     def ended(self, group: LeaseGroup, generation: int, *, is_clean: bool | None) -> None:
-        """A lease will never write again. `is_clean` is None when it never did."""
+        """Note that a lease will never write again. `is_clean` is None when it never did."""
         held = group.held.pop(generation, None)
         if held is None:
             return
@@ -171,7 +171,7 @@ class Distribution:
         if is_clean is not None:
             group.is_clean = is_clean
         if is_clean:
-            # Whoever leaves nothing on its way has settled what it began with.
+            # A lease that leaves nothing in flight has settled the lanes that it began with.
             self._unsettled -= begun
         self._doubt(group, held - group.lanes.keys())
         if is_clean is False:
@@ -181,12 +181,14 @@ class Distribution:
         self._settle()
 
     def _doubt(self, group: LeaseGroup, leaving: Iterable[LaneKey]) -> None:
-        """Lanes leave the group. That its last lease left something on its way only its own next lease hears."""
+        """Mark lanes that leave the group as unsettled, if its last lease left writes in flight: only the next lease of
+        the same slot knows of those.
+        """
         if not group.is_clean:
             self._unsettled.update(leaving)
 
     def _settle(self) -> None:
-        """Bring the groups in line with what is wanted."""
+        """Bring the groups in line with the wanted lanes."""
         wanted = {key: lane for key, lane in self._wanted.items() if key not in self._parked}
         homes: dict[LaneKey, LeaseGroup] = {}
         for group in self.groups:
@@ -199,14 +201,14 @@ class Distribution:
         for key, lane in wanted.items():
             home = homes.get(key)
             if home is None:
-                home = self._home(key, loads)
+                home = self._find_home(key, loads)
             known = None if home is None else home.lanes.get(key)
             if home is not None and (known is None or replace(known, is_unsettled=False) != lane):
                 self._put(home, key, replace(lane, is_unsettled=key in self._unsettled))
                 loads[home.slot] += load_of([self._load(key)])
 
-    def _home(self, key: LaneKey, loads: dict[int, float]) -> LeaseGroup | None:
-        """The group a homeless lane goes to now; None while a lease of another group may be writing it."""
+    def _find_home(self, key: LaneKey, loads: dict[int, float]) -> LeaseGroup | None:
+        """Find the group for a lane without one; None while a lease of another group may be writing it."""
         holder = next((group for group in self.groups if group.holds(key)), None)
         if holder is not None and self._moving.get(key, holder.slot) != holder.slot:
             return None

@@ -34,7 +34,7 @@ class JobFailed(Exception):
 
 
 def failure_of(text: str) -> JobFailed:
-    """What an exception from Spark's side says. Its words are for people: that a task is over they do not prove."""
+    """Build the failure from the text of a Spark exception, which does not prove that the task has ended."""
     hint = ""
     if _NO_MODULE in text:
         hint = "Give the executors a Python that has Isthmus: set PYSPARK_PYTHON, or ship it with --archives."
@@ -58,14 +58,14 @@ def start_job(spark: SparkContext, specs: Sequence[LeaseSpec], group: str) -> as
             future.set_result(receipts)
         else:
             future.set_exception(error or JobFailed("the job returned nothing", is_dead=False))
-            # A job that was given up is not asked any more.
+            # Marks the exception as retrieved: nothing awaits a job that was given up.
             future.exception()
 
     def run() -> None:
         receipts, error = None, None
         try:
-            receipts = _run(spark, specs, group)
-        except Exception as failure:  # noqa: BLE001  # a SparkContext that is stopped meanwhile raises whatever it meets
+            receipts = _collect_receipts(spark, specs, group)
+        except Exception as failure:  # noqa: BLE001  # a SparkContext that is stopped meanwhile raises any error
             error = failure_of(str(failure))
         # The loop may be gone when the driver ends in a hurry.
         if not loop.is_closed():
@@ -74,26 +74,26 @@ def start_job(spark: SparkContext, specs: Sequence[LeaseSpec], group: str) -> as
     try:
         InheritableThread(target=run, name=described(specs), daemon=True).start()
     except (Py4JError, OSError) as error:
-        raise _gone() from error
+        raise _gone_error() from error
     return future
 
 
 async def check(spark: SparkContext) -> None:
-    """See that Spark is there.
+    """Require that Spark is running.
 
     :raises HostError: Its JVM is gone.
     """
-    await _asked(lambda: spark.statusTracker().getActiveJobsIds())
+    await _ask_spark(lambda: spark.statusTracker().getActiveJobsIds())
 
 
-async def _asked(question: Callable[[], AnswerT]) -> AnswerT:
+async def _ask_spark(question: Callable[[], AnswerT]) -> AnswerT:
     try:
         return await asyncio.to_thread(question)
     except (Py4JError, OSError) as error:
-        raise _gone() from error
+        raise _gone_error() from error
 
 
-def _gone() -> HostError:
+def _gone_error() -> HostError:
     return HostError(
         "Spark has ended: its JVM does not answer any more",
         hint="The system's log may tell what ended it (too little memory?). Run again: it goes on where it was.",
@@ -101,11 +101,11 @@ def _gone() -> HostError:
 
 
 def described(specs: Sequence[LeaseSpec]) -> str:
-    """A job's leases, for the Spark UI."""
+    """Describe a job's leases, for the Spark UI."""
     return specs[0].description if len(specs) == 1 else f"isthmus: leases of {len(specs)} links"
 
 
-def _run(spark: SparkContext, specs: Sequence[LeaseSpec], group: str) -> tuple[Receipt, ...]:
+def _collect_receipts(spark: SparkContext, specs: Sequence[LeaseSpec], group: str) -> tuple[Receipt, ...]:
     spark.setJobGroup(group, described(specs), interruptOnCancel=True)
     work = partial(lease_task, tuple(specs))
     receipts: list[Receipt] = spark.parallelize([None], 1).mapPartitions(work).collect()
@@ -124,11 +124,11 @@ async def has_begun(spark: SparkContext, group: str) -> bool:
         stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
         return any(stage is not None and stage.numActiveTasks > 0 for stage in stages)
 
-    return await _asked(look)
+    return await _ask_spark(look)
 
 
 async def cancel(spark: SparkContext, groups: Iterable[str]) -> None:
-    """End jobs whose tasks did not end by themselves. Without a JVM there is nothing left to end."""
+    """Cancel jobs whose tasks did not end by themselves. Without a JVM there is nothing to cancel."""
     with contextlib.suppress(Py4JError, OSError):
         for group in groups:
             await asyncio.to_thread(spark.cancelJobGroup, group)

@@ -1,4 +1,4 @@
-"""What goes into a lease and what comes out of it: values that travel between the driver and an executor."""
+"""The values of leases that are sent between the driver and an executor."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _IN_FLIGHT_MIN: Final = 8 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkContext:
-    """What all leases of a link have in common. It carries credentials, so it travels in the closure of the task and
-    nowhere else: what is in Spark's configuration shows in its UI and its event log.
+    """The context that all leases of a link share. It has credentials, so it is sent in the closure of the task and
+    nowhere else: Spark's configuration shows in its UI and its event log.
 
-    `expiration_ms` is the target's `producer.id.expiration.ms`, 0 where it is not known. From `source_mark` on the
-    ledger at the source has all that lanes with an allowance have to know; it moves on while the link runs.
+    `expiration_ms` is the target's `producer.id.expiration.ms`, 0 if it is unknown. Lanes with an allowance read the
+    ledger at the source from `source_mark` on; it moves on while the link runs.
     """
 
     link: str
@@ -36,14 +36,14 @@ class LinkContext:
     source_mark: Bookmark = field(default_factory=Bookmark)
 
     def renewed(self, limits: Limits) -> LinkContext:
-        """The context of a lease that begins: its share of the limits, and the credentials that files hold now, for
-        executors that do not have the files.
+        """Return the context of a new lease, with its share of the limits, and the credentials that files hold now, as
+        executors do not have the files.
         """
         return replace(self, source=renewed(self.source), target=renewed(self.target), limits=limits)
 
 
 def shared(limits: Limits, company: int) -> Limits:
-    """What each of so many leases in one task may have in flight."""
+    """Return the limits of each of `company` leases in one task: its share of the bytes in flight."""
     share = max(limits.bytes_in_flight // company, min(limits.bytes_in_flight, _IN_FLIGHT_MIN))
     return replace(limits, bytes_in_flight=share)
 
@@ -52,12 +52,11 @@ def shared(limits: Limits, company: int) -> Limits:
 class LeaseSpec:
     """One term in which one task owns lanes. Leases of a slot follow one another as `generation` 1, 2, 3 ...
 
-    The task ends by itself `term_s` after it began. It writes only when every generation before has ended: those up
-    to `ended_through` had when it was started, leaving nothing on its way if `is_clean` and the lanes as `marks` tell.
-    `milestones` are how far they have been, whoever crashed since.
-    It reads the ledger from `ledger_position` on; whatever came before is in here already, as the `schemas` that the
-    target knows are. `company` is how many leases
-    share its Spark task, itself included.
+    The task ends by itself `term_s` after it began. It writes only when every earlier generation has ended: those up to
+    `ended_through` had ended when it was started, with nothing in flight if `is_clean`, and the lanes as in `marks`.
+    `milestones` are the furthest positions of lanes, also of leases that crashed since. It reads the ledger from
+    `ledger_position` on; earlier entries are included here, as are the `schemas` that the target knows. `company` is
+    the number of leases that share its Spark task, itself included.
     """
 
     context: LinkContext
@@ -78,11 +77,11 @@ class LeaseSpec:
 
     @property
     def job_group(self) -> str:
-        """What its Spark job is called where it runs alone."""
+        """The name of its Spark job if it runs alone."""
         return f"isthmus/{self.context.link}/{self.controller}/{self.slot}/{self.generation}"
 
     @property
     def description(self) -> str:
-        """For the Spark UI."""
+        """The description for the Spark UI."""
         partitions = counted(len(self.lanes), "partition")
         return f"isthmus {self.context.link} slot {self.slot} lease {self.generation}: {partitions}"

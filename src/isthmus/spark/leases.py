@@ -1,4 +1,4 @@
-"""The driver's side of leases: which are started when, and what happens when they end or die."""
+"""The driver's side of leases: start them, and conclude them when they end or die."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class LeaseScheduler:
     """Keeps the lanes of one link running on Spark, each by one lease at a time.
 
     `assign` the lanes whenever they change and keep `run()` running; cancelling it ends all leases in good order.
-    `ledger` has to be open, and to run beside. `progress` is where counts go on that began before. `receipts` are the
-    newest, `cpu_s` is what all leases computed, and `problem` tells why a lease ended that should not have.
+    `ledger` has to be open, and to run concurrently. `progress` has the counts of earlier sessions. `receipts` are the
+    newest, `cpu_s` is the CPU time of all leases, and `problem` is why a lease ended that should not have.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class LeaseScheduler:
         self._progress.forget(r.key for r in self.reports() if r.key not in self._distribution)
 
     def limit(self, limits: Limits) -> None:
-        """What the link may take from now on."""
+        """Set the limits of the link from now on."""
         if limits == self._context.limits:
             return
         self._context = replace(self._context, limits=limits)
@@ -97,7 +97,7 @@ class LeaseScheduler:
         self._distribution.changed.set()
 
     def reports(self) -> list[LaneReport]:
-        """Where the assigned lanes stand; counts are all there are in `progress`."""
+        """Return the reports of the assigned lanes; counts are those of `progress`."""
         return self._progress.reports()
 
     async def run(self) -> None:
@@ -107,7 +107,7 @@ class LeaseScheduler:
         :raises HostError: Spark has ended.
         """
         try:
-            await self._await_former_leases()
+            await self._await_earlier_leases()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._tell())
                 tended = 0
@@ -127,7 +127,7 @@ class LeaseScheduler:
                 self._slots.leave(self._seats)
 
     def _add_group(self) -> None:
-        """There is room for one more; lanes move to it when their leases are succeeded."""
+        """Add a group; lanes move to it when their leases are succeeded."""
         group = LeaseGroup(link=self._context.link, slot=len(self._groups), controller=self._ledger.generation)
         self._groups.append(group)
         self._running[group] = []
@@ -150,7 +150,7 @@ class LeaseScheduler:
             failures = failures + 1 if time.monotonic() - asked_at < self._timings.short_life_s else 0
 
     async def _see_through(self, group: LeaseGroup, lease: Ticket) -> Ticket | None:
-        """Wait for the end of a lease; its successor, if one was started ahead and lives."""
+        """Wait for the end of a lease; return its successor, if one was started ahead and lives."""
         successor: Ticket | None = None
         await self._wait(group, lease, is_ahead=True)
         if not lease.receipt.done() and not lease.must_end and self._slots.has_spare and group.lanes:
@@ -174,10 +174,10 @@ class LeaseScheduler:
                 group.revoked_through = lease.generation
                 await self._declare(group)
             if self._ledger.problem is not None or self._ledger.tail.was_held(self._timings.stall_s):
-                # Nobody can be heard. A quota that holds back what we read holds back the tasks too.
+                # No task can be heard. A quota that delays our reads delays the tasks too.
                 quiet_since = now
             elif lease.heard_at is None:
-                # There may not have been a slot for it yet.
+                # The task may not have had a slot yet.
                 job = lease.job
                 is_late = job is not None and now - job.started_at > self._timings.grace_s
                 if job is not None and is_late and await has_begun(self._spark, job.name):
@@ -187,7 +187,7 @@ class LeaseScheduler:
             await asyncio.wait([lease.receipt], timeout=min(until - now, 1.0))
 
     async def _launch(self, group: LeaseGroup, *, is_urgent: bool) -> Ticket:
-        """Start the group's next lease. The ledger knows of it before Spark does, so nobody can overlook it."""
+        """Start the group's next lease. It is in the ledger before Spark gets it, so that no reader overlooks it."""
         parting = self._distribution.hand_over(group)
         generation = group.generation
         await self._declare(group, also=parting)
@@ -212,7 +212,7 @@ class LeaseScheduler:
         return lease
 
     def _share(self) -> Limits:
-        """What one lease may take of the link's limits."""
+        """Return the share of one lease in the link's limits."""
         limits = self._context.limits
         if limits.bytes_per_s is None:
             return limits
@@ -220,7 +220,7 @@ class LeaseScheduler:
         return replace(limits, bytes_per_s=max(limits.bytes_per_s // max(busy, 1), 1))
 
     async def _conclude(self, group: LeaseGroup, lease: Ticket) -> None:
-        """Take the receipt of a lease that ended, or see to it that it is over without one."""
+        """Take the receipt of a lease that ended, or revoke it if there is none."""
         await asyncio.wait([lease.receipt], timeout=self._timings.grace_s)
         receipt: Receipt | None = None
         try:
@@ -229,7 +229,7 @@ class LeaseScheduler:
             if not is_over:
                 self._complain(group, "was lost: Spark tried its task again", "Set spark.task.maxFailures=1.")
         except JobFailed as failure:
-            # Without Spark there is no next lease to wait for.
+            # If Spark has ended there is no next lease.
             await check(self._spark)
             is_over = failure.is_dead
             self._complain(group, f"was lost: {failure}", failure.hint)
@@ -241,7 +241,7 @@ class LeaseScheduler:
             await self._revoke(group, lease)
         self._close(group, lease, receipt)
         if receipt is None or not receipt.is_released:
-            # A successor may be waiting for word of this end.
+            # A successor may be waiting for the ledger to have this end.
             await self._declare(group)
 
     def _complain(self, group: LeaseGroup, message: str, hint: str) -> None:
@@ -266,9 +266,7 @@ class LeaseScheduler:
         self._park(reports)
 
     async def _revoke(self, group: LeaseGroup, lease: Ticket) -> None:
-        """A lease of which nobody knows whether it runs: forbid it, and wait until it must have noticed, or has ended
-        with its process.
-        """
+        """Revoke a lease that may still run, and wait until it must have noticed, or its process has ended."""
         group.revoked_through = max(group.revoked_through, lease.generation)
         await self._declare(group)
         deadline = Deadline(self._timings.revocation_s)
@@ -284,7 +282,7 @@ class LeaseScheduler:
     # The ledger
 
     async def _declare(self, *groups: LeaseGroup, also: Iterable[Lane] = ()) -> None:
-        """Write down what the groups shall do, until it is written.
+        """Write the documents of groups to the ledger, and retry until they are written.
 
         :raises Fenced: Another controller has taken the link over.
         """
@@ -298,17 +296,17 @@ class LeaseScheduler:
                     await self._ledger.write(*documents)
                     return
                 except ClusterError:
-                    # The ledger tells its problem itself. Leases go on as long as they may.
+                    # The ledger reports its problem itself. Leases go on as long as they may.
                     pass
             await asyncio.sleep(self._timings.retry_s)
 
     async def _tell(self) -> None:
-        """Tell running leases of other lanes and limits, within milliseconds."""
+        """Write changed lanes and limits to the ledger for running leases, within milliseconds."""
         changed = self._distribution.changed
         while True:
             await changed.wait()
             changed.clear()
-            # A lease that begins is told by its launch.
+            # The launch of a lease declares its group already.
             untold = [group for group in self._groups if group.is_untold and group.held]
             if untold:
                 await self._declare(*untold)
@@ -362,8 +360,8 @@ class LeaseScheduler:
 
     # The beginning and the end
 
-    async def _await_former_leases(self) -> None:
-        """Wait until no task of an earlier controller writes any more: each says so, or the ledger's rules do."""
+    async def _await_earlier_leases(self) -> None:
+        """Wait until no task of an earlier controller writes: by their documents, or by the revocation time."""
         former = [d for d in self._ledger.documents.values() if isinstance(d, LeaseDocument)]
         deadline = self._ledger.opened_at + self._timings.revocation_s
         while self._ledger.was_lost or not all(has_ended(d, self._ledger.documents) for d in former):
@@ -377,17 +375,17 @@ class LeaseScheduler:
         for group in self._groups:
             group.is_clean, group.marks = is_clean, marks
         if former:
-            await self._forget(former)
+            await self._delete_slots(former)
 
-    async def _forget(self, former: list[LeaseDocument]) -> None:
-        """Former slots are of no interest any more; there may have been more of them."""
+    async def _delete_slots(self, former: list[LeaseDocument]) -> None:
+        """Delete the documents of former slots; there may have been more slots than now."""
         kinds = (LeaseDocument, TaskDocument, ReceiptDocument, ProgressDocument)
         keys = [d.key.replace(LeaseDocument.KIND, kind.KIND, 1) for d in former for kind in kinds]
         with contextlib.suppress(ClusterError):
             await self._ledger.write(*(Deletion(key) for key in keys))
 
     async def _say_farewell(self) -> None:
-        """End all leases: by the ledger, which takes milliseconds, or else by Spark."""
+        """End all leases: through the ledger, which takes milliseconds, or else through Spark."""
         leases = [(group, lease) for group in self._groups for lease in self._running[group]]
         if not leases:
             return

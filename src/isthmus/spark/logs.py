@@ -25,7 +25,7 @@ class Copying(NamedTuple):
 
 
 def known(clusters: Mapping[str, Cluster], alias: str) -> Cluster:
-    """The cluster of that alias.
+    """Return the cluster with this alias.
 
     :raises ConfigError: There is none.
     """
@@ -38,10 +38,10 @@ def known(clusters: Mapping[str, Cluster], alias: str) -> Cluster:
 
 
 class Logs:
-    """The logs of several clusters, read one range after the other, without asyncio showing.
+    """The logs of several clusters, read one range after the other, with a synchronous interface.
 
-    `copying` is how distributors copy from a cluster, by its alias: what they leave alone, because it was distributed
-    at their level or below, is told as what consumers skip, and the headers of all else are those of its copies.
+    `copying` is how distributors copy from a cluster, by its alias: records that they do not copy, because these were
+    distributed at their level or below, are returned as aborted, and all others with the headers of their copies.
     """
 
     def __init__(self, clusters: Mapping[str, Cluster], copying: Mapping[str, Copying] = MappingProxyType({})) -> None:
@@ -72,13 +72,15 @@ class Logs:
                     found = self._loop.run_until_complete(anext(stream))
                 except StopAsyncIteration:
                     return
-                yield found if copying is None else [each for item in found for each in _judged(item, copying)]
+                yield (
+                    found if copying is None else [each for item in found for each in _split_by_copying(item, copying)]
+                )
         finally:
             self._loop.run_until_complete(stream.aclose())
 
 
-def _judged(item: StoredBatch, copying: Copying) -> Iterator[StoredBatch]:
-    """A batch as a distributor copies it, in pieces where it leaves some of it alone."""
+def _split_by_copying(item: StoredBatch, copying: Copying) -> Iterator[StoredBatch]:
+    """Yield a batch as a distributor copies it, in pieces where it does not copy all records."""
     batch, is_aborted = item
     if copying.flags is None:
         yield item._replace(is_aborted=is_aborted or is_done_with(batch.producer_id, copying.level))

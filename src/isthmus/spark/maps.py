@@ -30,20 +30,20 @@ _RANGES_S = 2.0
 
 
 class _Look(NamedTuple):
-    """All of the ledger, and the offset up to which it was read."""
+    """All entries of the ledger, and the offset up to which it was read."""
 
     entries: Sequence[Entry]
     position: int
 
 
 class LedgerMaps:
-    """What the ledger knows of mapped lanes: where each went on, and which offset went where.
+    """The maps of mapped lanes in the ledger: the cursor of each lane, and its ranges of offsets.
 
-    A lease writes into segments of its own, so that nobody's late word replaces another's: see `MapDocument`. It goes
-    on with former ones that hold at most half of `segment_ranges`. Those of a lane that comes back to the lease are
-    others again: what it had written holds still, and may be about a topic that had its name before. Each time a lane
-    is loaded its segments are marked with how far the ledger was read for it: whoever has it later has read further, as
-    the end of the lease before is written there.
+    A lease writes into segments of its own, so that no late write replaces another's: see `MapDocument`. It continues
+    former segments that hold at most half of `segment_ranges`. A lane that comes back to the lease gets new segments:
+    its former ones stay valid, and may be about an earlier topic of the same name. Each time a lane is loaded its
+    segments are marked with the position up to which the ledger was read: a later owner has read further, as the end of
+    the lease before is written there.
     """
 
     def __init__(self, target: Client, spec: LeaseSpec, *, segment_ranges: int = SEGMENT_RANGES) -> None:
@@ -66,7 +66,7 @@ class LedgerMaps:
         self._looking: asyncio.Task[_Look] | None = None
 
     async def load(self, lanes: Collection[Lane]) -> Mapping[LaneKey, Known | Problem]:
-        """What is known of these lanes by now, or why it is of no use; those that have not begun are missing.
+        """Load what is known of these lanes, or why that is invalid; lanes that have not begun are missing.
 
         :raises ClusterError: The ledger cannot be read.
         """
@@ -74,13 +74,13 @@ class LedgerMaps:
         found: dict[str, dict[str, MapDocument]] = {prefix: {} for prefix in wanted}
         entries, position = await self._entries()
         # The map is written again and again: only its newest documents are decoded.
-        documents = await aside(newest, [entry for entry in entries if _lane_of(entry.key) in found])
+        documents = await aside(newest, [entry for entry in entries if _lane_prefix(entry.key) in found])
         for key, document in documents.items():
             if isinstance(document, MapDocument):
-                found[_lane_of(key)][key] = document
+                found[_lane_prefix(key)][key] = document
         for prefix, lane in wanted.items():
             known_at = [self._taken_at.get(lane.key, -1), *(each.taken_at for each in found[prefix].values())]
-            # A ledger that was lost begins anew: what is written of the lane there counts on.
+            # A ledger that was lost starts at offset 0: the mark has to be above those that were written before.
             self._taken_at[lane.key] = max(position, max(known_at) + 1)
         starts = await self._log_starts([wanted[prefix] for prefix, segments in found.items() if len(segments) > 1])
         resumed: dict[LaneKey, Known | Problem] = {}
@@ -94,12 +94,12 @@ class LedgerMaps:
         return resumed
 
     async def _entries(self) -> _Look:
-        """All of the ledger. Lanes of several brokers are placed at once: who asks while it is read shares the next
-        look, which begins after all of them asked.
+        """Read the whole ledger. Lanes of several brokers are placed at once: calls during a look share the next one,
+        which begins after all of them asked.
         """
         if self._looking is None:
             self._looking = asyncio.create_task(self._look())
-            # Whoever waits may have gone before it fails.
+            # All callers may be cancelled before it fails.
             self._looking.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(self._looking)
 
@@ -115,7 +115,7 @@ class LedgerMaps:
                 view.close()
 
     async def _log_starts(self, lanes: Collection[Lane]) -> Mapping[PartitionKey, int]:
-        """Where the target's logs begin, as far as it tells: what was deleted before needs no map."""
+        """Read the starts of the target's logs, if it answers: deleted records need no map."""
         try:
             found = await log_ranges(
                 self._target, [(lane.target_topic, lane.partition) for lane in lanes], timeout_s=_RANGES_S
@@ -125,7 +125,7 @@ class LedgerMaps:
         return {key: log.start for key, log in found.values.items()}
 
     def _resumed(self, lane: Lane, found: Collection[MapDocument], log_start: int) -> Known | Problem | None:
-        """A lane goes on with what its last segments say, in a segment of this lease that takes their place."""
+        """Resume a lane from its last segments, in a segment of this lease that replaces them."""
         if lane.key in self._lanes:
             self._numbers[lane.key] = self._numbers.get(lane.key, 0) + 1
             self._saved.pop(lane.key, None)
@@ -134,7 +134,7 @@ class LedgerMaps:
             self._final.discard(lane.key)
         self._lanes[lane.key] = lane
         segments = current(segment for segment in found if segment.is_of(lane.source_topic_id, lane.target_topic_id))
-        # What is about topics that had these names before is over, as is what a lane that went back had written.
+        # Segments of earlier topics of these names are invalid, and so are those of a lane that went back.
         valid = {segment.key for segment in segments}
         self._replaced[lane.key] = [segment.key for segment in found if segment.key not in valid]
         if not segments:
@@ -155,7 +155,7 @@ class LedgerMaps:
         gone = needless(kept, log_start)
         self._begins[lane.key] = whole.begin
         self._trimmed[lane.key] = max([trimmed_ordinal(segments), *(segment.cursor.ordinal for segment in gone)])
-        # Only who says so had nothing on its way: an earlier release does not, and may have died before it saved.
+        # Only a final segment proves that nothing was in flight: a task without one may have died before it saved.
         taken_at = newest_segment(segments).taken_at
         is_final = any(segment.is_final for segment in segments if segment.taken_at == taken_at)
         ordinal_begin = min((segment.ordinal_begin for segment in last), default=whole.cursor.ordinal)
@@ -164,29 +164,29 @@ class LedgerMaps:
         return Known(whole.cursor, ordinal_begin, ranges, is_final)
 
     async def begin(self, cursors: Mapping[Lane, Cursor]) -> None:
-        """Write down where lanes begin, or go on, before anything of them is appended.
+        """Write where lanes begin, or go on, before any of their records is appended.
 
         :raises ClusterError: The ledger cannot be written.
         """
         for lane, cursor in cursors.items():
             self._lanes[lane.key] = lane
             self._begins.setdefault(lane.key, cursor.source_offset)
-            self._put(self._document(lane.key, Transit(cursor)))
+            self._put(self._build_document(lane.key, Transit(cursor)))
         await self._write()
 
     async def save(
         self, transits: Mapping[LaneKey, Transit], *, final: Collection[LaneKey] = (), term_s: float
     ) -> None:
-        """Write down how far lanes are that have moved; those of which this lease sends nothing more are `final`.
+        """Write the cursors of lanes that have moved; lanes for which this lease sends nothing more are `final`.
 
-        :raises ClusterError: The ledger cannot be written; the next time everything is written that was not.
+        :raises ClusterError: The ledger cannot be written; unwritten documents are written the next time.
         """
         for key, transit in transits.items():
             if transit.cursor == self._saved.get(key):
                 if key in final and key not in self._final:
                     self._put_final(key, transit)
                 continue
-            document = replace(self._document(key, transit), is_final=key in final)
+            document = replace(self._build_document(key, transit), is_final=key in final)
             self._put(document)
             self._saved[key] = transit.cursor
             if key in final:
@@ -200,19 +200,19 @@ class LedgerMaps:
         await self._write(term_s=term_s)
 
     def _put_final(self, key: LaneKey, transit: Transit) -> None:
-        """Say it in a segment of its own, which has no ranges: those of the present one are written down already."""
+        """Write a final segment without ranges: those of the current one are written already."""
         self._final.add(key)
         self._numbers[key] = self._numbers.get(key, 0) + 1
-        self._put(replace(self._document(key, Transit(transit.cursor)), is_final=True))
+        self._put(replace(self._build_document(key, Transit(transit.cursor)), is_final=True))
 
     def lost(self) -> None:
-        """The ledger is another one: what this lease knows is to be written again."""
+        """Write all cursors again at the next `save`, as the ledger was created again."""
         self._saved.clear()
 
     def close(self) -> None:
         self._writer.close()
 
-    def _document(self, key: LaneKey, transit: Transit) -> MapDocument:
+    def _build_document(self, key: LaneKey, transit: Transit) -> MapDocument:
         return MapDocument(
             link=self._link,
             topic=key.topic,
@@ -232,9 +232,9 @@ class LedgerMaps:
         self._unsaved[document.key] = document
 
     async def _write(self, *, term_s: float = 30.0) -> None:
-        # One after the other: what is older shall not come later.
+        # One write at a time: older documents must not come later.
         async with self._writing:
-            # Deletions come behind what takes their place.
+            # Deletions come after the documents that replace the deleted ones.
             unsaved = sorted(self._unsaved.values(), key=lambda change: isinstance(change, Deletion))
             for batch in in_batches(unsaved):
                 await self._writer.append(batch, term_s=term_s)
@@ -243,6 +243,6 @@ class LedgerMaps:
                         del self._unsaved[change.key]
 
 
-def _lane_of(key: str) -> str:
-    """What the keys of all segments of a lane's map begin with."""
+def _lane_prefix(key: str) -> str:
+    """Return the prefix of the keys of all segments of a lane's map."""
     return key.rpartition("/")[0]

@@ -1,4 +1,4 @@
-"""The memory of the Python worker that runs a lease: less work about it, and how much it ever had."""
+"""The memory of the Python worker that runs a lease: reduce its overhead, and measure its peak."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _KEPT_BYTES: Final = 32 << 20
 
 
 def tune_memory() -> None:
-    """Have Python and libc do less about memory, once a worker.
+    """Reduce the memory work of Python and libc, once per worker.
 
-    The garbage collector goes through the modules and through what is merely on its way: some 3 % of the time, and
-    almost 30 ms at once. What makes cycles (tasks, errors) is little. And libc hands back what a large batch has left,
-    so that the next one's has to be zeroed again, page by page: a fifth of the time with batches of 260 KiB.
+    The garbage collector scans the modules and all bytes in flight: some 3 % of the time, and almost 30 ms at once,
+    while few objects (tasks, errors) form cycles. And libc returns the memory of a large batch to the kernel, which has
+    to zero the pages of the next one again: a fifth of the time with batches of 260 KiB.
     """
     if gc.get_freeze_count():
         return
@@ -35,5 +35,5 @@ def tune_memory() -> None:
 
 
 def memory_bytes() -> int:
-    """The most memory this process ever had."""
+    """Return the peak memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,4 +1,4 @@
-"""How far the lanes of a link are and how fast they move, gathered from running leases and from receipts."""
+"""The positions and rates of the lanes of a link, gathered from running leases and from receipts."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _MEASURED_FROM_S: Final = 2.0
 
 
 class Count(NamedTuple):
-    """How much was copied."""
+    """The records and bytes that were copied."""
 
     records: int
     size_bytes: int
 
 
 class LanePlace(NamedTuple):
-    """Where a lane and the end of its source were last known to be; -1 if they never were. For `flags_replaced` see
+    """The last known position of a lane, and of the end of its source; -1 if unknown. For `flags_replaced` see
     `LaneReport`.
     """
 
@@ -32,7 +32,7 @@ class LanePlace(NamedTuple):
 
 @dataclass(slots=True)
 class _Lease:
-    """What one running lease has reported. `begun_at` is when it reported first, in monotonic seconds."""
+    """The reports of one running lease. `begun_at` is when it reported first, in monotonic seconds."""
 
     begun_at: float
     counts: dict[LaneKey, Count] = field(default_factory=dict)
@@ -40,11 +40,11 @@ class _Lease:
 
 
 class RunProgress:
-    """What a link has done since its run began, whichever sessions and leases did it: no count ever goes back.
+    """The progress of a link since its run began, over all sessions and leases: no count ever goes back.
 
-    The leases of a session are told apart by slot and generation; `begin` when there is another session. `beats` are
-    the newest of the controller that tasks had heard when they made the newest report of a lane, where that is known.
-    `places` outlive reports that know none, and sessions. `leases` is what all of them were.
+    The leases of a session are identified by slot and generation; call `begin` for another session. `beats` are the
+    newest heartbeats of the controller that tasks had read when they made the newest report of a lane, where known.
+    `places` outlive sessions, and reports without a position. `leases` are the totals of all leases.
     """
 
     def __init__(self) -> None:
@@ -59,12 +59,12 @@ class RunProgress:
         self._loads: dict[LaneKey, float] = {}
         self._latency = [0] * BUCKETS
         self._merged: list[int] | None = None
-        self._told: list[LaneReport] | None = None
+        self._cached_reports: list[LaneReport] | None = None
         self._counts: dict[LaneKey, Count] | None = None
 
     def begin(self) -> None:
-        """Another session begins: how its lanes stand is not known, and what earlier ones copied counts."""
-        self._told = self._counts = self._merged = None
+        """Begin another session: the state of its lanes is unknown, and the counts of earlier sessions are kept."""
+        self._cached_reports = self._counts = self._merged = None
         for lease in self._leases.values():
             self._add(lease)
         self._leases.clear()
@@ -72,19 +72,19 @@ class RunProgress:
         self.beats.clear()
 
     def reports(self) -> list[LaneReport]:
-        """The newest report of each lane, counting from the beginning of the run."""
-        # Asked far more often than a thousand idle lanes have anything to tell.
-        if self._told is None:
+        """Return the newest report of each lane, with counts since the beginning of the run."""
+        # Called far more often than reports of idle lanes change.
+        if self._cached_reports is None:
             counts = self.counts
-            self._told = [
+            self._cached_reports = [
                 replace(report, records=counts[key].records, size_bytes=counts[key].size_bytes)
                 for key, report in self._reports.items()
             ]
-        return list(self._told)
+        return list(self._cached_reports)
 
     @property
     def counts(self) -> Mapping[LaneKey, Count]:
-        """What was copied of each lane there ever was."""
+        """The counts of all lanes, including former ones."""
         if self._counts is None:
             self._counts = dict(self._totals)
             for lease in self._leases.values():
@@ -93,32 +93,32 @@ class RunProgress:
 
     @property
     def records(self) -> int:
-        """Records copied."""
+        """The number of copied records."""
         return sum(count.records for count in self.counts.values())
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of record batches copied."""
+        """The bytes of copied record batches."""
         return sum(count.size_bytes for count in self.counts.values())
 
     def report(self, key: LaneKey) -> LaneReport | None:
-        """The newest report of one lane, as its lease made it."""
+        """Return the newest report of one lane, as its lease made it."""
         return self._reports.get(key)
 
     def ages_s(self, now: float) -> dict[LaneKey, float]:
-        """How long ago (s) each lane was heard last."""
+        """Return how long ago (s) each lane was last reported."""
         return {key: now - heard_at for key, heard_at in self._heard.items()}
 
     @property
     def latency(self) -> list[int]:
         """The histogram of all leases together."""
-        # As with the reports: asked far more often than there is anything new.
+        # As with the reports: read far more often than it changes.
         if self._merged is None:
             self._merged = merge([self._latency, *(lease.latency for lease in self._leases.values())])
         return list(self._merged)
 
     def load(self, key: LaneKey) -> float:
-        """What the lane moved lately, in bytes/s."""
+        """Return the recent rate of a lane, in bytes/s."""
         return self._loads.get(key, 0.0)
 
     def take(
@@ -131,8 +131,8 @@ class RunProgress:
         *,
         beat: int = -1,
     ) -> None:
-        """What a running lease reports: its counts since it began."""
-        self._told = self._counts = self._merged = None
+        """Take in reports of a running lease, with its counts since it began."""
+        self._cached_reports = self._counts = self._merged = None
         lease = self._leases.setdefault((slot, generation), _Lease(now))
         for report in reports:
             lease.counts[report.key] = Count(report.records, report.size_bytes)
@@ -144,8 +144,8 @@ class RunProgress:
     def close(
         self, slot: int, generation: int, reports: Iterable[LaneReport], latency: Sequence[int], now: float
     ) -> None:
-        """The lease has ended; without reports what it said last counts."""
-        self._told = self._counts = self._merged = None
+        """Close a lease that has ended; without reports its last ones count."""
+        self._cached_reports = self._counts = self._merged = None
         lease = self._leases.pop((slot, generation), _Lease(now))
         for report in reports:
             lease.counts[report.key] = Count(report.records, report.size_bytes)
@@ -156,7 +156,7 @@ class RunProgress:
         self._add(lease)
 
     def ended(self, receipt: Receipt | None) -> None:
-        """A lease has ended, with or without a receipt."""
+        """Count a lease that has ended, with or without a receipt."""
         self.leases = self.leases.ended(receipt)
 
     def _add(self, lease: _Lease) -> None:
@@ -164,14 +164,14 @@ class RunProgress:
         self._latency = merge([self._latency, lease.latency])
 
     def forget(self, keys: Iterable[LaneKey]) -> None:
-        """These lanes are no longer of interest; what they copied counts all the same."""
+        """Forget the reports of lanes; their counts are kept."""
         for key in keys:
             self._forgotten.add(key)
             if self._reports.pop(key, None) is not None:
-                self._told = None
+                self._cached_reports = None
 
     def _show(self, report: LaneReport, beat: int) -> None:
-        # What a lease says of a lane it has given up may come later than what the next one says, and be older.
+        # A report of a lane that its lease has given up may come after one of the next lease, and be older.
         self.beats[report.key] = -1 if report.state is LaneState.STOPPED else beat
         known, place = self._reports.get(report.key), self.places.get(report.key, LanePlace(-1, -1))
         position = report.position if report.position >= 0 else place.position
@@ -180,12 +180,12 @@ class RunProgress:
         )
         if report.state is LaneState.STOPPED:
             if known is not None:
-                # Its lease ended, the lane goes on in the next.
+                # Its lease ended, and the lane goes on in the next one.
                 report = replace(report, state=known.state, problem=known.problem)
             elif report.key in self._forgotten:
                 return
             else:
-                # That it ended says nothing of what it had no time to say.
+                # The end of the lease is no problem of the lane, which had no report yet.
                 report = replace(report, problem=None)
         self._forgotten.discard(report.key)
         self._reports[report.key] = report

@@ -1,7 +1,7 @@
-"""The target of a mapped lane seen from its source: in columns, by the ranges of its map.
+"""Project the target of a mapped lane to offsets of its source: in columns, by the ranges of its map.
 
-Records of the target that are in no range belong to others. They are left out, or, where it matters what lies before or
-behind a record, stand next to those they lie between.
+Records of the target that are in no range belong to others. They are left out, or, where the neighbours of a record
+matter, get the offsets next to those they are between.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 class Projection:
-    """Some ranges of a map, and what offsets of the target are by them at the source."""
+    """Ranges of a map, which project offsets of the target to the source."""
 
     def __init__(self, ranges: Sequence[MappedRange], *, keeps_others: bool = False) -> None:
         self._keeps_others = keeps_others
@@ -33,18 +33,18 @@ class Projection:
         self._shifts = np.array([one.shift for one in ranges], np.int64)
 
     def sources(self, offsets: Longs) -> tuple[Flags, Longs]:
-        """Which of these offsets are in ranges, and what they are at the source; the others what lies before them."""
+        """Return which of these offsets are in ranges, and their source offsets; others get the one before them."""
         if not len(self._begins):
             return np.zeros(len(offsets), np.bool_), offsets
         index = np.searchsorted(self._begins, offsets, side="right") - 1
         before = np.maximum(index, 0)
         is_inside = (index >= 0) & (offsets < self._ends[before])
-        # Whatever lies behind a range stands at its end, and so before what comes there.
+        # An offset behind a range gets the end of the range, and so comes before the next one.
         place = np.clip(offsets, self._begins[0], self._ends[before]) - self._shifts[before]
         return is_inside, place
 
     def extent(self, begin: int, end: int) -> tuple[int, int] | None:
-        """From where to where the target offsets `[begin, end)` reach at the source; `None` for nothing."""
+        """Return the range at the source of the target offsets `[begin, end)`; `None` if it is empty."""
         # One by one, bisecting is faster than columns.
         low = bisect_right(self._ranges, begin, key=_target_end)
         high = bisect_left(self._ranges, end, lo=low, key=_target_begin)
@@ -54,7 +54,7 @@ class Projection:
         return max(begin, first.target_begin) - first.shift, min(end, last.target_end) - last.shift
 
     def shift(self, begin: int, end: int) -> int | None:
-        """What the target offsets `[begin, end)` are above those of the source; `None` if they are not in one range."""
+        """Return the shift of the target offsets `[begin, end)` to the source; `None` if they are not in one range."""
         index = bisect_right(self._ranges, begin, key=_target_begin) - 1
         return self._ranges[index].shift if index >= 0 and end <= self._ranges[index].target_end else None
 
@@ -67,9 +67,9 @@ class Projection:
 
 
 class CommittedRows:
-    """The source of a mapped lane: what is aborted is not copied."""
+    """The source of a mapped lane, without aborted records, which are not copied."""
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows without those of aborted transactions."""
+        """Return the rows without those of aborted transactions."""
         is_committed = ~batch.column("is_aborted").to_numpy(zero_copy_only=False)
         return batch if is_committed.all() else batch.filter(pa.array(is_committed))

@@ -1,4 +1,4 @@
-"""Numbered ranges of logs as rows in Arrow, for every Spark: what the data source and verification read in tasks."""
+"""Numbered ranges of logs as rows in Arrow, for every Spark: read in tasks of the data source and of verification."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RangeT = TypeVar("RangeT")
 
 
 def grouped(ranges: Iterable[tuple[RangeT, int]], *, group_bytes: int = SLICE_BYTES) -> Iterator[list[RangeT]]:
-    """Ranges with their sizes, in their order, in groups of at most `group_bytes` (or one range)."""
+    """Group ranges with sizes, in their order, into groups of at most `group_bytes` (or one range)."""
     group: list[RangeT] = []
     filled_bytes = 0
     for item, size_bytes in ranges:
@@ -45,7 +45,7 @@ def grouped(ranges: Iterable[tuple[RangeT, int]], *, group_bytes: int = SLICE_BY
 
 
 def grouped_for_slots(sized: Sequence[tuple[RangeT, int]], slots: int) -> list[list[RangeT]]:
-    """Ranges with their sizes in groups that one task each is to read, where so many tasks run at once."""
+    """Group ranges with sizes into groups for one task each, where `slots` tasks run at once."""
     share = sum(size_bytes for _, size_bytes in sized) // (slots * _GROUPS_PER_SLOT)
     return list(grouped(sized, group_bytes=max(_GROUP_BYTES_MIN, min(share, SLICE_BYTES))))
 
@@ -57,7 +57,7 @@ def read_rows(
     ranges: Iterable[NumberedRange],
     copying: Mapping[str, Copying] = MappingProxyType({}),
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of ranges, with these columns of a mode; for `copying` see `Logs`.
+    """Read the rows of ranges, with these columns of a mode; for `copying` see `Logs`.
 
     :raises ClusterError: A cluster cannot be read.
     """

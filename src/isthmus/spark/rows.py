@@ -45,7 +45,7 @@ _HEADERS_SPARK: Final = ArrayType(StructType([StructField("key", StringType()), 
 
 
 class RowOrigin(NamedTuple):
-    """Where rows come from: the range they belong to, its number in the plan, and its cluster."""
+    """The origin of rows: their range, its number in the plan, and its cluster."""
 
     cluster: str
     number: int
@@ -53,7 +53,7 @@ class RowOrigin(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Rows in the making: batches or decoded records, which of them are aborted, and where they come from."""
+    """Input of rows: batches or decoded records, which of them are aborted, and their origin."""
 
     rows: list[Any]
     is_aborted: list[bool]
@@ -61,7 +61,7 @@ class Part(NamedTuple):
 
 
 class RowColumn(NamedTuple):
-    """A column's types, and what makes its values."""
+    """A column's types, and the function that computes its values."""
 
     spark: DataType
     arrow: pa.DataType
@@ -81,7 +81,7 @@ def batch_digest(batch: Batch) -> bytes:
 
 
 def digest_batch(digest: HASH, batch: Batch) -> None:
-    """Add to a digest all that a raw copy of a batch shares with it, wherever it stands."""
+    """Add to a digest all that a raw copy of a batch shares with it, at any offset."""
     kind = batch.attributes & (CODEC_MASK | LOG_APPEND_TIME)
     digest.update(_BATCH_HEAD(kind, batch.base_timestamp, batch.max_timestamp))
     digest.update(batch.view[RECORDS_BEGIN:])
@@ -98,7 +98,7 @@ def headers_digest(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
 
 
 def record_digest(record: Any) -> bytes:
-    """16 bytes for a record's key, value and headers, told apart by their lengths; null is not empty."""
+    """16 bytes for a record's key, value and headers, separated by their lengths; null is not empty."""
     key, value, headers = record.key, record.value, record.headers
     parts = [
         _LENGTHS(_NULL if key is None else len(key), _NULL if value is None else len(value), len(headers)),
@@ -125,12 +125,12 @@ def _control_type(batch: Batch) -> str | None:
 
 
 def _headers(record: Any) -> list[dict[str, Any]]:
-    # A text of Spark's has no room for bytes that are none; digests tell them apart.
+    # A string of Spark cannot have invalid UTF-8; digests keep such names distinct.
     return [{"key": header_key(name).decode(errors="replace"), "value": value} for name, value in record.headers]
 
 
 def timestamp_of(record: Any) -> int:
-    """A record's timestamp in ms, `NO_TIMESTAMP` where it has none, as messages of magic 0."""
+    """Return a record's timestamp in ms, `NO_TIMESTAMP` where it has none, as in messages of magic 0."""
     return NO_TIMESTAMP if record.timestamp is None else int(record.timestamp)
 
 
@@ -193,7 +193,7 @@ class Rows:
         self._schema = pa.schema([(name, column.arrow) for name, column in zip(names, self._columns, strict=True)])
 
     def of_batches(self, found: Sequence[StoredBatch], origin: RowOrigin) -> Iterator[pa.RecordBatch]:
-        """One row for each batch whose last offset lies in the range.
+        """Yield one row for each batch whose last offset is in the range.
 
         So a batch over the border of two ranges is counted once, and one that begins before the first range is counted
         there.
@@ -203,7 +203,7 @@ class Rows:
             yield self._arrow(Part([item.batch for item in owned], [item.is_aborted for item in owned], origin))
 
     def of_records(self, found: Sequence[StoredBatch], origin: RowOrigin) -> Iterator[pa.RecordBatch]:
-        """One row for each record in the range; control records are none.
+        """Yield one row for each record in the range, except for control records.
 
         :raises BrokerRefused: A batch cannot be decoded.
         """
@@ -227,7 +227,7 @@ class Rows:
 
 
 def decoded_records(batch: Batch, origin: RowOrigin) -> Iterable[Any]:
-    """The decoded records of a batch that lie in the range.
+    """Decode the records of a batch that are in the range.
 
     :raises BrokerRefused: The batch cannot be decoded.
     """

@@ -1,4 +1,4 @@
-"""Getting a SparkSession that fits leases: an embedded one, one on a cluster, or one that exists already."""
+"""Get a SparkSession that fits leases: an embedded one, one on a cluster, or an existing one."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ _STARTING: Final = threading.Lock()
 _OURS: Final[WeakSet[SparkContext]] = WeakSet()
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 JVM_OPTIONS: Final = "spark.driver.extraJavaOptions"
-# An embedded Spark's JVM hands out tasks and passes bytes on, and Python does the work: with the quick compiler and one
-# collector it leaves both cores to what else starts.
+# The JVM of an embedded Spark only hands out tasks and passes bytes on: with the quick compiler and one collector it
+# leaves the cores to Python, which does the work.
 QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _SPECULATION: Final = "spark.speculation"
 _LOOPBACK: Final = "127.0.0.1"
 _CONF: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Leases run in Python workers that are used again; a cancelled one shall not linger for seconds.
+    # Leases run in Python workers that are reused; a cancelled one must not linger for seconds.
     "spark.python.worker.reuse": "true",
     "spark.python.task.killTimeout": "100ms",
     # A lease is never retried by Spark: the scheduler alone knows when another may write.
     "spark.task.maxFailures": "1",
     "spark.sql.session.timeZone": "UTC",
-    # What passes through Spark's own configuration and plans; credentials of clusters do not.
+    # For Spark's own configuration and plans; credentials of clusters never get there.
     "spark.redaction.regex": "(?i)secret|password|passwd|token|access[.]?key|credential|sasl|jaas",
 }
 _LINKS_NAMED: Final = 3
@@ -52,19 +52,19 @@ _LOCAL_CONF: Final = {
 
 
 def session(settings: SparkSettings, *, links: Sequence[str] = (), log: Path | None = None) -> SparkSession:
-    """The session of this process, else a new one as configured, an application named after the links.
+    """Return the session of this process, or create one as configured, as an application named after the links.
 
     An embedded one (`local[*]`) gets a task slot for each core, and one more where links need them all, so that no
-    lease waits for another to end. Leases of several links share a slot. What its JVM and workers write to stderr goes
-    to the file `log`, else to ours.
+    lease waits for another to end. Leases of several links share a slot. The stderr of its JVM and workers goes to the
+    file `log`, otherwise to ours.
 
-    :raises SparkMissing: There is no pyspark, or none that does.
+    :raises SparkMissing: There is no pyspark, or an unsuitable one.
     :raises JavaMissing: There is no Java 17 or newer.
     :raises ConfigError: `master` or `conf` cannot work.
     :raises HostError: Spark does not start.
     """
     find_spark()
-    # A second one would meet half a context: it waits, and takes what the first has started.
+    # A second thread would find half a context: it waits, and takes the session of the first.
     with _STARTING:
         return _session(settings, links, log)
 
@@ -73,7 +73,7 @@ def _session(settings: SparkSettings, links: Sequence[str], log: Path | None) ->
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    # That of the process: which session is active each thread knows for itself.
+    # The context is that of the process; active sessions are per thread.
     if SparkContext._active_spark_context is not None:
         return adopted(SparkSession.builder.getOrCreate())
     conf = conf_for(settings, links=links)
@@ -82,7 +82,7 @@ def _session(settings: SparkSettings, links: Sequence[str], log: Path | None) ->
         _share_python()
         archive = class_archive(java)
         if JVM_OPTIONS not in settings.conf and archive.exists():
-            # One that does not fit (any more) is left aside by the JVM without a word.
+            # The JVM ignores an archive that does not fit (any more) silently.
             conf[JVM_OPTIONS] += f" {archive_options('SharedArchiveFile', archive)}"
     os.environ["JAVA_HOME"] = str(java.executable.resolve().parent.parent)
     interrupt = signal.getsignal(signal.SIGINT)
@@ -96,21 +96,21 @@ def _session(settings: SparkSettings, links: Sequence[str], log: Path | None) ->
             hint="Look at its output" + (f" in {log}." if log else "; `isthmus doctor` checks Java and Spark."),
         ) from error
     finally:
-        # Spark's own handler cancels all jobs at once; leases want to end in good order.
+        # Spark's own handler cancels all jobs at once; leases have to end in good order.
         _restore(interrupt)
     return spark
 
 
 def stop(spark: SparkSession) -> None:
-    """Stop a session that was started here; one that somebody else made goes on."""
+    """Stop a session that was started here; an adopted one goes on."""
     if spark.sparkContext in _OURS:
-        # A JVM that got the signal that ended us has nothing left to stop.
+        # A JVM that got the same signal as this process has ended already.
         with contextlib.suppress(Exception):
             spark.stop()
 
 
 def conf_for(settings: SparkSettings, *, links: Sequence[str] = ()) -> dict[str, str]:
-    """The Spark configuration of a new application: what leases need, overridden by what the operator wrote.
+    """Build the Spark configuration of a new application: the needs of leases, overridden by the operator's settings.
 
     :raises ConfigError: It would run tasks twice.
     """
@@ -138,20 +138,20 @@ def _application(links: Sequence[str]) -> str:
 
 
 def class_archive(java: Java) -> Path:
-    """Where the classes of an embedded Spark are kept as the JVM wants them in memory (AppCDS), see `training`.
+    """Return the path of the class archive of an embedded Spark (AppCDS), see `training`.
 
-    They belong to the environment: the JVM takes them only for the very jars they were made of.
+    It belongs to the environment: the JVM uses it only with the same jars that it was made from.
     """
     return Path(sys.prefix, "share", "isthmus", f"spark-{java.build.replace('/', '_')}.jsa")
 
 
 def archive_options(flag: str, archive: Path) -> str:
-    """The options of a JVM that reads or writes an archive, as `flag` says, and keeps silent about it."""
+    """Return the options of a JVM that reads or writes an archive, by `flag`, without messages about it."""
     return f'"-XX:{flag}={archive}" -Xlog:cds=off -Xlog:cds+dynamic=off'
 
 
 def adopted(spark: SparkSession) -> SparkSession:
-    """A session somebody else made, if leases can run in it.
+    """Return a session that was created elsewhere, if leases can run in it.
 
     :raises PlanRefused: It would run tasks twice.
     """
@@ -164,28 +164,28 @@ def adopted(spark: SparkSession) -> SparkSession:
 
 
 def slot_count(spark: SparkContext, settings: SparkSettings) -> int:
-    """How many tasks may run at once: as configured, else all slots of the application."""
+    """Return how many tasks may run at once: as configured, else all slots of the application."""
     if settings.slots is not None:
         return settings.slots
     if not (spark.master or "").startswith("local"):
-        # Executors are counted when they have come; a job that ran needed at least one.
+        # Executors count only once they are there; a finished job proves that there is one.
         spark.setJobDescription("isthmus waits for the first executor")
         spark.parallelize([None], 1).count()
     return offered_slots(spark, settings)
 
 
 def offered_slots(spark: SparkContext, settings: SparkSettings) -> int:
-    """How many tasks may run at once, as many as the executors of this moment offer."""
+    """Return how many tasks may run at once, by the configuration or the current executors."""
     return settings.slots or max(spark.defaultParallelism, 1)
 
 
 def _share_python() -> None:
-    """Workers on this machine run the same Python and the same Isthmus as the driver, installed or not."""
+    """Have workers on this machine run the same Python and Isthmus as the driver, installed or not."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     here = str(Path(__file__).parents[2])
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != here]
     os.environ["PYTHONPATH"] = os.pathsep.join([here, *paths])
-    # That of the JVM which only composes the command of the other one.
+    # For the JVM that only composes the command of the other one.
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK_JVM)
 
 
@@ -195,19 +195,19 @@ def _launch(conf: Mapping[str, str], log: Path | None) -> None:
 
     spark_conf = SparkConf(loadDefaults=False).setAll(list(conf.items()))
     if SparkContext._gateway is not None:
-        # A JVM that is there already is used again.
+        # Reuse a JVM that is there already.
         context: Any = SparkContext(conf=spark_conf)
     else:
         with passing_on() if log is None else log.open("ab") as output:
             gateway = launch_gateway(spark_conf, {"stdout": output, "stderr": output})
             context = SparkContext(conf=spark_conf, gateway=gateway)
-    # It hears of a JVM that died before anybody else, and would print a traceback; whoever waits for a job says it.
+    # It notices a dead JVM first, and would print a traceback; the error of a job reports that.
     context._accumulatorServer.handle_error = lambda *_: None
 
 
 def _restore(handler: Callable[[int, FrameType | None], Any] | int | None) -> None:
     if threading.current_thread() is not threading.main_thread():
-        # Python takes signals in the main thread alone, so Spark left them as they were.
+        # Python handles signals in the main thread alone, so Spark did not change them.
         return
     if handler is not None:
         signal.signal(signal.SIGINT, handler)

@@ -1,8 +1,8 @@
 """The task slots of a Spark application, shared by all links: which leases share a task, and when it is started.
 
-Every group of leases has a *seat*, and seats are spread over the slots but one. The leases of a slot's seats run in
-one task, end at the same time and are succeeded together, in the slot that is free. One that comes in between takes the
-free slot for itself, and joins the others when they are succeeded, so that nobody else is disturbed by it.
+Every group of leases has a *seat*, and seats are spread over all slots but one. The leases of a slot's seats run in one
+task, end at the same time and are succeeded together, in the slot that is free. A lease that comes in between takes the
+free slot alone, and joins the others when they are succeeded, so that it does not disturb other leases.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 AHEAD_S: Final = 15.0
-"""How long before the end of its term a lease's successor is started: a cold executor may need that long to be ready.
+"""The time from the start of a successor to the end of a lease's term: a cold executor may need that long to be ready.
 
-The hand-over takes place as soon as it is.
+The hand-over takes place as soon as the successor is ready.
 """
 GATHER_S: Final = 0.25
-"""How long a lease waits for those that share its task, once that slot has been at work."""
+"""The time that a lease waits for others that share its task, once that slot has been used."""
 COMPANY_S: Final = 2.0
-"""How long the first ones wait: links take longer to begin."""
+"""The time that the first leases wait: links take longer to begin."""
 PATIENCE_S: Final = 3.0
-"""How long leases wait for a slot before others have to make room."""
+"""The time that leases wait for a slot before others have to make room."""
 _STAGGER_S: Final = 1.0
 
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """A lease that was asked for. `receipt` holds what became of it, or `JobFailed`.
+    """A lease that was asked for. `receipt` holds its receipt, or `JobFailed`.
 
-    It `is_urgent` if nobody runs its lanes. It `must_end` in good order as soon as it can: others need its slot.
+    It `is_urgent` if no task runs its lanes. It `must_end` in good order as soon as it can: others need its slot.
     `heard_at` is when its task was last known to run (monotonic seconds), if ever, and `process` the one that runs it.
     """
 
@@ -63,12 +63,12 @@ class Ticket:
 
     @property
     def is_live(self) -> bool:
-        """Whether it has not ended, as far as is known."""
+        """Whether its end is not known yet."""
         return not self.receipt.done()
 
     @property
     def successor_at(self) -> float:
-        """When its successor is to be asked for, in monotonic seconds."""
+        """When to ask for its successor, in monotonic seconds."""
         return math.inf if self.job is None else self.job.successor_at
 
 
@@ -85,12 +85,12 @@ class SlotJob:
 
     @property
     def live(self) -> int:
-        """How many of its leases have not ended."""
+        """The number of its leases that have not ended."""
         return sum(ticket.is_live for ticket in self.tickets)
 
     @property
     def is_to_end(self) -> bool:
-        """Whether it was told to make room."""
+        """Whether it has to make room."""
         return any(ticket.must_end for ticket in self.tickets)
 
 
@@ -118,7 +118,7 @@ class TaskSlots:
 
     @property
     def groups_per_link(self) -> int:
-        """How many groups of leases a link has."""
+        """The number of groups of leases of each link."""
         return max(self._berths // max(self.links, 1), 1)
 
     @property
@@ -126,17 +126,17 @@ class TaskSlots:
         return max(self.count - 1, 1)
 
     def take_seat(self) -> int:
-        """A seat for one group of leases."""
+        """Take a seat for one group of leases."""
         seat = next(number for number in itertools.count() if number not in self._seats)
         self._seats.add(seat)
         return seat
 
     def leave(self, seats: Iterable[int]) -> None:
-        """These seats are free again."""
+        """Free these seats."""
         self._seats.difference_update(seats)
 
     def ask(self, spec: LeaseSpec, seat: int, *, is_urgent: bool) -> Ticket:
-        """Have a lease run as soon as there is a slot for it. Its term is set when it begins.
+        """Run a lease as soon as there is a slot for it. Its term is set when it begins.
 
         :raises HostError: Spark's JVM is gone.
         """
@@ -147,7 +147,7 @@ class TaskSlots:
         return ticket
 
     async def give_up(self, tickets: Iterable[Ticket]) -> None:
-        """Nobody waits for these any more. A task that nobody waits for is cancelled."""
+        """Give up waiting for these. A task whose leases were all given up is cancelled."""
         jobs: list[SlotJob] = []
         for ticket in tickets:
             ticket.is_given_up = True
@@ -167,11 +167,11 @@ class TaskSlots:
     def _dispatch(self) -> None:
         now = time.monotonic()
         berths: dict[int, list[Ticket]] = {}
-        # Those first that nobody runs.
+        # Leases whose lanes no task runs come first.
         for ticket in sorted(self._queue, key=lambda each: (not each.is_urgent, each.asked_at)):
             berths.setdefault(self._berth(ticket.seat), []).append(ticket)
         for berth, waiting in berths.items():
-            if not self._is_gathered(berth, waiting, now):
+            if not self._has_company(berth, waiting, now):
                 continue
             if len(self._running) < self.count:
                 self._start(berth, waiting, now)
@@ -185,7 +185,7 @@ class TaskSlots:
         self._dispatch_or_fail()
 
     def _dispatch_or_fail(self) -> None:
-        """Start what can be started; without Spark's JVM whoever waits hears that it never began."""
+        """Start what can be started; without Spark's JVM fail all waiting leases as never begun."""
         try:
             self._dispatch()
         except HostError as error:
@@ -193,8 +193,8 @@ class TaskSlots:
             for ticket in waiting:
                 _fail(ticket, JobFailed(error.message, is_dead=True, hint=error.hint))
 
-    def _is_gathered(self, berth: int, waiting: Sequence[Ticket], now: float) -> bool:
-        """Whether all who share a task are there, or were waited for long enough."""
+    def _has_company(self, berth: int, waiting: Sequence[Ticket], now: float) -> bool:
+        """Whether all leases that share a task are there, or were waited for long enough."""
         company = sum(self._berth(seat) == berth for seat in self._seats)
         has_begun = any(job.berth == berth for job in self._running)
         if not has_begun:
@@ -204,45 +204,45 @@ class TaskSlots:
         return len(waiting) >= company or now - min(each.asked_at for each in waiting) >= patience_s
 
     def _start(self, berth: int, waiting: Sequence[Ticket], now: float) -> None:
-        job = self._job(berth, waiting, now)
-        specs = [self._spec(ticket, job, len(waiting), now) for ticket in waiting]
+        job = self._build_job(berth, waiting, now)
+        specs = [self._build_spec(ticket, job, len(waiting), now) for ticket in waiting]
         receipts = start_job(self._spark, specs, job.name)
         self._queue = [ticket for ticket in self._queue if ticket not in waiting]
         self._running.append(job)
         for ticket in waiting:
             ticket.job = job
-        receipts.add_done_callback(lambda done: self._ended(job, done))
+        receipts.add_done_callback(lambda done: self._finish_job(job, done))
 
-    def _job(self, berth: int, waiting: Sequence[Ticket], now: float) -> SlotJob:
+    def _build_job(self, berth: int, waiting: Sequence[Ticket], now: float) -> SlotJob:
         ahead_s = max(self._term_s - AHEAD_S, self._term_s / 2)
         others = [job for job in self._running if job.berth == berth and job.live and job.successor_at > now]
         name = waiting[0].spec.job_group if len(waiting) == 1 else f"isthmus/{id(self)}/{berth}/{next(self._numbers)}"
         if others:
-            # They shall be succeeded together.
+            # They are to be succeeded together.
             host = max(others, key=lambda job: job.started_at)
             return SlotJob(name, berth, now, host.successor_at, host.ends_at, waiting)
         if not any(job.berth == berth for job in self._running):
-            # First leases end one after the other, and so do all that follow them.
+            # Stagger the ends of first leases, and by that those of all later ones.
             ahead_s -= min(_STAGGER_S, ahead_s / 2 / self._berths) * berth
         return SlotJob(name, berth, now, now + ahead_s, now + self._term_s, waiting)
 
-    def _spec(self, ticket: Ticket, job: SlotJob, company: int, now: float) -> LeaseSpec:
+    def _build_spec(self, ticket: Ticket, job: SlotJob, company: int, now: float) -> LeaseSpec:
         spec = ticket.spec
         context = replace(spec.context, limits=shared(spec.context.limits, company))
         return replace(spec, context=context, term_s=job.ends_at - now, company=company)
 
     def _make_room(self, berth: int, waiting: Sequence[Ticket], now: float) -> None:
-        """Have the smallest task end, if waiting for a slot takes too long: its leases come along in the next one."""
+        """End the smallest task if waiting for a slot takes too long: its leases join the next one."""
         urgent = [ticket for ticket in waiting if ticket.is_urgent]
         if any(job.is_to_end for job in self._running) or now - waiting[0].asked_at < PATIENCE_S:
             return
-        # Who is succeeded anyway goes on meanwhile, unless the slot for it is held by some of its own.
+        # A lease that is succeeded anyway runs meanwhile, unless leases of its own berth hold the slot.
         jobs = [job for job in self._running if urgent or job.berth == berth]
         if urgent or len(jobs) > 1:
             for ticket in min(jobs, key=lambda job: job.live).tickets:
                 ticket.must_end = True
 
-    def _ended(self, job: SlotJob, done: asyncio.Future[tuple[Receipt, ...]]) -> None:
+    def _finish_job(self, job: SlotJob, done: asyncio.Future[tuple[Receipt, ...]]) -> None:
         self._running.remove(job)
         error = None if done.cancelled() else done.exception()
         for index, ticket in enumerate(job.tickets):
@@ -256,5 +256,5 @@ class TaskSlots:
 def _fail(ticket: Ticket, error: BaseException) -> None:
     if ticket.is_live:
         ticket.receipt.set_exception(error)
-        # A lease that was given up is not asked any more.
+        # Marks the exception as retrieved: nothing awaits a lease that was given up.
         ticket.receipt.exception()

@@ -1,4 +1,4 @@
-"""How lanes are spread over slots: pure arithmetic on measured loads."""
+"""Spread lanes over slots: pure arithmetic on measured loads."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from isthmus.model.lane import LaneKey
 IMBALANCE_MAX: Final = 1.25
 """Lanes stay where they are as long as the fullest slot has at most this many times the average."""
 IDLE_LOAD: Final = 1.0
-"""What a lane counts for besides what it moves, in bytes/s: so that idle lanes are spread as well."""
+"""The load of an idle lane, in bytes/s, which is added to the rate of each: so that idle lanes are spread as well."""
 
 
 def load_of(lanes: Iterable[float]) -> float:
-    """What a slot bears that runs lanes of these loads, in bytes/s."""
+    """Return the load of a slot that runs lanes with these loads, in bytes/s."""
     return sum(load + IDLE_LOAD for load in lanes)
 
 
 def lightest(loads: Mapping[int, float]) -> int:
-    """The slot a new lane goes to."""
+    """Return the slot with the smallest load."""
     return min(loads, key=lambda slot: (loads[slot], slot))
 
 
 def leaving(lanes: Mapping[LaneKey, float], slot: int, loads: Mapping[int, float]) -> dict[LaneKey, int]:
-    """The lanes that leave `slot`, whose lease ends, and the slots they go to; none while the slots are balanced.
+    """Choose the lanes that leave `slot`, whose lease ends, and their new slots; none while the slots are balanced.
 
-    `lanes` are those of the slot with their loads, `loads` what every slot bears. Largest first, each to the slot that
-    bears least, and only where that makes the larger of the two smaller.
+    `lanes` are those of the slot with their loads, `loads` those of all slots. Largest first, each lane goes to the
+    slot with the smallest load, and only if that reduces the larger load of the two.
     """
     borne = dict(loads)
     average = sum(borne.values()) / len(borne)

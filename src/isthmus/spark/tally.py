@@ -1,4 +1,4 @@
-"""What a Spark task tells of a slice of which it has read both sides: batch by batch, then block by block."""
+"""The figures that a Spark task returns for a slice after reading both sides: batch by batch, then block by block."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ _PLACE: Final = struct.Struct(">qqi").pack
 class Pair(NamedTuple):
     """The same slice in two logs, each named by the alias of its cluster.
 
-    With `ranges` of a map it is that slice of the target, and nothing else there is looked at; nor is what the source
-    has of aborted transactions.
+    With `ranges` of a map only those parts of the target are read, and aborted transactions of the source are left out.
     """
 
     source_alias: str
@@ -33,7 +32,7 @@ class Pair(NamedTuple):
 
 
 class _Side:
-    """One side of a slice. What is aborted is counted, and told apart, from what is not: `[is_aborted]`."""
+    """One side of a slice. Aborted records are counted apart from the others: index with `[is_aborted]`."""
 
     def __init__(self, logs: Logs, alias: str, span: OffsetRange) -> None:
         self.records = [0, 0]
@@ -81,8 +80,8 @@ class _MappedSide:
 
 
 def batch_totals(logs: Logs, pair: Pair, *, may_lack_aborted: bool = False) -> tuple[int, int, int, int, bool, int]:
-    """The records at the source and at the target, the bytes at the source and at both, whether all batches that hold
-    records are alike: in their places and in all that a raw copy shares with its source; and how many aborted records
+    """Return the records at the source and at the target, the bytes at the source and at both, whether all batches that
+    hold records are alike (in offsets and in all that a raw copy shares with its source), and how many aborted records
     are no difference because the target, which `may_lack_aborted`, has none of them.
 
     Control batches count in bytes only: consumers never see them, and the target has more of them where they fill holes
@@ -118,7 +117,7 @@ def _mapped_totals(logs: Logs, pair: Pair, ranges: tuple[MappedRange, ...]) -> t
 
 
 def unlike_blocks(logs: Logs, pair: Pair) -> list[int]:
-    """The blocks of offsets in which the records are not known to be equal, in their order."""
+    """Find the blocks of offsets whose records are not known to be equal, in ascending order."""
     if pair.ranges is None:
         at_source = _blocks(logs, "source", pair.source_alias, pair.source)
         at_target = _blocks(logs, "target", pair.target_alias, pair.target)
@@ -129,33 +128,33 @@ def unlike_blocks(logs: Logs, pair: Pair) -> list[int]:
 
 
 def _blocks(logs: Logs, side: str, alias: str, span: OffsetRange) -> Counter[tuple[int, bytes]]:
-    told: Counter[tuple[int, bytes]] = Counter()
+    blocks_found: Counter[tuple[int, bytes]] = Counter()
     if not span.is_empty:
         blocks = Blocks(side, span)
         for found in logs.read(alias, span):
-            told.update(blocks.take(found))
-        told.update(blocks.rest())
-    return told
+            blocks_found.update(blocks.take(found))
+        blocks_found.update(blocks.rest())
+    return blocks_found
 
 
 def _committed_blocks(logs: Logs, alias: str, span: OffsetRange) -> Counter[tuple[int, bytes]]:
-    blocks, told = Blocks("source", span), Counter[tuple[int, bytes]]()
+    blocks, blocks_found = Blocks("source", span), Counter[tuple[int, bytes]]()
     for found in logs.read(alias, span):
-        told.update(blocks.take([item for item in found if not item.is_aborted]))
-    told.update(blocks.rest())
-    return told
+        blocks_found.update(blocks.take([item for item in found if not item.is_aborted]))
+    blocks_found.update(blocks.rest())
+    return blocks_found
 
 
 def _mapped_blocks(
     logs: Logs, alias: str, span: OffsetRange, ranges: tuple[MappedRange, ...]
 ) -> Counter[tuple[int, bytes]]:
     projection = Projection(ranges)
-    blocks, told = Blocks("target", span, projection), Counter[tuple[int, bytes]]()
+    blocks, blocks_found = Blocks("target", span, projection), Counter[tuple[int, bytes]]()
     for part in spans_of(span, ranges):
         for found in logs.read(alias, part):
-            told.update(blocks.take([item for item in found if _is_touched(projection, item)]))
-    told.update(blocks.rest())
-    return told
+            blocks_found.update(blocks.take([item for item in found if _is_touched(projection, item)]))
+    blocks_found.update(blocks.rest())
+    return blocks_found
 
 
 def _is_touched(projection: Projection, item: StoredBatch) -> bool:

@@ -41,22 +41,22 @@ from isthmus.wire.clock import lasting_s
 PROGRESS_S: Final = 1.0
 _log = logging.getLogger(__name__)
 _FULL_EVERY: Final = 8
-"""Of so many looks one is told whole, also where nothing moved: no healthy lane goes unheard for ten seconds."""
+"""One in so many reports has all lanes, moved or not, so that each healthy lane is reported within ten seconds."""
 _TICK_S: Final = 0.2
 _RELEASE_TERM_S: Final = 2.0
 
 
 def lease_task(specs: Sequence[LeaseSpec], rows: Iterable[object]) -> Iterator[Receipt]:
-    """The function of the one task of a job: runs these leases beside each other, each for a link or a slot of its own.
+    """Run these leases concurrently, each for a link or a slot of its own: the function of the one task of a job.
 
-    It never raises for what Kafka may do. The receipts are in the order of `specs`.
+    No error of Kafka makes it raise. The receipts are in the order of `specs`.
     """
-    # Spark uses a Python worker again only if the task has read all of its input: 0.1 s between leases instead of 0.8.
+    # Spark reuses a Python worker only if the task has read all of its input: 0.1 s between leases instead of 0.8.
     for _ in rows:
         pass
     context = TaskContext.get()
     if context is not None and context.attemptNumber() > 0:
-        # The driver alone decides when a lease is started again; this one would be a second writer.
+        # Only the driver decides when a lease is started again; a retry of Spark would be a second writer.
         for spec in specs:
             yield Receipt(slot=spec.slot, generation=spec.generation, ending=Ending.RETRIED)
     else:
@@ -65,23 +65,24 @@ def lease_task(specs: Sequence[LeaseSpec], rows: Iterable[object]) -> Iterator[R
 
 
 async def _run_all(specs: Sequence[LeaseSpec]) -> list[Receipt]:
-    """What fails in one by a bug of ours its receipt tells: an exception would be Spark's to tell, in its own words."""
+    """Run leases and return their receipts, also of those that fail by a bug: Spark would report its own exception."""
     ended = await asyncio.gather(*map(_run_one, specs), return_exceptions=True)
     return [
-        _failed(spec, outcome) if isinstance(outcome, BaseException) else outcome
+        _build_failed_receipt(spec, outcome) if isinstance(outcome, BaseException) else outcome
         for spec, outcome in zip(specs, ended, strict=True)
     ]
 
 
 async def _run_one(spec: LeaseSpec) -> Receipt:
-    """The receipt of one lease. Beside others one that failed is told at once: the task goes on for as long as they. If
-    its lanes may still write it is not: its driver has to forbid it that, and to wait.
+    """Run one lease and return its receipt. If it failed beside other leases the receipt is written to the ledger at
+    once, as the task goes on as long as they do. It is not if the lanes may still write: the driver has to fence them,
+    and to wait.
     """
     lease = LeaseTask(spec)
     try:
         return await lease.run()
     except Exception as failure:  # noqa: BLE001 - whatever it is, others go on
-        receipt = _failed(spec, failure)
+        receipt = _build_failed_receipt(spec, failure)
     if spec.company > 1 and not lease.may_write:
         async with Client(spec.context.target) as target:
             writer = LedgerWriter(target)
@@ -91,14 +92,14 @@ async def _run_one(spec: LeaseSpec) -> Receipt:
 
 
 async def _tell(writer: LedgerWriter, spec: LeaseSpec, receipt: Receipt) -> None:
-    """Write down what became of a lease: its task goes on with others, and Spark tells nothing until its end."""
+    """Write the receipt of a lease to the ledger: its task goes on with other leases, and Spark waits for all."""
     document = ReceiptDocument(link=spec.context.link, controller=spec.controller, receipt=receipt)
     with contextlib.suppress(ClusterError):
         await writer.append([document], term_s=_RELEASE_TERM_S)
 
 
-def _failed(spec: LeaseSpec, failure: BaseException) -> Receipt:
-    """Of a lease that failed by a bug of ours: nobody knows what it left."""
+def _build_failed_receipt(spec: LeaseSpec, failure: BaseException) -> Receipt:
+    """Build the receipt of a lease that failed by a bug: the state it left is unknown."""
     _log.error("a lease of link %s failed", spec.context.link, exc_info=failure)
     return Receipt(
         slot=spec.slot,
@@ -106,11 +107,11 @@ def _failed(spec: LeaseSpec, failure: BaseException) -> Receipt:
         ending=Ending.FAILED,
         has_written=True,
         is_clean=False,
-        problem=_bug(failure),
+        problem=_bug_problem(failure),
     )
 
 
-def _bug(failure: BaseException) -> Problem:
+def _bug_problem(failure: BaseException) -> Problem:
     return Problem(f"{type(failure).__name__}: {failure}", "This is a bug in Isthmus: please report it.")
 
 
@@ -159,7 +160,7 @@ class LeaseTask:
             self._lanes = dict(self._tenure.lanes)
             self._engine.write_until(self._write_until)
             self._tail = LedgerTail(target, position=self._spec.ledger_position, topic_id=self._spec.ledger_topic_id)
-            # Progress may take long to write, and must not stand before the release.
+            # Progress may take long to write, and must not delay the release.
             self._writer, self._progress_writer = LedgerWriter(target), LedgerWriter(target)
             self._source_writer = LedgerWriter(source)
             self.may_write = True
@@ -203,7 +204,7 @@ class LeaseTask:
         )
 
     async def _until_ended(self) -> None:
-        tasks = [asyncio.create_task(self._guarded(work)) for work in self._work()]
+        tasks = [asyncio.create_task(self._run_guarded(work)) for work in self._work()]
         await self._has_ended.wait()
         for task in tasks:
             task.cancel()
@@ -219,8 +220,8 @@ class LeaseTask:
         yield self._report()
         yield self._map()
 
-    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
-        """What fails in here is a bug of ours: it ends the lease, and the receipt tells of it."""
+    async def _run_guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run work of the lease. An exception in it is a bug: it ends the lease, and the receipt reports it."""
         try:
             await work
         except Exception as error:  # noqa: BLE001 - whatever it is, the lease has to end in good order
@@ -237,7 +238,7 @@ class LeaseTask:
         if isinstance(failure, IsthmusError):
             return problem_of(failure)
         if failure is not None:
-            return _bug(failure)
+            return _bug_problem(failure)
         if self._ledger_error is not None and not self._has_written:
             return Problem(f"an executor cannot use the ledger: {self._ledger_error}", self._ledger_error.hint)
         return None
@@ -249,7 +250,7 @@ class LeaseTask:
             try:
                 poll = await self._tail.poll()
             except ClusterError:
-                # The ledger may be on its way to another broker or being created again; tenure keeps the time.
+                # The ledger may be moving to another broker or being created again; the tenure limits how long.
                 self._tenure.unreadable(lasting_s())
                 await asyncio.sleep(RETRY_S)
                 continue
@@ -269,7 +270,7 @@ class LeaseTask:
         return link_of(entry.key) == self._spec.context.link
 
     async def _with_allowance(self, work: Callable[[], Awaitable[None]]) -> None:
-        """For lanes that go by what the source's ledger says."""
+        """Run work once a lane needs the allowance of the source's ledger."""
         while not self._needs_allowance:
             await asyncio.sleep(_TICK_S)
         await work()
@@ -284,7 +285,7 @@ class LeaseTask:
         return min(tenure, self._source_word.write_until) if self._needs_allowance else tenure
 
     def _hear(self, key: str, value: bytes) -> None:
-        # Others' progress is most of what passes by here: it is not worth being read.
+        # Most entries are progress of other leases, which is not needed here.
         if not key.startswith(ProgressDocument.KIND):
             document = decoded(key, value)
             if isinstance(document, SchemaIdsDocument):
@@ -293,20 +294,20 @@ class LeaseTask:
                 self._tenure.hear(document, lasting_s())
 
     async def _announce(self) -> None:
-        """Say that the task is there, again when the ledger was lost."""
+        """Write to the ledger that the task has started, and again when the ledger was lost."""
         while True:
             await self._must_announce.wait()
             self._must_announce.clear()
             ended_through = min(self._tenure.ended_through, self._spec.generation - 1)
             try:
-                self._tenure.announced(await self._writer.append([self._said(ended_through)]))
+                self._tenure.announced(await self._writer.append([self._build_task_document(ended_through)]))
             except ClusterError as error:
                 self._ledger_error = error
                 self._must_announce.set()
                 await asyncio.sleep(RETRY_S)
 
     async def _let_go(self) -> None:
-        """Say of lanes that were taken from the slot that nothing of theirs is on its way any more."""
+        """Write to the ledger that lanes taken from the slot have no writes in flight any more."""
         while True:
             await self._has_lost.wait()
             self._has_lost.clear()
@@ -317,34 +318,41 @@ class LeaseTask:
                     transits, final = self._engine.transits(), self._engine.final(parting)
                     await self._maps.save(transits, final=final, term_s=PROGRESS_S)
                 self._let_go_of = revision
-                said = self._said(min(self._tenure.ended_through, self._spec.generation - 1))
-                # Whoever waited for that goes by what they have told.
+                task_document = self._build_task_document(min(self._tenure.ended_through, self._spec.generation - 1))
+                # The next owner of these lanes starts from their last reports.
                 due = self._telling.due(self._engine.reports(), self._lanes, is_full=False)
                 left = [each for each in due if each.key in parting]
-                await self._writer.append([self._progress(left, is_full=False), said] if left else [said])
+                await self._writer.append(
+                    [self._progress(left, is_full=False), task_document] if left else [task_document]
+                )
                 self._telling.told(left)
             except ClusterError:
                 self._has_lost.set()
                 await asyncio.sleep(RETRY_S)
 
     async def _release(self, reports: Iterable[LaneReport]) -> bool:
-        """Say how far it came, and that it will never write again. If that fails the receipt says it to the driver."""
-        # Whoever comes next finds out by itself what could not be written down.
+        """Write to the ledger how far the lease came, and that it never writes again; whether that was written. If not,
+        the receipt tells it to the driver.
+        """
+        # The next owner finds out by itself what could not be written here.
         with contextlib.suppress(ClusterError):
             transits = self._engine.transits()
             await self._maps.save(transits, final=self._engine.final(transits), term_s=_RELEASE_TERM_S)
         try:
             marks = self._marks()
             self._milestones.passed(self._lanes, marks)
-            last: list[Document] = [self._said_of(self._milestones.furthest), self._said(self._spec.generation, marks)]
-            if untold := self._telling.untold(reports, self._lanes):
-                last.insert(0, self._progress(untold, is_full=False))
+            last: list[Document] = [
+                self._build_milestones_document(self._milestones.furthest),
+                self._build_task_document(self._spec.generation, marks),
+            ]
+            if unreported := self._telling.untold(reports, self._lanes):
+                last.insert(0, self._progress(unreported, is_full=False))
             await self._writer.append(last, term_s=_RELEASE_TERM_S)
         except ClusterError:
             return False
         return True
 
-    def _said(self, ended_through: int, marks: tuple[LaneMark, ...] = ()) -> TaskDocument:
+    def _build_task_document(self, ended_through: int, marks: tuple[LaneMark, ...] = ()) -> TaskDocument:
         spec = self._spec
         return TaskDocument(
             link=spec.context.link,
@@ -359,10 +367,10 @@ class LeaseTask:
         )
 
     def _marks(self) -> tuple[LaneMark, ...]:
-        """How the lanes stand that the lease has now."""
+        """Return the marks of the lanes that the lease has now."""
         return tuple(mark for mark in self._engine.marks() if mark.key in self._lanes)
 
-    def _said_of(self, milestones: tuple[Milestone, ...]) -> MilestonesDocument:
+    def _build_milestones_document(self, milestones: tuple[Milestone, ...]) -> MilestonesDocument:
         return MilestonesDocument(link=self._spec.context.link, slot=self._spec.slot, milestones=milestones)
 
     # The rules
@@ -373,12 +381,12 @@ class LeaseTask:
             await asyncio.sleep(_TICK_S)
 
     def _step(self) -> None:
-        """Do what the rules say now."""
+        """Act on the tenure: end the lease, extend its time, allow writes, or change its lanes."""
         now = lasting_s()
         tenure, engine = self._tenure, self._engine
         tenure.ticked(now)
         if tenure.ending(now) is not None or engine.failure is not None:
-            # Nor is its time renewed: it may have been revoked.
+            # The time to write is not extended either: the lease may have been revoked.
             self._has_ended.set()
         else:
             engine.write_until(self._write_until)
@@ -420,21 +428,21 @@ class LeaseTask:
             beat += 1
             self._milestones.passed(self._lanes, self._marks())
             milestones = self._milestones.due(is_full=is_full)
-            documents: list[Document] = [self._said_of(milestones)] if milestones else []
+            documents: list[Document] = [self._build_milestones_document(milestones)] if milestones else []
             if due or is_full:
                 documents.append(self._progress(due, is_full=is_full))
             if documents:
-                # Progress that cannot be told now is told by the next document.
+                # Progress that cannot be written now is in the next document.
                 with contextlib.suppress(ClusterError):
                     await self._progress_writer.append(documents, term_s=PROGRESS_S)
                     self._telling.told(due)
                     self._milestones.told(milestones)
 
     async def _map(self) -> None:
-        """Write down where mapped lanes are, now and then: whoever comes next looks only at what came later."""
+        """Write the positions of mapped lanes now and then, so that their next owner reads only what came later."""
         while True:
             await asyncio.sleep(PROGRESS_S)
-            # Who may write no more may have lost the lanes: what their next owner knows is newer.
+            # A lease that may no longer write may have lost the lanes: their next owner knows newer positions.
             if self._engine.may_write():
                 with contextlib.suppress(ClusterError):
                     await self._maps.save(self._engine.transits(), term_s=PROGRESS_S)

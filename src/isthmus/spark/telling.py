@@ -1,4 +1,4 @@
-"""What a lease tells of its lanes: everything it copied is counted, and lanes with nothing to tell cost nothing."""
+"""Reports of a lease about its lanes: all that it copied is counted, and lanes without a change cost nothing."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, LaneState, M
 
 
 class Telling:
-    """One lease's reports: those that changed since they were told, now and then all.
+    """One lease's reports: those that changed since they were written to the ledger, and now and then all.
 
-    A lane that the lease has given up is told once more, for what it copied in the end, and that the lease hears its
-    source no more: how it stands is for its next lease to say.
+    A lane that the lease has given up is reported once more, with its final counts and as stopped: its state is for
+    its next lease to report.
     """
 
     def __init__(self) -> None:
-        self._told: dict[LaneKey, LaneReport] = {}
+        self._reported: dict[LaneKey, LaneReport] = {}
         self._parted: set[LaneKey] = set()
 
     def due(self, reports: Iterable[LaneReport], lanes: Container[LaneKey], *, is_full: bool) -> list[LaneReport]:
-        """What is to be told now of all lanes the lease ever had; `lanes` are those it has."""
+        """Return the reports to write now, of all lanes the lease ever had; `lanes` are those it has."""
         return list(self._due(reports, lanes, is_full=is_full))
 
     def _due(self, reports: Iterable[LaneReport], lanes: Container[LaneKey], *, is_full: bool) -> Iterator[LaneReport]:
         for report in reports:
-            told = self._told.get(report.key)
+            reported = self._reported.get(report.key)
             if report.key in lanes:
-                if is_full or report != told:
+                if is_full or report != reported:
                     yield report
-            elif report.key in self._parted or report.records > (0 if told is None else told.records):
+            elif report.key in self._parted or report.records > (0 if reported is None else reported.records):
                 yield _counts(report)
 
     def told(self, reports: Iterable[LaneReport]) -> None:
-        """These are told: they stand in the ledger."""
+        """Note that these reports are in the ledger."""
         found = {report.key: report for report in reports}
-        self._told.update(found)
+        self._reported.update(found)
         self._parted.difference_update(found)
 
     def parted(self, keys: Iterable[LaneKey]) -> None:
-        """The lease has given these up. Should they come back they are told anew, however they stand then."""
+        """Note that the lease has given up these lanes. If they come back they are reported again in any state."""
         for key in keys:
-            if key in self._told:
-                self._told[key] = _counts(self._told[key])
+            if key in self._reported:
+                self._reported[key] = _counts(self._reported[key])
                 self._parted.add(key)
 
     def last(self, reports: Iterable[LaneReport], lanes: Container[LaneKey]) -> list[LaneReport]:
-        """What the receipt says, whatever was told before: it may not have been heard."""
+        """Return the reports of the receipt, including those reported before: the ledger may not have them."""
         return [
             report if report.key in lanes else _counts(report)
             for report in reports
@@ -55,19 +55,23 @@ class Telling:
         ]
 
     def untold(self, last: Iterable[LaneReport], lanes: Container[LaneKey]) -> list[LaneReport]:
-        """What of the receipt was not told yet, of the lanes that the lease has to its end: it may end before it has
-        told anything. That it ended is neither a state of theirs nor a problem.
+        """Return the reports of the receipt not written yet, of lanes that the lease has to its end: it may end before
+        it has reported anything. The end of the lease is neither a state of a lane nor a problem.
         """
-        return list(self._untold(last, lanes))
+        return list(self._find_unreported(last, lanes))
 
-    def _untold(self, last: Iterable[LaneReport], lanes: Container[LaneKey]) -> Iterator[LaneReport]:
+    def _find_unreported(self, last: Iterable[LaneReport], lanes: Container[LaneKey]) -> Iterator[LaneReport]:
         for report in last:
             if report.key not in lanes or (report.position < 0 and not report.state.is_terminal):
                 continue
-            told, standing = self._told.get(report.key), report
+            reported, standing = self._reported.get(report.key), report
             if report.state is LaneState.STOPPED:
-                standing = _counts(report) if told is None else replace(report, state=told.state, problem=told.problem)
-            if standing != told:
+                standing = (
+                    _counts(report)
+                    if reported is None
+                    else replace(report, state=reported.state, problem=reported.problem)
+                )
+            if standing != reported:
                 yield standing
 
 
@@ -78,24 +82,24 @@ class Milestones:
 
     def __init__(self) -> None:
         self._of: dict[_Between, Milestone] = {}
-        # How often any moved, and how often into a new epoch: as of now, as was last due, and as was told.
+        # How often any milestone moved, and how often into a new epoch: now, when last due, and when last reported.
         self._moves = self._epochs = 0
-        self._due = self._told = (0, 0)
+        self._due = self._reported = (0, 0)
 
     @property
     def furthest(self) -> tuple[Milestone, ...]:
-        """How far each lane has been."""
+        """The furthest milestone of each lane."""
         return tuple(self._of.values())
 
     def reached(self, milestones: Iterable[Milestone]) -> None:
-        """Lanes have been so far."""
+        """Take in milestones that lanes reached."""
         for each in milestones:
             between = each.key, each.source_topic_id, each.target_topic_id
             if self._is_further(between, each.source_epoch, each.position):
                 self._put(between, each)
 
     def passed(self, lanes: Mapping[LaneKey, Lane], marks: Iterable[LaneMark]) -> None:
-        """Lanes are at these marks. It is asked of all lanes every second, and most of them rest."""
+        """Take in the marks that lanes are at. Called for all lanes every second, and most of them rest."""
         for mark in marks:
             lane = lanes[mark.key]
             between = mark.key, lane.source_topic_id, lane.target_topic_id
@@ -113,19 +117,19 @@ class Milestones:
         self._epochs += known is None or milestone.source_epoch != known.source_epoch
 
     def due(self, *, is_full: bool) -> tuple[Milestone, ...]:
-        """What is to be told now, of all lanes: a document takes the place of the one before."""
+        """Return the milestones to write now, of all lanes: a document replaces the one before."""
         self._due = self._moves, self._epochs
-        moves, epochs = self._told
+        moves, epochs = self._reported
         return self.furthest if epochs != self._epochs or (is_full and moves != self._moves) else ()
 
     def told(self, milestones: tuple[Milestone, ...]) -> None:
-        """These are told, unless there are none: they stand in the ledger."""
+        """Note that these milestones are in the ledger, unless there are none."""
         if milestones:
-            self._told = self._due
+            self._reported = self._due
 
 
 _Between = tuple[LaneKey, uuid.UUID, uuid.UUID]
-"""A lane between two topics: others of their names are others."""
+"""A lane between two topics, by their ids: a topic created again under the same name is another one."""
 
 
 def _counts(report: LaneReport) -> LaneReport:

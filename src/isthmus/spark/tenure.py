@@ -2,11 +2,11 @@
 
 One writer per lane, always. Three things together see to that:
 
-1. A task announces itself in the ledger and reads up to its own announcement before it writes. So of a task that is
-   declared over, and its announcement, one comes first in the ledger, and everybody sees the same order.
-2. It waits until the ledger says that every task of its slot before it has ended.
-3. It writes only within `SILENCE_S` of the last moment at which it knew the whole ledger. Whoever revokes it there
-   needs to wait no longer than that, whatever has become of the task: paused, cut off or forgotten.
+1. A task announces itself in the ledger and reads up to its own announcement before it writes. So the announcement is
+   either before or after a revocation of the task, and all readers of the ledger see the same order.
+2. It waits until the ledger has that every earlier task of its slot has ended.
+3. It writes only within `SILENCE_S` of the last moment at which it knew the whole ledger. A controller that revokes it
+   there has to wait no longer than that, even if the task is paused, cut off or forgotten.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from isthmus.spark.lease import LeaseSpec
 
 SILENCE_S: Final = 10.0
 REVOCATION_S: Final = SILENCE_S + 3.0
-"""After this a revoked task has written its last byte; the margin is for requests on their way."""
+"""After this a revoked task has written its last byte; the margin is for requests in flight."""
 DRAIN_S: Final = 0.5
 STALL_S: Final = 2.0
-"""Ticks that are further apart than this are those of a loop that stood still."""
+"""Ticks that are further apart than this mean that the event loop stood still."""
 
 
 class Tenure:
     """One lease as its task sees it. All times are in seconds of a clock that goes on while the machine sleeps;
     `now` is when it began.
 
-    `beat` is the newest of its controller's that was heard, `limits` are those that the ledger had for the whole task.
-    `parting` are the lanes that were taken from the slot by its `revision`, and that it may be writing still.
+    `beat` is the newest heartbeat of its controller, `limits` are those that the ledger had for the whole task.
+    `parting` are the lanes that were taken from the slot by its `revision`, and that it may still be writing.
     """
 
     def __init__(self, spec: LeaseSpec, now: float) -> None:
@@ -57,40 +57,40 @@ class Tenure:
         self._ticked_at = now
 
     def announced(self, offset: int) -> None:
-        """The task's announcement stands at `offset` of the ledger."""
+        """Note that the task's announcement is at `offset` of the ledger."""
         self._announced_at = offset
 
     def looked(self, asked_at: float, position: int, *, at_end: bool) -> None:
-        """The ledger was read up to `position`; `at_end` if that was all there was at `asked_at`."""
+        """Note that the ledger was read up to `position`; `at_end` if that was its end at `asked_at`."""
         self._position = position
         if not at_end:
             self.unreadable(asked_at)
             return
         self._known_at = asked_at
         if self._deaf_since is not None and asked_at >= self._deaf_since:
-            # Silence counts only while one could have heard something; what there was of it before still counts.
+            # Silence counts only while the ledger could be read; silence from before still counts.
             self._beat_at += max(asked_at - max(self._deaf_since, self._beat_at), 0.0)
             self._deaf_since = None
 
     def unreadable(self, now: float) -> None:
-        """The ledger, or the end of it, could not be read."""
+        """Note that the ledger, or its end, could not be read."""
         if self._deaf_since is None:
             self._deaf_since = now
 
     def ticked(self, now: float) -> None:
-        """The rules are followed now, as they are several times a second. All leases of a task share one event loop: if
-        that stood still (it decoded, or the machine slept) nobody heard what had come, and silence does not count.
+        """Note a tick, several times a second. All leases of a task share one event loop: if that stood still (it
+        decoded, or the machine slept) no lease could read the ledger, and silence does not count.
         """
         if now - self._ticked_at > STALL_S:
             self.unreadable(self._ticked_at)
         self._ticked_at = now
 
     def lost(self) -> None:
-        """The ledger begins anew: nothing that was announced is in it."""
+        """Note that the ledger was created again: the announcement is not in it."""
         self._announced_at = None
 
     def hear(self, document: Document, now: float) -> None:
-        """Take one document of the link, in the order of the ledger."""
+        """Take in one document of the link, in the order of the ledger."""
         match document:
             case ControllerDocument():
                 self._hear_controller(document, now)
@@ -136,7 +136,7 @@ class Tenure:
             self._ending = ending
 
     def ending(self, now: float) -> Ending | None:
-        """Why the lease has to end now, if it has to."""
+        """Return why the lease has to end now; `None` if it does not."""
         if self._ending is None:
             if now >= self._deadline - DRAIN_S:
                 self._ending = Ending.TERM
@@ -146,7 +146,7 @@ class Tenure:
 
     @property
     def is_admitted(self) -> bool:
-        """Whether it is the lease's turn: it is known to everybody, and everyone before it has ended."""
+        """Whether the lease may write: its announcement was read back, and every earlier one has ended."""
         return (
             self._ending is None
             and self._announced_at is not None
@@ -156,5 +156,5 @@ class Tenure:
 
     @property
     def write_until(self) -> float:
-        """The time from which on nothing may be sent, as far as is known now."""
+        """The time from which on nothing may be sent, by what is known now."""
         return -1.0 if self._known_at is None else min(self._deadline, self._known_at + SILENCE_S)

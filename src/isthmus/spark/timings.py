@@ -1,4 +1,4 @@
-"""How long the driver waits for leases, where no operator decides that: values, so that tests may choose."""
+"""The waiting times of the driver for leases that no operator sets: values, so that tests may choose them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from isthmus.spark.tenure import REVOCATION_S
 class LeaseTimings:
     """All of them in seconds.
 
-    Whether more slots have come is looked at every `grow_s`, what waits for the ledger looks every `retry_s`. Leases
-    that lived less than `short_life_s` one after the other are followed after the pauses of `back_off_s`, the last one
-    for all further ones. A task that was heard and then says nothing for `stall_s`, twice its longest pause, may be
-    stuck; what it left is waited for `grace_s`. A lease of which nobody knows whether it runs counts as over after
-    `revocation_s`, which may not be less than what `tenure` needs. An end waits `farewell_s` for leases that end by the
-    ledger, and `cancelling_s` for those that Spark ends.
+    New slots are looked for every `grow_s`, and waits for the ledger look every `retry_s`. Consecutive leases that live
+    less than `short_life_s` are followed after the pauses of `back_off_s`, the last pause for all further ones. A task
+    that was heard and then is silent for `stall_s`, twice its longest pause, may be stuck; its receipt is waited for
+    `grace_s`. A lease that may still run counts as over after `revocation_s`, which must not be less than `tenure`
+    needs. An end waits `farewell_s` for leases that end by the ledger, and `cancelling_s` for those that Spark ends.
     """
 
     grow_s: float = 5.0

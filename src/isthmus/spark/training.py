@@ -1,6 +1,6 @@
-"""Makes the class archive with which an embedded Spark starts in two thirds of the time.
+"""Make the class archive with which an embedded Spark starts in two thirds of the time.
 
-Once per environment, in half a minute; `make` does it. Without it everything works, and starts more slowly:
+Needed once per environment, for half a minute; `make` does it. Without it Spark works too, but starts more slowly:
 
     python -m isthmus.spark.training
 """

@@ -1,4 +1,4 @@
-"""Whether the access rules and the quotas of a link can be carried."""
+"""Find out whether the access rules and the quotas of a link can be carried."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _CHECK = "access rules"
 
 
 async def access_findings(link: Link, source: Client, target: Client, allowed: AllowedOperations) -> list[Finding]:
-    """What keeps rules from being carried, or that nothing does; nothing where the link carries none.
+    """Report what keeps rules from being carried, or that nothing does; empty if the link carries none.
 
-    `allowed` is what we may do to the target's cluster itself.
+    `allowed` are our allowed operations on the target's cluster itself.
     """
     if link.access.policy is AccessPolicy.OFF:
         return []
@@ -54,10 +54,10 @@ async def access_findings(link: Link, source: Client, target: Client, allowed: A
 
 
 async def principal_findings(link: Link, source: Client, target: Client, allowed: AllowedOperations) -> list[Finding]:
-    """What of attached principals does not follow: quotas, where rights are missing, and passwords that the target
-    lacks. Nothing where a link has none.
+    """Report what does not follow of attached principals: quotas for which rights are missing, and passwords that the
+    target lacks. Empty if a link has no such principals.
 
-    `allowed` is what we may do to the target's cluster itself.
+    `allowed` are our allowed operations on the target's cluster itself.
 
     :raises ClusterError: The source did not answer.
     """
@@ -72,7 +72,7 @@ async def principal_findings(link: Link, source: Client, target: Client, allowed
 
 
 async def _without_password(link: Link, source: Client, target: Client) -> list[Finding]:
-    """The users that log in by a password at the source, and cannot at the target; none where brokers do not tell."""
+    """Find the users that log in by a password at the source, and cannot at the target; none if brokers do not tell."""
     try:
         here, there = [await users_with_passwords(client) for client in (source, target)]
     except ClusterError:

@@ -1,4 +1,4 @@
-"""One cluster of a configuration, and what can be asked of it: the values behind `isthmus cluster`."""
+"""The administration of one cluster of a configuration: the values behind `isthmus cluster`."""
 
 from __future__ import annotations
 
@@ -86,37 +86,37 @@ class AsyncAdministration:
 
     @property
     def namespaces(self) -> AsyncNamespaces:
-        """What was declared of parts of its names."""
+        """The declared namespaces of the cluster."""
         return AsyncNamespaces(self.cluster, self._ledger)
 
     async def describe(self) -> ClusterReport:
-        """Brokers, controller, quorum, features, open transactions, and findings over all topics.
+        """Describe brokers, controller, quorum, features, open transactions, and findings over all topics.
 
         :raises ClusterError: The cluster did not answer.
         """
         return await describe(self._client)
 
     async def survey(self) -> ClusterSurvey:
-        """What there is, for who sees the cluster for the first time.
+        """Survey a cluster for the first time.
 
-        :raises ClusterError: It does not answer, or does not let us in.
+        :raises ClusterError: It does not answer, or rejects our login.
         """
         return await survey(self._client)
 
     async def last_known(self) -> LastKnown:
-        """How the cluster stood when a link last saw it, as the other clusters of the configuration remember it.
+        """Return the state of the cluster when a link last saw it, by the memories of other configured clusters.
 
         The cluster itself is not asked.
 
-        :raises ConfigError: None of them remembers anything of it.
-        :raises ClusterError: None of those that answer does, and some do not answer.
+        :raises ConfigError: None of them remembers it.
+        :raises ClusterError: None of those that answer remembers it, and some do not answer.
         """
         return await last_known(self.cluster.alias, self._others)
 
     async def copied_commits(
         self, *, source_id: str | None = None, groups: Collection[str] = (), key: bytes | None = None
     ) -> tuple[CopiedCommit, ...]:
-        """The positions that groups of other clusters committed there, as far as this cluster holds a copy of them; of
+        """Read the positions that groups of other clusters committed there, if this cluster has copies of them; of
         one source, by its cluster id, or of all. `key` opens the encrypted values of the group it belongs to.
 
         :raises ConfigError: It holds no copy, or none of that source.
@@ -125,7 +125,7 @@ class AsyncAdministration:
         return await copied_commits(self._client, source_id=source_id, groups=groups, key=key)
 
     async def topics(self, names: Collection[str] = ()) -> TopicsReport:
-        """Leaders, replicas and offsets of all topics, or of those named.
+        """Describe leaders, replicas and offsets of all topics, or of those named.
 
         :raises ConfigError: There is no topic of that name, or we may not see it.
         :raises ClusterError: The cluster did not answer.
@@ -166,7 +166,7 @@ class AsyncAdministration:
         return elections if dry_run else await elect(self._client, elections)
 
     async def groups(self, names: Collection[str] = ()) -> GroupsReport:
-        """State, members, coordinator, positions and lags of all groups we may see, or of those named.
+        """Describe state, members, coordinator, positions and lags of all groups we may see, or of those named.
 
         A group that does not exist has a problem; the others go on.
 
@@ -175,7 +175,7 @@ class AsyncAdministration:
         return await group_reports(self._client, names)
 
     async def registry(self) -> RegistryReport:
-        """The registry of brokers and partitions, from ZooKeeper where the cluster has one and it is configured.
+        """Read the registry of brokers and partitions, from ZooKeeper where the cluster has one and it is configured.
 
         :raises HostError: The cluster has a ZooKeeper, and kazoo is not installed.
         :raises ClusterError: The cluster, or its ZooKeeper, did not answer.
@@ -183,7 +183,7 @@ class AsyncAdministration:
         return await read_report(self._client)
 
     def watch_registry(self) -> AsyncIterator[Registry]:
-        """The registry now, and again whenever it has changed, without end.
+        """Yield the current registry, and again whenever it has changed, without end.
 
         :raises HostError: The cluster has a ZooKeeper, and kazoo is not installed.
         :raises ClusterError: The cluster, or its ZooKeeper, did not answer.
@@ -197,14 +197,14 @@ def _moving(state: PartitionState, under_way: Mapping[PartitionKey, Underway]) -
 
 
 async def seen_topics(client: Client, names: Collection[str]) -> Metadata:
-    """Metadata of all topics, or of those named.
+    """Read the metadata of all topics, or of those named.
 
     :raises ConfigError: There is no topic of that name, or we may not see it.
     :raises ClusterError: The cluster did not answer.
     """
     for attempt in range(_UNKNOWN_TRIES):
         if attempt:
-            # Not every broker knows at once of a topic that was just created.
+            # A broker may not know a topic yet that was just created.
             await asyncio.sleep(_RETRY_S)
         metadata = await client.metadata(sorted(names) if names else None)
         missing = [topic.name for topic in metadata.topics.values() if topic.error_code in _MISSING]

@@ -1,4 +1,4 @@
-"""Which client quotas of brokers bound a link."""
+"""Find the client quotas of brokers that bound a link."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ANONYMOUS: Final = "ANONYMOUS"
 
 
 async def quota_findings(link: str, source: Client, target: Client) -> list[Finding]:
-    """The quotas that count for a link at both clusters, each in a line; it may be meant, so that none is wrong.
+    """Report the quotas that count for a link at both clusters, a finding each; none is a fault, as it may be intended.
 
     :raises ClusterError: A cluster does not answer.
     """
@@ -29,10 +29,10 @@ async def quota_findings(link: str, source: Client, target: Client) -> list[Find
         try:
             quotas = await client_quotas(client)
         except (NotAuthorized, UnsupportedByBroker) as error:
-            found.append(_told(link, f"not examined at {alias}: {error.message}"))
+            found.append(_build_finding(link, f"not examined at {alias}: {error.message}"))
             continue
         found += [
-            _told(link, f"{alias} allows {quota.subject} {_amount(quota)}, on each broker")
+            _build_finding(link, f"{alias} allows {quota.subject} {_amount(quota)}, on each broker")
             for quota in _of(client.cluster, quotas, limits)
         ]
     return found
@@ -40,7 +40,7 @@ async def quota_findings(link: str, source: Client, target: Client) -> list[Find
 
 def _of(cluster: Cluster, quotas: list[ClientQuota], limits: tuple[str, ...]) -> Iterator[ClientQuota]:
     security = cluster.security
-    # A certificate's or a token's user is known to brokers alone.
+    # Only brokers know the user of a certificate or a token.
     user = _ANONYMOUS if security.protocol == "PLAINTEXT" else security.username
     for limit in limits:
         if (quota := bounding(quotas, user, cluster.client_id, limit)) is not None:
@@ -52,5 +52,5 @@ def _amount(quota: ClientQuota) -> str:
     return f"{quota.value:,.0f} {unit} ({quota.limit})"
 
 
-def _told(link: str, message: str) -> Finding:
+def _build_finding(link: str, message: str) -> Finding:
     return Finding(level=Level.OK, subject=link, check=_CHECK, message=message)

@@ -1,4 +1,4 @@
-"""The PEM files that a configuration names, looked at before anybody is dialled."""
+"""Check the PEM files of a configuration before any connection."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from isthmus.wire.certificates import HINT, pem_problems
 
 
 def certificate_findings(cluster: Cluster) -> Iterator[Finding]:
-    """A finding for every file of a cluster that cannot be used now."""
+    """Yield a finding for every file of a cluster that cannot be used now."""
     for _, message in _problems(cluster):
         yield Finding(level=Level.ERROR, subject=cluster.alias, check="certificates", message=message, hint=HINT)
 
 
 def require_certificates(configuration: Configuration, name: str) -> None:
-    """See that all PEM files of the configuration called `name` can be used now.
+    """Require that all PEM files of the configuration called `name` can be used now.
 
-    Loading a configuration does not look: a file that is being renewed may be missing for a moment.
+    Loading a configuration does not check them: a file that is being renewed may be missing for a moment.
 
-    :raises ConfigError: Some cannot; all are told.
+    :raises ConfigError: Some files cannot be used; the error names all of them.
     """
     found = [problem for cluster in configuration.clusters for problem in _problems(cluster)]
     if found:
@@ -30,7 +30,7 @@ def require_certificates(configuration: Configuration, name: str) -> None:
 
 
 def _problems(cluster: Cluster) -> Iterator[tuple[str, str]]:
-    """The keys of files that cannot be used, each with the sentence that says why."""
+    """Yield the keys of files that cannot be used, each with the reason as a sentence."""
     sections = {"security": cluster.security.tls}
     sections.update((f"logins.{login.name}.security", login.security.tls) for login in cluster.logins)
     if cluster.proxy is not None:

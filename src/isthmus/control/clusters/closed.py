@@ -1,4 +1,4 @@
-"""What follows by a link and is closed to others by access rules, as the target's ledger has it."""
+"""Find the namespaces that follow by a link and are closed to others, by the target's ledger."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from isthmus.wire.client import Client
 
 
 def following(link: Link) -> tuple[Namespace, ...]:
-    """The namespaces of topics and groups that follow by a link; none of one that is not declared."""
+    """Return the namespaces of topics and groups that follow by a link; none if the link is not declared."""
     namings = (link.topics.naming, link.groups.naming)
     return tuple(each.target for naming in namings if isinstance(naming, NamespaceNaming) for each in naming.maps)
 
 
 def reserved(link: Link, ledger: LedgerMemory, cluster_id: str | None) -> dict[Namespace, KeptBy]:
-    """Those of them that are reserved at the cluster with this id, by what its ledger says, and what keeps others out.
+    """Find the following namespaces that are reserved at the cluster with this id, by its ledger, and what closes them.
 
     :raises PlanRefused: A newer Isthmus wrote it.
     """
@@ -36,8 +36,8 @@ def reserved(link: Link, ledger: LedgerMemory, cluster_id: str | None) -> dict[N
 
 
 def has_gateway(ledger: LedgerMemory, cluster_id: str | None, *, hides: bool = False) -> bool:
-    """Whether a gateway is heard that stands in front of the cluster with this id, and keeps what is reserved there, or
-    `hides` what is not to be read yet.
+    """Whether a live gateway serves the cluster with this id and refuses writes to reserved names there, or, with
+    `hides`, hides topics that clients must not read yet.
 
     :raises PlanRefused: A newer Isthmus wrote it.
     """
@@ -48,14 +48,14 @@ def has_gateway(ledger: LedgerMemory, cluster_id: str | None, *, hides: bool = F
         and (document.hides if hides else document.keeps_reserved)
         and document.serves == cluster_id
         and silences[key].least_s <= HEARD_S
-        # Its clock counts only where nobody has looked for long enough.
+        # Its own clock counts only while this process has not looked for long enough.
         and min(silences[key].most_s, age_most_s(written[key], now)) <= HEARD_S
         for key, document in ledger.unlinked().items()
     )
 
 
 async def closed(link: Link, target: Client) -> Sequence[NamespaceDocument]:
-    """Those of them that are to be closed by rules.
+    """Read the following namespaces that access rules are to close.
 
     :raises ClusterError: The target does not answer.
     """

@@ -1,4 +1,4 @@
-"""What a cluster has of the namespaces of links, looked at for those who are to remember it."""
+"""Read the contents of the namespaces of links at a cluster, for other clusters to remember."""
 
 from __future__ import annotations
 
@@ -27,50 +27,52 @@ from isthmus.wire.offsets import PartitionKey
 
 PARTITIONS_MAX: Final = 5_000
 OTHERS_MAX: Final = 1_000
-"""Of each link: a memory is one record of the ledger. Groups and rules count each for themselves."""
+"""The maximum of groups, and of rules, for each link: a memory is one record of the ledger."""
 _RANGES_S: Final = 2.0
-_ToldT = TypeVar("_ToldT")
+_AnswerT = TypeVar("_AnswerT")
 
 
 @dataclass(frozen=True, slots=True)
 class NamesOfLink:
-    """Which names of a cluster belong to a link, of which it is the source or the target."""
+    """Selects the names of a cluster that belong to a link, of which it is the source or the target."""
 
     link: Link
     is_source: bool
 
     def has_topic(self, name: str) -> bool:
-        """Whether a topic is in its namespaces, or would be if it were there."""
+        """Whether a topic is in the namespaces of the link, or would be if it existed."""
         topics = self.link.topics
         found = topics.target_of(SourceTopic(name)) if self.is_source else topics.source_of(TargetTopic(name))
         return found is not None
 
     def has_group(self, name: str) -> bool:
-        """Whether a group is in its namespaces, or would be if it were there."""
+        """Whether a group is in the namespaces of the link, or would be if it existed."""
         groups = self.link.groups
         source = name if self.is_source else groups.naming.to_source(name)
         return groups.is_configured and source is not None and groups.matches(source)
 
     def concerns(self, rule: Rule, topics: Iterable[str], groups: Iterable[str]) -> bool:
-        """Whether a rule is about something in its namespaces."""
+        """Whether a rule covers names in the namespaces of the link."""
         if rule.resource is Resource.TOPIC:
             return self.has_topic(rule.name) or any(map(rule.covers, topics))
         return self.has_group(rule.name) or any(map(rule.covers, groups))
 
 
 async def contents(client: Client, metadata: Metadata, links: Sequence[NamesOfLink]) -> list[KnownNames]:
-    """What is there of the namespaces of these links now. What a right is missing for is not told, with the reason."""
-    # What is told of logs was so at the latest when they were asked for.
+    """Read the current contents of the namespaces of these links. Parts that cannot be read are `Untold`, with the
+    reason.
+    """
+    # The ends of logs are at least as new as this time.
     seen_ms = now_ms()
     topics = {each.link.name: _topics(each, metadata) for each in links}
     wanted = {topic.name: topic for chosen, _ in topics.values() for topic in chosen}
     keys = [(topic.name, each.partition) for topic in wanted.values() for each in topic.partitions]
     logs, described, groups, of_topics, of_groups = await asyncio.gather(
-        _told(log_ranges(client, keys, timeout_s=_RANGES_S)),
-        _told(describe_topics(client, wanted.values())),
-        _told(list_groups(client)),
-        _told(describe_rules(client, Resource.TOPIC)),
-        _told(describe_rules(client, Resource.GROUP)),
+        _try_read(log_ranges(client, keys, timeout_s=_RANGES_S)),
+        _try_read(describe_topics(client, wanted.values())),
+        _try_read(list_groups(client)),
+        _try_read(describe_rules(client, Resource.TOPIC)),
+        _try_read(describe_rules(client, Resource.GROUP)),
     )
     untold = [
         Untold(what, _why(answer))
@@ -105,7 +107,7 @@ class _Seen:
 
 
 def _topics(names: NamesOfLink, metadata: Metadata) -> tuple[list[TopicMetadata], int]:
-    """The topics of the link that are remembered, and how many are not."""
+    """Choose the topics of the link to remember; also return how many are left out."""
     chosen: list[TopicMetadata] = []
     found = [metadata.topics[name] for name in sorted(metadata.topics) if names.has_topic(name)]
     room = PARTITIONS_MAX
@@ -160,17 +162,17 @@ def _topic(topic: TopicMetadata, seen: _Seen) -> KnownTopic:
 
 
 def _why(error: ClusterError) -> str:
-    """Why a cluster did not tell something. What a connection failed with names addresses, which nobody remembers."""
+    """Return why a part could not be read. Errors of connections are not given, as they name addresses."""
     is_told = isinstance(error, NotAuthorized | UnsupportedByBroker | BrokerRefused)
     return str(error) if is_told else "it could not be reached"
 
 
-async def _told(asked: Awaitable[_ToldT]) -> _ToldT | ClusterError:
+async def _try_read(asked: Awaitable[_AnswerT]) -> _AnswerT | ClusterError:
     try:
         return await asked
     except ClusterError as error:
         return error
 
 
-def _or_none(answer: _ToldT | ClusterError, nothing: _ToldT) -> _ToldT:
+def _or_none(answer: _AnswerT | ClusterError, nothing: _AnswerT) -> _AnswerT:
     return nothing if isinstance(answer, ClusterError) else answer

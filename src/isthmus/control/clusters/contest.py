@@ -1,4 +1,4 @@
-"""Two operators of one namespace at once: the later one is told what the other one said."""
+"""Two operators change one namespace at once: the later one gets an error with the change of the other."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from isthmus.model.registers import Registers, contested, register_text
 
 
 def unchanged(known: NamespaceReport, held: NamespaceDocument | None, values: Mapping[str, Any]) -> Registers:
-    """What a ledger holds of a namespace by now, where nobody said anything but these values of the same since it was
-    `known`.
+    """Return the registers of a namespace in the ledger, if no others than these values were written to the same
+    registers since it was `known`.
 
-    :raises PlanRefused: Somebody did, or deleted it.
+    :raises PlanRefused: They were changed, or the namespace was deleted.
     """
     if held is None:
         hint = f"isthmus namespace list {known.cluster} shows those that there are."
@@ -27,9 +27,9 @@ def unchanged(known: NamespaceReport, held: NamespaceDocument | None, values: Ma
 
 
 def check_deletable(known: NamespaceReport, held: NamespaceDocument) -> None:
-    """See that nobody has said anything of a namespace since it was `known`.
+    """Require that a namespace was not changed since it was `known`.
 
-    :raises PlanRefused: Somebody has.
+    :raises PlanRefused: It was changed.
     """
     for register in held.registers:
         if register not in known.registers:
@@ -37,7 +37,7 @@ def check_deletable(known: NamespaceReport, held: NamespaceDocument) -> None:
 
 
 def changed_meanwhile(known: NamespaceReport, news: str) -> PlanRefused:
-    """That somebody else was quicker."""
+    """Build the error that another operator was quicker."""
     return PlanRefused(
         f"{named(known)} was changed meanwhile: {news}",
         hint=f"Look at it (isthmus namespace describe {known.cluster} {known.namespace}) and ask again.",
@@ -45,5 +45,5 @@ def changed_meanwhile(known: NamespaceReport, news: str) -> PlanRefused:
 
 
 def named(known: NamespaceReport) -> str:
-    """A namespace and its cluster, for people."""
+    """Name a namespace and its cluster, for people."""
     return f"namespace {known.namespace} of {known.cluster}"

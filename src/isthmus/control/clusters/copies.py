@@ -1,4 +1,4 @@
-"""The copies of other clusters' committed positions that a cluster holds, read (docs/groups.md)."""
+"""Read the copies of other clusters' committed positions that a cluster holds (docs/groups.md)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from isthmus.model.offsetscopy import COPY_PREFIX, LINK_HEADER, copy_topic
 from isthmus.wire.client import Client
 
 KeyOf = Callable[[str], bytes | None]
-"""The key of a group, if it is known."""
+"""Returns the key of a group, if it is known."""
 
 
 class CopiedCommitJson(TypedDict):
@@ -70,12 +70,12 @@ class CopiedCommit:
 
 
 def no_key(_group: str) -> bytes | None:
-    """The key of a group, for who has none."""
+    """Return no key for any group."""
     return None
 
 
 async def read_copy(client: Client, source_id: str, key_of: KeyOf) -> dict[CommitKey, CopiedCommit]:
-    """What the copy of one source's positions holds, by whose position on what.
+    """Read the copy of one source's positions, by group and partition.
 
     :raises ClusterError: It cannot be read, or there is none.
     """
@@ -123,7 +123,7 @@ def _position(value: bytes) -> Committed | None:
 async def copied_commits(
     client: Client, *, source_id: str | None = None, groups: Collection[str] = (), key: bytes | None = None
 ) -> tuple[CopiedCommit, ...]:
-    """The positions of other clusters of which this one holds a copy: of one source or all, of these groups or all.
+    """Read the positions of other clusters that this one has copies of: of one source or all, of these groups or all.
 
     `key` opens the values of the group it belongs to.
 

@@ -1,4 +1,4 @@
-"""Access rules that keep others out of a reserved namespace: made, remembered, and taken back to the last one."""
+"""Access rules that keep other writers out of a reserved namespace: created, recorded, and all deleted in the end."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from isthmus.wire import codes
 from isthmus.wire.client import Client
 
 ENFORCED: Final = "enforced"
-"""The register with the rules that were made."""
+"""The register with the rules that were created."""
 UNREAD: Final = "unread"
-"""The register with the rules that were made against readers (`reading`)."""
+"""The register with the rules that were created against readers (`reading`)."""
 _SUPER_USER: Final = "super user"
 _KNOWN_S: Final = 10.0
 _RETRY_S: Final = 0.05
@@ -34,7 +34,7 @@ _RETRY_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keeping:
-    """Who may go on writing to a reserved namespace: `principals`, and with `has_super_user` the link in any case."""
+    """The principals that may write to a reserved namespace; with `has_super_user` rules do not apply to the link."""
 
     principals: tuple[str, ...] = ()
     has_super_user: bool = False
@@ -48,10 +48,9 @@ class Keeping:
         is_enforced: bool | None,
         is_reserved: bool | None = None,
     ) -> Keeping | None:
-        """Who was asked to be kept where access rules are to keep others out; `None` where they are not to.
+        """Build it from options; `None` where access rules are not asked for.
 
-        :raises ConfigError: Somebody is to be kept by rules that nobody asked for, or what is to be closed is not to be
-            reserved.
+        :raises ConfigError: Principals are to be kept without rules, or the namespace is to be closed and released.
         """
         if is_enforced and is_reserved is False:
             raise ConfigError(
@@ -66,44 +65,44 @@ class Keeping:
 
     @property
     def said(self) -> list[str]:
-        """As a register holds it."""
+        """The value of the register."""
         return [*sorted(self.principals), *([_SUPER_USER] if self.has_super_user else [])]
 
 
 def keeping(cluster: Cluster, registers: Registers) -> Keeping:
-    """What was said when the reservation was last enforced, or the login of the configuration."""
-    said = _kept(registers)
+    """Return the principals with which the reservation was last enforced, or the login of the configuration."""
+    said = _read_kept(registers)
     if not said:
         return own_login(cluster)
     return Keeping(principals=tuple(each for each in said if each != _SUPER_USER), has_super_user=_SUPER_USER in said)
 
 
-def _kept(registers: Registers) -> list[str]:
+def _read_kept(registers: Registers) -> list[str]:
     return next((register.said for register in registers if register.name == KEPT), None) or []
 
 
 def own_login(cluster: Cluster) -> Keeping:
-    """The principal that the cluster knows us by, as far as the configuration tells."""
+    """Return the principal of our own login at the cluster, if the configuration has it."""
     return Keeping(principals=() if cluster.principal is None else (cluster.principal,))
 
 
 def with_own(keep: Keeping, cluster: Cluster) -> Keeping:
-    """Who is kept: those that were named, or where nobody was the login by which this cluster is reached."""
+    """Return the principals to keep: the given ones, or without any the login by which this cluster is reached."""
     return keep if keep.principals else replace(own_login(cluster), has_super_user=keep.has_super_user)
 
 
 def made_rules(registers: Registers) -> tuple[Rule, ...]:
-    """The rules that were made for a namespace, as it remembers them."""
+    """Return the rules that were created for a namespace, by its registers."""
     return rules_of(next((register.said for register in registers if register.name == ENFORCED), ()))
 
 
 def made_against_readers(registers: Registers) -> tuple[Rule, ...]:
-    """The rules that were made against readers of a namespace, as it remembers them."""
+    """Return the rules that were created against readers of a namespace, by its registers."""
     return rules_of(next((register.said for register in registers if register.name == UNREAD), ()))
 
 
 def outdated_rules(registers: Registers, keep: Keeping) -> tuple[Rule, ...]:
-    """Of the rules that were made, those against somebody who is to be kept now."""
+    """Return the created rules that deny a principal that is to be kept now."""
     return tuple(
         rule
         for rule in made_rules(registers)
@@ -119,8 +118,8 @@ async def examine_reservation(
     without: Collection[Rule] = (),
     operations: Collection[str] | None = None,
 ) -> Reservation | Problem:
-    """What the cluster's rules do for a namespace, `without` those that are to go, or why that cannot be told: for all
-    that only a link is to do in one that is reserved, or these `operations`.
+    """Examine what the cluster's rules do for a namespace, `without` those that are to go, or why that is unknown: for
+    all operations that a reservation leaves to the link alone, or for these `operations`.
     """
     if not is_enforceable(namespace):
         return Problem(
@@ -146,9 +145,9 @@ async def examine_reservation(
 
 
 def require(found: Reservation | Problem, keep: Keeping, namespace: Namespace) -> Reservation:
-    """What there is to be made, if it would close the namespace and leave the link in.
+    """Return the reservation if its missing rules would close the namespace and leave the link in.
 
-    :raises PlanRefused: It would not.
+    :raises PlanRefused: They would not.
     """
     if isinstance(found, Problem):
         raise PlanRefused(f"{namespace} cannot be closed by access rules: {found.message}", hint=found.hint)
@@ -167,9 +166,9 @@ def require(found: Reservation | Problem, keep: Keeping, namespace: Namespace) -
 
 
 async def check_allowed(client: Client, found: Reservation) -> None:
-    """See that the rules that are missing may be made, before anything is said of them.
+    """Require the right to create the missing rules, before anything is recorded.
 
-    :raises NotAuthorized: The right to make rules is missing.
+    :raises NotAuthorized: The right to create rules is missing.
     :raises ClusterError: No broker answers.
     """
     if found.missing and Operation.ALTER not in (await describe_cluster(client)).operations:
@@ -179,19 +178,19 @@ async def check_allowed(client: Client, found: Reservation) -> None:
 
 
 async def make(client: Client, rules: Collection[Rule]) -> None:
-    """Create rules, and wait until the brokers know them.
+    """Create rules, and wait until the brokers have them.
 
-    :raises ClusterError: One was refused.
+    :raises ClusterError: A rule was rejected.
     """
-    _raise(await create_rules(client, rules))
+    _raise_first(await create_rules(client, rules))
     await _await_rules(client, rules, are_there=True)
 
 
 async def await_closed(client: Client, namespace: Namespace, keep: Keeping, *, without: Collection[Rule]) -> None:
-    """Wait until every broker keeps all others out of a namespace by the rules it knows, `without` those that are to
-    go; for ten seconds.
+    """Wait until every broker denies all others a namespace by the rules it has, `without` those that are to go; for
+    ten seconds.
 
-    :raises Unreachable: A broker does not tell, or lets others in still.
+    :raises Unreachable: A broker does not answer, or still lets others in.
     """
     resource = Resource.TOPIC if namespace.kind == "topic" else Resource.GROUP
     deadline = Deadline(_KNOWN_S)
@@ -213,7 +212,7 @@ async def await_closed(client: Client, namespace: Namespace, keep: Keeping, *, w
 def _lets_in(
     namespace: Namespace, found: frozenset[Rule] | ClusterError, keep: Keeping, without: Collection[Rule]
 ) -> str | None:
-    """How a broker lets others in by the rules it knows, as far as it tells."""
+    """Describe how a broker lets others in by its rules, or that it does not answer; `None` if it lets none in."""
     if isinstance(found, ClusterError):
         return f"does not tell its access rules: {found.message}"
     rules = found.difference(without)
@@ -222,27 +221,27 @@ def _lets_in(
 
 
 async def take_back(client: Client, rules: Collection[Rule]) -> None:
-    """Delete these rules and no others, and wait until the brokers know them no more.
+    """Delete these rules and no others, and wait until no broker has them.
 
-    :raises ClusterError: One was refused.
+    :raises ClusterError: A deletion was rejected.
     """
-    _raise(await delete_rules(client, rules))
+    _raise_first(await delete_rules(client, rules))
     await _await_rules(client, rules, are_there=False)
 
 
 async def _await_rules(client: Client, rules: Collection[Rule], *, are_there: bool) -> None:
-    """The controller knows of a change at once, the brokers learn of it a moment later, each in its own time."""
+    """Wait until brokers have rules, or no longer have them: they learn of a change later than the controller."""
     deadline = Deadline(_KNOWN_S)
     for resource in {rule.resource for rule in rules}:
         wanted = {rule for rule in rules if rule.resource is resource}
         while not deadline.has_passed:
-            told = (await rules_by_broker(client, resource)).values()
-            known = [found for found in told if not isinstance(found, ClusterError)]
+            answers = (await rules_by_broker(client, resource)).values()
+            known = [found for found in answers if not isinstance(found, ClusterError)]
             if known and all(wanted <= found if are_there else not wanted & found for found in known):
                 break
             await asyncio.sleep(_RETRY_S)
 
 
-def _raise(outcomes: Outcomes[Rule, None]) -> None:
+def _raise_first(outcomes: Outcomes[Rule, None]) -> None:
     for error in outcomes.errors.values():
         raise error

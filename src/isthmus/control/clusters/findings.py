@@ -1,4 +1,4 @@
-"""How the clusters of a configuration stand: what of it keeps links from working, or soon may."""
+"""Findings about the clusters of a configuration: states that keep links from working, or soon may."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MS_PER_S: Final = 1000
 
 
 async def cluster_findings(client: Client, cluster: ClusterDescription) -> list[Finding]:
-    """Cluster id, fenced brokers, controllers, spread of leaders, and whether ZooKeeper says the same."""
+    """Examine the cluster id, fenced brokers, controllers, the spread of leaders, and whether ZooKeeper agrees."""
     alias = client.cluster.alias
     fenced = [BrokerDescription(node, at.host, at.port, at.rack, is_fenced=True) for node, at in cluster.fenced.items()]
     findings = [*health.cluster_id_findings(alias, cluster.cluster_id), *health.broker_findings(alias, fenced)]
@@ -46,26 +46,26 @@ async def _quorum(client: Client) -> list[Finding]:
         return list(found)
     if controllers is None:
         return [Finding(level=Level.WARN, subject=alias, check="quorum", message=f"not examined: {reason}")]
-    told = f"controller {controllers.leader_id} leads {counted(len(controllers.voters), 'controller')} in KRaft"
-    return [Finding(level=Level.OK, subject=alias, check="quorum", message=told)]
+    summary = f"controller {controllers.leader_id} leads {counted(len(controllers.voters), 'controller')} in KRaft"
+    return [Finding(level=Level.OK, subject=alias, check="quorum", message=summary)]
 
 
 async def _zookeeper(client: Client) -> list[Finding]:
     alias = client.cluster.alias
     if client.cluster.zookeeper is None:
-        told = "not compared: the cluster has one, and its configuration does not say where (zookeeper)"
-        return [Finding(level=Level.OK, subject=alias, check="zookeeper", message=told)]
+        summary = "not compared: the cluster has one, and its configuration does not say where (zookeeper)"
+        return [Finding(level=Level.OK, subject=alias, check="zookeeper", message=summary)]
     try:
         registry, found = await compared(client, alias)
     except (ClusterError, HostError) as error:
         return [_unexamined(alias, "zookeeper", error)]
     partitions = counted(len(registry.partitions), "partition")
-    told = f"ZooKeeper and brokers agree on {counted(len(registry.brokers), 'broker')} and {partitions}"
-    return list(found) or [Finding(level=Level.OK, subject=alias, check="zookeeper", message=told)]
+    summary = f"ZooKeeper and brokers agree on {counted(len(registry.brokers), 'broker')} and {partitions}"
+    return list(found) or [Finding(level=Level.OK, subject=alias, check="zookeeper", message=summary)]
 
 
 async def topic_findings(client: Client, names: Collection[str], *, is_source: bool) -> list[Finding]:
-    """What the partitions of topics suffer from, and at a source the transactions that hold the mirror back.
+    """Find problems of the partitions of topics, and at a source the transactions that hold the mirror back.
 
     :raises ClusterError: The cluster did not answer.
     """
@@ -84,7 +84,7 @@ async def topic_findings(client: Client, names: Collection[str], *, is_source: b
 async def link_findings(
     source: Client, target: Client, at_source: Collection[str], at_target: Collection[str]
 ) -> list[Finding]:
-    """What the topics of a link suffer from on both sides.
+    """Find problems of the topics of a link on both sides.
 
     :raises ClusterError: A cluster did not answer.
     """

@@ -1,4 +1,4 @@
-"""What clusters remember of each other: written down while links run, read when a cluster is away."""
+"""The memories that clusters have of each other: written while links run, read when a cluster is unreachable."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from isthmus.wire.client import Client
 from isthmus.wire.metadata import Metadata
 
 PATIENCE_S: Final = 10.0
-"""How long a cluster may take: what is remembered is worth no wait."""
+"""The time (s) that a cluster may take: memories are not worth a longer wait."""
 _WRITE_S: Final = 5.0
 _KINDS: Final = (KnownClusterDocument.KIND, KnownNamesDocument.KIND)
 
 
 class _Note(NamedTuple):
-    """That `keeper` is to remember `seen`, and what it has of the namespaces of links."""
+    """A task: `keeper` is to remember `seen` and its contents of the namespaces of links."""
 
     seen: Cluster
     keeper: Cluster
@@ -38,9 +38,9 @@ class _Note(NamedTuple):
 
 
 async def remember(links: Sequence[Link], declared: Iterable[str]) -> None:
-    """Have the target of each link remember its source, and the source of a link that was `declared` its target.
+    """Have the target of each link remember its source, and the source of a `declared` link its target.
 
-    Nothing is ever written to the source of a link that a file describes. What fails is done the next time.
+    Nothing is ever written to the source of a link from a configuration file. A failed write is made the next time.
     """
     both_ways = frozenset(declared)
     # Many links between the same two clusters look at them once.
@@ -61,7 +61,7 @@ async def _remember(note: _Note) -> None:
                 metadata = await client.metadata(None)
                 seen = await look(client, metadata, note.names[0].link.name)
             documents: list[Document] = [KnownClusterDocument(cluster=seen)]
-            # A cluster of many names is remembered though it takes too long to tell them.
+            # A cluster with many names is remembered even if reading them takes too long.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PATIENCE_S):
                     names = await contents(client, metadata, note.names)
@@ -69,16 +69,16 @@ async def _remember(note: _Note) -> None:
         async with Client(note.keeper) as keeper:
             writer = LedgerWriter(keeper)
             try:
-                # Where there is no ledger yet, the link itself makes it.
+                # If there is no ledger yet, the link itself creates it.
                 await writer.append(documents, term_s=_WRITE_S)
             finally:
                 writer.close()
 
 
 async def look(client: Client, metadata: Metadata, link: str) -> KnownCluster:
-    """A cluster as it is now, in a few small requests; `metadata` is of all its topics.
+    """Describe the current state of a cluster, by a few small requests; `metadata` is of all its topics.
 
-    :raises ClusterError: It does not answer.
+    :raises ClusterError: The cluster does not answer.
     """
     described = await describe_cluster(client)
     releases = await told_releases(client, described.brokers)
@@ -103,14 +103,14 @@ async def look(client: Client, metadata: Metadata, link: str) -> KnownCluster:
 
 
 async def last_known(alias: str, others: Sequence[Cluster]) -> LastKnown:
-    """What other clusters remember of one, the newest of it. The cluster itself is not asked.
+    """Return the newest memories that other clusters have of a cluster, which itself is not asked.
 
-    :raises ConfigError: None of them remembers anything.
-    :raises ClusterError: None of those that answer does, and some do not answer.
+    :raises ConfigError: None of them remembers it.
+    :raises ClusterError: None of those that answer remembers it, and some do not answer.
     :raises PlanRefused: A newer Isthmus wrote a ledger.
     """
     found: Mapping[str, Memories | None] = dict(
-        zip([other.alias for other in others], await asyncio.gather(*map(_held, others)), strict=True)
+        zip([other.alias for other in others], await asyncio.gather(*map(_read_memories, others)), strict=True)
     )
     away = tuple(other for other, held in found.items() if held is None)
     memories = {other: held for other, held in found.items() if held is not None}
@@ -125,8 +125,8 @@ async def last_known(alias: str, others: Sequence[Cluster]) -> LastKnown:
     return known
 
 
-async def _held(cluster: Cluster) -> Memories | None:
-    """What a ledger holds of other clusters; `None` where it cannot be read."""
+async def _read_memories(cluster: Cluster) -> Memories | None:
+    """Read the memories of other clusters from a ledger; `None` if it cannot be read."""
     clusters: dict[str, KnownCluster] = {}
     names: dict[str, KnownNames] = {}
     try:

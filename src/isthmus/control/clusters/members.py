@@ -1,4 +1,4 @@
-"""What is in the namespaces of a cluster, and what they are attached to."""
+"""The members of the namespaces of a cluster, and the links that they are attached to."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from isthmus.wire.client import Client
 
 
 class EndedTransactions(NamedTuple):
-    """Transactions that were open and were aborted, and which of them may have been committed at their source."""
+    """Open transactions that were aborted, and those that may have been committed at their source."""
 
     aborted: tuple[OpenTransaction, ...] = ()
     in_doubt: tuple[MaybeCommitted, ...] = ()
 
 
 async def ended_in(client: Client, namespace: Namespace) -> EndedTransactions:
-    """Abort what is open in the topics of a namespace; what a link has open there only once no link writes to them, and
-    unless it is known to be committed at the source: then it is committed here as well.
+    """Abort the open transactions in the topics of a namespace; those of links only once no link writes to the topics.
+    A mirrored transaction that is known to be committed at the source is committed here as well.
     """
     topics = namespace.members(await _names(client, "topic"))
     memory = await remembered(client)
@@ -48,9 +48,9 @@ async def ended_in(client: Client, namespace: Namespace) -> EndedTransactions:
 
 
 async def check_let_go(client: Client, namespace: Namespace, links: Iterable[Declaration], *, cluster_id: str) -> None:
-    """See that no task may still write to a namespace of a cluster by a link that has detached it.
+    """Require that no task may still write to a namespace of a cluster by a link that has detached it.
 
-    :raises GateNotMet: One may.
+    :raises GateNotMet: A task may.
     :raises ClusterError: The cluster's ledger cannot be read.
     """
     former = [
@@ -70,7 +70,7 @@ async def check_let_go(client: Client, namespace: Namespace, links: Iterable[Dec
 
 
 def attachments(links: Iterable[Declaration], cluster_id: str, namespace: Namespace) -> Iterable[Attachment]:
-    """Where a namespace of a cluster is attached."""
+    """Yield the attachments of a namespace of a cluster."""
     for link in links:
         for each in link.maps:
             if link.source.cluster_id == cluster_id and each.source == namespace:
@@ -80,7 +80,7 @@ def attachments(links: Iterable[Declaration], cluster_id: str, namespace: Namesp
 
 
 async def members_of(client: Client, kinds: Iterable[NamespaceKind]) -> Members:
-    """The names that a cluster has, of these kinds."""
+    """Read the names of these kinds that a cluster has."""
     names: dict[NamespaceKind, tuple[str, ...]] = {}
     problems: dict[NamespaceKind, Problem] = {}
     for kind in sorted(kinds):
@@ -92,7 +92,7 @@ async def members_of(client: Client, kinds: Iterable[NamespaceKind]) -> Members:
 
 
 async def _names(client: Client, kind: NamespaceKind) -> tuple[str, ...]:
-    """The topics or groups a cluster has, or the principals that it has access rules for.
+    """Read the topics or groups of a cluster, or the principals that it has access rules for.
 
     :raises ClusterError: They cannot be read.
     """

@@ -1,4 +1,4 @@
-"""A namespace of a cluster as it stands: what is in it, what it follows or leads, and who may write to it."""
+"""The report of a namespace of a cluster: its members, its attachments, and the writers that it allows."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class NamespaceReport:
 
     @property
     def state(self) -> NamespaceState:
-        """Who may write to it, as far as it is in force."""
+        """The state of the namespace: the writers that it allows, as far as that is in force."""
         return namespace_state(self.is_reserved, self.waits_for)
 
     @property
@@ -116,7 +116,7 @@ class NamespaceReport:
 
     @property
     def is_reserved(self) -> bool:
-        """Whether nobody but a link shall write to it."""
+        """Whether only a link is to write to it."""
         return bool(self._value(RESERVED))
 
     @property
@@ -126,7 +126,7 @@ class NamespaceReport:
 
     @property
     def kept_by(self) -> KeptBy | None:
-        """What keeps others out of it, `None` where it is not reserved."""
+        """The means that keeps others out of it, `None` if it is not reserved."""
         return kept_by(self.registers, has_gateway=self.has_gateway)
 
     def _value(self, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The namespaces of one cluster (KIP-986): declared, looked into, and taken back."""
+"""The namespaces of one cluster (KIP-986): create, describe, change and delete them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class AsyncNamespaces:
         self._ledger = ledger
 
     async def all(self) -> tuple[NamespaceReport, ...]:
-        """Those that were declared, by kind and name.
+        """Return the declared namespaces, by kind and name.
 
         :raises ClusterError: The cluster's ledger cannot be read.
         """
@@ -63,14 +63,14 @@ class AsyncNamespaces:
             return await probed(declarations.client(self._cluster.alias), reports)
 
     async def describe(self, namespace: Namespace) -> NamespaceReport:
-        """One of them.
+        """Describe one namespace.
 
         :raises ConfigError: It was not declared.
         :raises ClusterError: The cluster's ledger cannot be read.
         """
         async with self._declarations() as declarations:
             client = declarations.client(self._cluster.alias)
-            (found,) = await probed(client, [await self._known(declarations, namespace)])
+            (found,) = await probed(client, [await self._describe_known(declarations, namespace)])
             if not found.is_reserved:
                 return found
             keep = keeping(self._cluster, found.registers)
@@ -79,7 +79,7 @@ class AsyncNamespaces:
     async def create(
         self, namespace: Namespace, *, reserved: bool = False, async_only: bool = False, dry_run: bool = False
     ) -> NamespaceReport:
-        """Declare one.
+        """Declare a namespace.
 
         :raises PlanRefused: It is declared already, or its prefix is the whole name of a topic among others.
         :raises ClusterError: The cluster's ledger cannot be read or written.
@@ -95,8 +95,8 @@ class AsyncNamespaces:
         async_only: bool | None = None,
         dry_run: bool = False,
     ) -> NamespaceReport:
-        """Change what of it can change: its kind and its prefix cannot. Where it is reserved no more, transactions that
-        are open in its topics are aborted first: who writes from then on begins with what is decided.
+        """Change a namespace; its kind and its prefix cannot change. When it is no longer to be reserved, transactions
+        that are open in its topics are aborted first, so that new writers find none undecided.
 
         :raises ConfigError: It was not declared.
         :raises PlanRefused: It follows another one and so stays reserved.
@@ -108,7 +108,7 @@ class AsyncNamespaces:
         return await self._change(namespace, given, is_new=False, dry_run=dry_run)
 
     async def delete(self, namespace: Namespace, *, dry_run: bool = False) -> NamespaceReport:
-        """Have the ledger forget one; what is in it stays. Where it was reserved, transactions that are open in its
+        """Delete a namespace from the ledger; its topics stay. If it was reserved, transactions that are open in its
         topics are aborted first, as by `update`.
 
         :raises ConfigError: It was not declared.
@@ -120,7 +120,7 @@ class AsyncNamespaces:
             declared = await self._look(declarations)
             (found,) = await probed(
                 declarations.client(self._cluster.alias),
-                [self._found(await self._reports(declarations, declared), namespace)],
+                [self._find_report(await self._reports(declarations, declared), namespace)],
             )
             if found.attached:
                 link = found.attached[0].link
@@ -146,20 +146,21 @@ class AsyncNamespaces:
         super_user: bool = False,
         dry_run: bool = False,
     ) -> NamespaceReport:
-        """Reserve one, and have access rules deny everybody to write there but the principals to `keep`: by default the
-        one that the declared link which it follows logs in as, or else the configuration. With `super_user` that one is
-        beyond all rules. Rules that were made against somebody who is to be kept now are taken back.
+        """Reserve a namespace, and have access rules deny writes to all principals except those to `keep`: by default
+        the login of the declared link that it follows by, or else of the configuration. With `super_user` rules do not
+        apply to that login. Rules against principals that are to be kept now are deleted.
 
-        :raises ConfigError: It was not declared, or nobody is named and the cluster has no such login as the link has.
+        :raises ConfigError: It was not declared, or no principal is given and the cluster has no such login as the
+            link.
         :raises PlanRefused: Rules cannot close it, or would close it to the link as well.
-        :raises NotAuthorized: No rules may be made; nothing was said then.
-        :raises ClusterError: A rule was refused, a broker does not tell that it knows it, or the ledger cannot be read
-            or written; it is not said to be closed before, and a repeated call goes on.
+        :raises NotAuthorized: The login may not create rules; nothing was written then.
+        :raises ClusterError: A rule was rejected, a broker does not have it yet, or the ledger cannot be read or
+            written; the namespace is not marked as closed before, and a repeated call goes on.
         """
         own = Keeping(principals=tuple(keep), has_super_user=super_user)
         async with self._declarations() as declarations:
             declared = await self._look(declarations)
-            known = self._found(await self._reports(declarations, declared), namespace)
+            known = self._find_report(await self._reports(declarations, declared), namespace)
             client = declarations.client(self._cluster.alias)
             own = own if own.principals else with_own(own, self._as_followed(declared, namespace))
             outdated = outdated_rules(known.registers, own)
@@ -171,21 +172,21 @@ class AsyncNamespaces:
         return await self.describe(namespace)
 
     async def relax(self, namespace: Namespace, *, dry_run: bool = False) -> NamespaceReport:
-        """Take back the access rules that `enforce` made, and no others. It stays reserved.
+        """Delete the access rules that `enforce` created, and no others. The namespace stays reserved.
 
         :raises ConfigError: It was not declared.
-        :raises ClusterError: A rule was refused, or the ledger cannot be read or written; a repeated call goes on.
+        :raises ClusterError: A rule was rejected, or the ledger cannot be read or written; a repeated call goes on.
         """
         async with self._declarations() as declarations:
-            known = await self._known(declarations, namespace)
+            known = await self._describe_known(declarations, namespace)
             if dry_run:
                 return (await probed(declarations.client(self._cluster.alias), [known]))[0]
             await self._open(declarations, known)
         return await self.describe(namespace)
 
     async def release(self, namespace: Namespace) -> tuple[OpenTransaction, ...]:
-        """Have one be reserved no more, if it was declared, and no rules be there that were made for it; the
-        transactions that were open, and were aborted.
+        """End the reservation of a namespace, if it was declared, and delete the rules created for it. Return the open
+        transactions that were aborted.
 
         :raises PlanRefused: It follows another one.
         :raises GateNotMet: Tasks of a link that has detached it may still write there.
@@ -197,14 +198,14 @@ class AsyncNamespaces:
         return ()
 
     async def renew(self, namespace: Namespace) -> tuple[Rule, ...]:
-        """Make what is missing of the rules that keep others out of one that is enforced; those that were made.
+        """Create the missing rules of a namespace that is enforced; return those that were created.
 
         :raises ConfigError: It was not declared.
         :raises PlanRefused: Rules cannot close it any more, or would close it to the link as well.
         :raises ClusterError: A rule was refused, or the ledger cannot be read or written; a repeated call goes on.
         """
         async with self._declarations() as declarations:
-            known = await self._known(declarations, namespace)
+            known = await self._describe_known(declarations, namespace)
             if not is_enforced(known.registers):
                 return ()
             client = declarations.client(self._cluster.alias)
@@ -213,39 +214,40 @@ class AsyncNamespaces:
             try:
                 await self._close(declarations, known, keep, found.missing)
             except PlanRefused:
-                # What an operator says counts; where it is to be closed still, the next call looks again.
+                # An operator changed it meanwhile, which counts; if it is still to be closed, the next call looks
+                # again.
                 return ()
             return found.missing
 
-    async def _known(self, declarations: Declarations, namespace: Namespace) -> NamespaceReport:
-        return self._found(await self._reports(declarations, await self._look(declarations)), namespace)
+    async def _describe_known(self, declarations: Declarations, namespace: Namespace) -> NamespaceReport:
+        return self._find_report(await self._reports(declarations, await self._look(declarations)), namespace)
 
     async def _close(
         self, declarations: Declarations, known: NamespaceReport, keep: Keeping, missing: Collection[Rule]
     ) -> None:
-        """Remember rules, make them, and say only then that they keep others out: none is left behind that nobody knows
-        of, and gateways, which stand aside at that word, refuse others until brokers do.
+        """Record rules, create them, and mark the namespace as closed only then: no rule is left behind unknown, and
+        gateways, which stop refusing at that mark, refuse other writers until brokers do.
 
-        :raises PlanRefused: An operator said otherwise meanwhile; the rules are not there.
-        :raises ClusterError: A rule was refused, or a broker does not know it.
+        :raises PlanRefused: An operator changed the namespace meanwhile; the rules are not there.
+        :raises ClusterError: A rule was rejected, or a broker does not have it yet.
         """
         alias, namespace = self._cluster.alias, known.namespace
         values = {RESERVED: True, KEPT: keep.said}
 
-        def remembering(held: NamespaceDocument | None) -> dict[str, Any]:
+        def record_rules(held: NamespaceDocument | None) -> dict[str, Any]:
             rules = dict.fromkeys((*made_rules(unchanged(known, held, values)), *missing))
             return {RESERVED: True, ENFORCED: rule_values(rules)}
 
-        document = await declarations.write_namespace(alias, namespace, remembering)
+        document = await declarations.write_namespace(alias, namespace, record_rules)
         outdated = outdated_rules(document.registers, keep)
         needed = set(made_rules(document.registers)).difference(outdated)
         await make(declarations.client(alias), missing)
         await await_closed(declarations.client(alias), namespace, keep, without=outdated)
 
-        def saying(held: NamespaceDocument | None) -> dict[str, Any]:
+        def mark_closed(held: NamespaceDocument | None) -> dict[str, Any]:
             registers = unchanged(known, held, values)
             if not needed.issubset(made_rules(registers)):
-                # Whoever opens what is not closed yet says nothing new of it, and takes back the rules.
+                # To open a namespace that is not closed yet changes no register, but deletes the rules.
                 by = next((f" by {register.by}" for register in registers if register.name == ENFORCED), "")
                 raise PlanRefused(
                     f"{named(known)} was opened meanwhile{by}", hint="Ask again to close it all the same."
@@ -253,16 +255,16 @@ class AsyncNamespaces:
             return {KEPT: keep.said}
 
         try:
-            document = await declarations.write_namespace(alias, namespace, saying)
+            document = await declarations.write_namespace(alias, namespace, mark_closed)
         except PlanRefused:
             await self._give_up(declarations, namespace, missing)
             raise
         if outdated := outdated_rules(document.registers, keep):
-            await self._taken_back(declarations, namespace, outdated)
+            await self._take_back_rules(declarations, namespace, outdated)
 
     async def _give_up(self, declarations: Declarations, namespace: Namespace, made: Collection[Rule]) -> None:
-        """Take back what was made to close a namespace of which somebody said otherwise meanwhile. Whoever opened it
-        took back what was there by then; whoever closed it in another way goes by the rules that leave his own in.
+        """Delete the rules created to close a namespace that another command changed meanwhile. A command that opened
+        it deleted the rules that existed then; one that closed it for other principals needs the rules that it shares.
         """
         held = (await self._look(declarations)).namespaces[self._cluster.alias].get(namespace)
         if held is None:
@@ -273,19 +275,19 @@ class AsyncNamespaces:
             outdated = outdated_rules(held.registers, keeping(self._cluster, held.registers))
             needed = set(made_rules(held.registers)).difference(outdated)
         if gone := [rule for rule in made if rule not in needed]:
-            await self._taken_back(declarations, namespace, gone)
+            await self._take_back_rules(declarations, namespace, gone)
 
     async def _open(self, declarations: Declarations, known: NamespaceReport) -> NamespaceDocument:
-        """Have no rules be there any more that were made for a namespace; what is held of it then."""
+        """Delete the rules created for a namespace; return its document after that."""
         values: dict[str, Any] = {KEPT: []}
 
-        def said(held: NamespaceDocument | None) -> dict[str, Any]:
+        def mark_open(held: NamespaceDocument | None) -> dict[str, Any]:
             unchanged(known, held, values)
             return values
 
-        # Said first: whoever renews the rules makes no more of them.
-        document = await declarations.write_namespace(self._cluster.alias, known.namespace, said)
-        return await self._taken_back(declarations, known.namespace, made_rules(document.registers))
+        # Written first, so that `renew` creates no more rules.
+        document = await declarations.write_namespace(self._cluster.alias, known.namespace, mark_open)
+        return await self._take_back_rules(declarations, known.namespace, made_rules(document.registers))
 
     async def _delete(self, declarations: Declarations, known: NamespaceReport) -> None:
         if is_enforced(known.registers) or made_rules(known.registers):
@@ -295,35 +297,35 @@ class AsyncNamespaces:
         await declarations.delete_namespace(self._cluster.alias, namespace, lambda held: check_deletable(known, held))
 
     async def _read_again(self, declarations: Declarations, known: NamespaceReport) -> NamespaceReport:
-        """Have no rules be there that kept readers out of a namespace while its link was SYNCING."""
+        """Delete the rules that kept readers out of a namespace while its link was SYNCING."""
         if not made_against_readers(known.registers):
             return known
         await settle_reading(declarations, self._cluster, makes=False)
-        return await self._known(declarations, known.namespace)
+        return await self._describe_known(declarations, known.namespace)
 
-    async def _taken_back(
+    async def _take_back_rules(
         self, declarations: Declarations, namespace: Namespace, rules: Collection[Rule]
     ) -> NamespaceDocument:
-        """Take rules back that a namespace remembers; what is held of it then. Who has closed it again meanwhile may
-        have found them there or made them anew: those are there in the end.
+        """Delete rules that a namespace has recorded; return its document after that. A command that has closed it
+        again meanwhile may have found the rules or created them again: they exist in the end.
         """
         client = declarations.client(self._cluster.alias)
         await take_back(client, rules)
 
-        def said(held: NamespaceDocument | None) -> dict[str, Any]:
+        def forget_rules(held: NamespaceDocument | None) -> dict[str, Any]:
             registers = () if held is None else held.registers
             gone = rules
             if is_enforced(registers):
                 gone = [rule for rule in outdated_rules(registers, keeping(self._cluster, registers)) if rule in rules]
             return {ENFORCED: rule_values([rule for rule in made_rules(registers) if rule not in gone])}
 
-        document = await declarations.write_namespace(self._cluster.alias, namespace, said)
+        document = await declarations.write_namespace(self._cluster.alias, namespace, forget_rules)
         if again := [rule for rule in made_rules(document.registers) if rule in rules]:
             await make(client, again)
         return document
 
     def _as_followed(self, declared: Declared, namespace: Namespace) -> Cluster:
-        """The cluster as the declared link reaches it by which a namespace follows, or as the configuration does."""
+        """Return the cluster with the login of the declared link by which a namespace follows, or as configured."""
         cluster_id = declared.ids[self._cluster.alias]
         for link in declared.living:
             if link.target.cluster_id == cluster_id and any(each.target == namespace for each in link.maps):
@@ -331,9 +333,9 @@ class AsyncNamespaces:
         return self._cluster
 
     def _check_asynchronous(self, declared: Declared, namespace: Namespace, values: Mapping[str, Any]) -> None:
-        """See that no synchronous link has anything of a namespace that is to be in none.
+        """Require that no synchronous link has a namespace that is to be asynchronous only.
 
-        :raises PlanRefused: One has.
+        :raises PlanRefused: A synchronous link has it.
         """
         for link in declared.living if values.get(ASYNC_ONLY) else ():
             own = [each.source for each in link.maps if declared.alias_of(link.source) == self._cluster.alias]
@@ -357,7 +359,7 @@ class AsyncNamespaces:
             if is_new:
                 await check_prefix(declarations.client(self._cluster.alias), namespace)
             if not is_new:
-                known = self._found(reports, namespace)
+                known = self._find_report(reports, namespace)
                 self._check_following(known, values)
                 if known.is_reserved and values.get(RESERVED) is False:
                     await self._check_let_go(declarations, declared, namespace)
@@ -365,27 +367,27 @@ class AsyncNamespaces:
             client = declarations.client(self._cluster.alias)
             is_released = known is not None and values.get(RESERVED) is False and not dry_run
             if known is not None and known.is_reserved and is_released and namespace.kind == "topic":
-                # Before anybody is let in: what was begun by then has no place in what follows.
+                # Before writers are let in: their log must not contain transactions that began before.
                 ended = await ended_in(client, namespace)
             wanted = {**values, KEPT: []} if is_released else values
 
-            def said(held: NamespaceDocument | None) -> Mapping[str, Any]:
+            def choose_values(held: NamespaceDocument | None) -> Mapping[str, Any]:
                 if known is None and held is not None:
                     raise self._declared_already(namespace)
                 registers = () if known is None else unchanged(known, held, wanted)
-                # Where it is released whoever renews the rules makes no more of them.
+                # Where it is released, `renew` must create no more rules.
                 return wanted if is_enforced(registers) else values
 
             before: Registers = () if known is None else known.registers
             cluster_id = declared.ids[self._cluster.alias]
             document = namespace_document(namespace, cluster_id, before, values)
             if document.registers != before and not dry_run:
-                document = await declarations.write_namespace(self._cluster.alias, namespace, said)
+                document = await declarations.write_namespace(self._cluster.alias, namespace, choose_values)
             (report,) = await self._reports(declarations, declared, [document])
             if is_released and made_rules(report.registers):
-                # It is RELEASING until then; whoever repeats an interrupted release goes on here.
-                await self._taken_back(declarations, namespace, made_rules(document.registers))
-                report = await self._known(declarations, namespace)
+                # It is RELEASING until then; a repeated call resumes an interrupted release here.
+                await self._take_back_rules(declarations, namespace, made_rules(document.registers))
+                report = await self._describe_known(declarations, namespace)
             report = await self._read_again(declarations, report)
             return replace((await probed(client, [report]))[0], aborted=ended.aborted, in_doubt=ended.in_doubt)
 
@@ -419,7 +421,7 @@ class AsyncNamespaces:
             raise cluster_error(problem, problem.message, cluster=self._cluster.alias)
         return declared
 
-    def _found(self, reports: Iterable[NamespaceReport], namespace: Namespace) -> NamespaceReport:
+    def _find_report(self, reports: Iterable[NamespaceReport], namespace: Namespace) -> NamespaceReport:
         names: list[str] = []
         for each in reports:
             if each.namespace == namespace:

@@ -1,4 +1,4 @@
-"""The way to each broker of a cluster, where it is another than brokers advertise."""
+"""Report the addresses of brokers that are reached otherwise than advertised."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CHECK = "network"
 
 
 def network_findings(cluster: Cluster, brokers: Mapping[int, Broker]) -> Iterator[Finding]:
-    """How each broker is reached; and addresses that are given for no broker, as a misspelt one is."""
+    """Yield findings on how each broker is reached, and on configured addresses that no broker has."""
     if cluster.proxy is None and not cluster.addresses:
         return
     through = f" through the proxy {cluster.proxy}" if cluster.proxy is not None else ""

@@ -1,4 +1,4 @@
-"""How far both clusters of a link are from this host, and beside which of them the link is better run."""
+"""The distances of both clusters of a link from this host, and the better place to run the link."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from isthmus.wire.client import Client
 _ASKED: Final = 5
 _MS_PER_S: Final = 1000
 _FAR_MS: Final = 5.0
-"""From here on a round trip is felt: appends wait for each other's answers."""
+"""Longer round trips (ms) slow the link down, as appends wait for each other's answers."""
 
 
 async def round_trip_ms(client: Client) -> float:
-    """The least time of some small requests, in milliseconds: queues only ever add to it.
+    """Measure the shortest time of some small requests, in milliseconds: queues can only add to it.
 
     :raises ClusterError: The cluster does not answer.
     """
@@ -31,13 +31,13 @@ def placement_finding(link: str, source: str, target: str, source_ms: float, tar
     """Whether this host is on the better side: reading ahead hides a round trip to the source, while appends to a
     partition wait for one another's answers.
     """
-    told = f"{source} is {source_ms:.1f} ms away, {target} {target_ms:.1f} ms"
+    distances = f"{source} is {source_ms:.1f} ms away, {target} {target_ms:.1f} ms"
     if target_ms > source_ms + _FAR_MS:
         return Finding(
             level=Level.WARN,
             subject=link,
             check="distance",
-            message=f"{told}: the target is the far one",
+            message=f"{distances}: the target is the far one",
             hint=f"Run the link beside {target}: reading ahead hides the way to the source, appends wait for answers.",
         )
-    return Finding(level=Level.OK, subject=link, check="distance", message=told)
+    return Finding(level=Level.OK, subject=link, check="distance", message=distances)

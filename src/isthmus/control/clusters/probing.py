@@ -1,4 +1,4 @@
-"""The states of namespaces: every leader asked whether what was said of them is in force."""
+"""The states of namespaces: ask every leader whether their declarations are in force."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 
 BETWEEN_LOOKS_S: Final = 0.5
-"""How far two looks at the ends of logs are apart."""
+"""The time (s) between two looks at the ends of logs."""
 _RESOURCES: Final[dict[NamespaceKind, Resource]] = {"topic": Resource.TOPIC, "group": Resource.GROUP}
 _RulesByBroker = Mapping[int, frozenset[Rule] | Problem]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Logs:
-    """What the leaders of some topics showed, or why that cannot be told."""
+    """The open transactions and growing logs of some topics, or why they are unknown."""
 
     transactions: tuple[OpenTransaction, ...] = ()
     grown: tuple[PartitionKey, ...] = ()
     problem: Problem | None = None
 
     def of(self, namespace: Namespace, *, is_followed: bool) -> Probe:
-        """What of it is about one namespace; where a link writes to it logs are to grow."""
+        """Return the part for one namespace; if a link writes to it its logs may grow."""
         grown = () if is_followed else self.grown
         return Probe(
             transactions=tuple(each for each in self.transactions if namespace.holds(each.topic)),
@@ -50,9 +50,10 @@ class _Logs:
 
 
 async def probed(client: Client, reports: Sequence[NamespaceReport]) -> tuple[NamespaceReport, ...]:
-    """Namespaces with what is left until what was said of them is in force. What was never reserved is not asked about.
+    """Return namespaces with what they still wait for until their declarations are in force. Namespaces that were never
+    reserved are not probed.
 
-    The logs of a reserved one that no link writes to have to stand still, for half a second.
+    The logs of a reserved namespace that no link writes to must not grow for half a second.
 
     :raises ClusterError: No broker answers.
     """
@@ -97,12 +98,14 @@ def _topics(reports: Iterable[NamespaceReport]) -> frozenset[str]:
 
 
 async def _rules(client: Client, resource: Resource) -> _RulesByBroker:
-    told = await rules_by_broker(client, resource)
-    return {broker: problem_of(found) if isinstance(found, ClusterError) else found for broker, found in told.items()}
+    answers = await rules_by_broker(client, resource)
+    return {
+        broker: problem_of(found) if isinstance(found, ClusterError) else found for broker, found in answers.items()
+    }
 
 
 async def _logs(client: Client, topics: Collection[str], still: Collection[str]) -> _Logs:
-    """What is open in `topics`, and which partitions of `still` grow."""
+    """Find the open transactions in `topics`, and the partitions of `still` that grow."""
     try:
         before = await _ends(client, still)
         transactions = await transactions_in(client, topics)

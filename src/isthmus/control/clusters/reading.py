@@ -1,5 +1,5 @@
-"""Access rules that keep readers out of what follows by a link that is SYNCING (KIP-986, footnote 7): made where no
-gateway hides it, remembered before they are made, and taken back once the link is in sync, or is none any more.
+"""Access rules that keep readers away from followers of a link that is SYNCING (KIP-986, footnote 7): created where no
+gateway hides the topics, recorded before they are created, and deleted once the link is in sync or has ended.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from isthmus.wire.client import Client
 
 
 class ReadingRules(NamedTuple):
-    """What is to become of rules against readers of a namespace, of which this was said: those that are `missing`, and
-    those of Isthmus that are `over`; or why there can be none.
+    """The changes to rules against readers of a namespace with these registers: rules that are `missing`, rules of
+    Isthmus that are `over`, that is to be deleted; or the problem that prevents rules.
     """
 
     namespace: Namespace
@@ -49,8 +49,8 @@ class ReadingRules(NamedTuple):
 
 
 def hidden_at(memory: LedgerMemory, cluster_id: str | None) -> dict[Namespace, frozenset[str]]:
-    """The namespaces of the cluster with this id that nobody is to read yet, by its ledger: each with the principals of
-    the gateways that read there, as they have to prove what the follower has; "" for one that is not known.
+    """Find the namespaces of the cluster with this id that clients must not read yet, by its ledger: each with the
+    principals of the gateways that read there to prove what the follower has; "" for a principal that is not known.
 
     :raises PlanRefused: A newer Isthmus wrote it.
     """
@@ -66,8 +66,8 @@ def hidden_at(memory: LedgerMemory, cluster_id: str | None) -> dict[Namespace, f
 
 
 def unread_still(memory: LedgerMemory, cluster_id: str | None, link: str) -> tuple[Namespace, ...]:
-    """The namespaces of the cluster with this id that a link attaches, or has let go of, and of which the ledger
-    remembers rules against readers though all are to read them.
+    """Find the namespaces of the cluster with this id that a link attaches or has detached, and for which the ledger
+    has rules against readers though clients may read them again.
 
     :raises PlanRefused: A newer Isthmus wrote it.
     """
@@ -93,10 +93,10 @@ async def remembers_rules(client: Client) -> bool:
 
 
 async def examine_reading(client: Client, cluster: Cluster) -> list[ReadingRules]:
-    """What is to become of rules against readers at a cluster; nothing where all is as it should be.
+    """Find the changes that rules against readers of a cluster need; none where all is as it should be.
 
     :raises PlanRefused: A newer Isthmus wrote its ledger.
-    :raises ClusterError: It does not answer.
+    :raises ClusterError: The cluster does not answer.
     """
     described = await describe_cluster(client)
     cluster_id, may_make = described.cluster_id, Operation.ALTER in described.operations
@@ -125,37 +125,37 @@ async def _examine(
 ) -> ReadingRules:
     namespace, said = document.namespace, document.registers
     keep, known = keeping(cluster, said), {each for each in gateways if each}
-    # With a right of nobody else but super users a rule is about everybody: then only who is the link itself is safe.
+    # With super users a rule can deny everybody: then only the principals of the link itself are safe.
     safe = {*own_login(cluster).principals, *keep.principals} if keep.has_super_user else {*keep.principals, *known}
     if strangers := sorted(each or "a principal that its file does not tell" for each in gateways if each not in safe):
-        told = f"a gateway reads there as {strangers[0]}, whom rules could keep out as well"
-        return ReadingRules(namespace, said, over=tuple(made), problem=_unhidden(namespace, told))
-    # Gateways say who they are once they know of the link: rules were made by then.
+        why = f"a gateway reads there as {strangers[0]}, whom rules could keep out as well"
+        return ReadingRules(namespace, said, over=tuple(made), problem=_unhidden_problem(namespace, why))
+    # Gateways record their principal once they know of the link: rules may have been created before.
     wrong = {*keep.principals, *known, *(() if keep.has_super_user else (EVERYBODY,))}
     over = tuple(rule for rule in made if rule.principal in wrong)
     keep = Keeping(principals=tuple(sorted(safe)), has_super_user=keep.has_super_user)
     reservation = await examine_reservation(client, namespace, keep, without=over, operations=(READ,))
     if isinstance(reservation, Problem):
-        return ReadingRules(namespace, said, over=over, problem=_unhidden(namespace, reservation.message))
+        return ReadingRules(namespace, said, over=over, problem=_unhidden_problem(namespace, reservation.message))
     if reservation.everybody:
-        told = "a rule allows everybody to read, which cannot be denied to all but the link"
-        return ReadingRules(namespace, said, over=over, problem=_unhidden(namespace, told))
+        why = "a rule allows everybody to read, which cannot be denied to all but the link"
+        return ReadingRules(namespace, said, over=over, problem=_unhidden_problem(namespace, why))
     if reservation.missing and not may_make:
-        told = f"access rules take {on_cluster('ALTER')}, which is missing"
-        return ReadingRules(namespace, said, over=over, problem=_unhidden(namespace, told))
+        why = f"access rules take {on_cluster('ALTER')}, which is missing"
+        return ReadingRules(namespace, said, over=over, problem=_unhidden_problem(namespace, why))
     return ReadingRules(namespace, said, missing=reservation.missing, over=over)
 
 
-def _unhidden(namespace: Namespace, told: str) -> Problem:
+def _unhidden_problem(namespace: Namespace, why: str) -> Problem:
     return Problem(
-        f"topics {namespace} can be read while the link is SYNCING: {told}",
+        f"topics {namespace} can be read while the link is SYNCING: {why}",
         "Have clients read through a gateway before the target, or give gateways and the link the same login there.",
     )
 
 
 async def settle_reading(declarations: Declarations, cluster: Cluster, *, makes: bool = True) -> list[ReadingRules]:
-    """Take back what is over of rules against readers at a cluster, and make what is missing of them unless told not
-    to; those that can not be made.
+    """Delete the rules against readers of a cluster that are over, and create the missing ones if it `makes` them;
+    return those that cannot be created.
 
     :raises PlanRefused: A newer Isthmus wrote its ledger.
     :raises ClusterError: A rule was refused, or the ledger cannot be read or written; a repeated call goes on.
@@ -171,9 +171,9 @@ async def settle_reading(declarations: Declarations, cluster: Cluster, *, makes:
 
 
 async def _make(declarations: Declarations, cluster: Cluster, found: ReadingRules) -> None:
-    """Remember rules before they are made: none is left behind that nobody knows of."""
+    """Record rules in the ledger before they are created, so that none is left behind unknown."""
     client = declarations.client(cluster.alias)
-    if not await _say(declarations, cluster, found, lambda known: (*known, *found.missing)):
+    if not await _remember_rules(declarations, cluster, found, lambda known: (*known, *found.missing)):
         return
     await make(client, found.missing)
     memory, cluster_id = await remembered(client), (await describe_cluster(client)).cluster_id
@@ -184,29 +184,31 @@ async def _make(declarations: Declarations, cluster: Cluster, found: ReadingRule
     ]
     is_known = any(set(found.missing) <= set(made_against_readers(each.registers)) for each in held)
     if not is_known or found.namespace not in hidden_at(memory, cluster_id):
-        # Whoever took them back may have done so before they were made.
+        # Another controller may have deleted them before they were created here.
         await take_back(client, found.missing)
 
 
 async def _take_back(declarations: Declarations, cluster: Cluster, found: ReadingRules) -> None:
     client = declarations.client(cluster.alias)
     await take_back(client, found.over)
-    if await _say(declarations, cluster, found, lambda known: (each for each in known if each not in found.over)):
-        # Whoever remembered them before may have made them since, and seen them remembered still.
+    if await _remember_rules(
+        declarations, cluster, found, lambda known: (each for each in known if each not in found.over)
+    ):
+        # A controller that recorded them before may have created them since, as it still saw them recorded.
         await take_back(client, found.over)
 
 
-async def _say(
+async def _remember_rules(
     declarations: Declarations,
     cluster: Cluster,
     found: ReadingRules,
     after: Callable[[tuple[Rule, ...]], Iterable[Rule]],
 ) -> bool:
-    """Have the namespace remember other rules; whether it does. Not where somebody else has said which since they were
-    looked at: whoever looks next goes on.
+    """Record the rules that `after` returns in the registers of the namespace; whether they were recorded. They are
+    not if another controller changed these registers since they were read: the next look goes on.
     """
 
-    def said(held: NamespaceDocument | None) -> dict[str, Any]:
+    def build_values(held: NamespaceDocument | None) -> dict[str, Any]:
         registers = () if held is None else held.registers
         values = {UNREAD: rule_values(dict.fromkeys(after(made_against_readers(registers))))}
         wanted = {name: register_text(value) for name, value in values.items()}
@@ -215,7 +217,7 @@ async def _say(
         return values
 
     try:
-        await declarations.write_namespace(cluster.alias, found.namespace, said)
+        await declarations.write_namespace(cluster.alias, found.namespace, build_values)
     except PlanRefused:
         return False
     return True

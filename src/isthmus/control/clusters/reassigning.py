@@ -1,4 +1,4 @@
-"""Partitions moved to other brokers: planned, executed under a bound, waited for, given up (seed 004)."""
+"""Move partitions to other brokers: plan, execute under a throttle, wait, cancel (seed 004)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from isthmus.wire.offsets import PartitionKey
 _LOOK_S: Final = 0.5
 _NEWS_S: Final = 10.0
 Told = Callable[[int, int], None]
-"""Called with how many partitions have moved, of how many."""
+"""Called with the number of moved partitions, and of all."""
 
 
 class ReassignmentState(enum.StrEnum):
@@ -68,7 +68,7 @@ class Reassignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReassignmentPlan:
-    """Where the partitions are, where they shall be, and what has to move for that."""
+    """The current and the wanted assignments of partitions, and the moves between them."""
 
     before: tuple[Assignment, ...]
     after: tuple[Assignment, ...]
@@ -76,7 +76,7 @@ class ReassignmentPlan:
 
 
 class AsyncReassigning:
-    """Reassignments of one cluster. Brokers go on by themselves meanwhile."""
+    """Reassignments of one cluster. Brokers execute them by themselves."""
 
     def __init__(self, cluster: Cluster, pool: ClusterPool) -> None:
         self._cluster = cluster
@@ -85,24 +85,24 @@ class AsyncReassigning:
     async def plan(
         self, topics: Collection[str] = (), *, brokers: Collection[int] = (), replicas: int | None = None
     ) -> ReassignmentPlan:
-        """An even assignment of all topics, or of those named, to all live brokers, or to those named.
+        """Plan an even assignment of all topics, or of those named, to all live brokers, or to those named.
 
         :raises ConfigError: There is no such topic or broker, or there are fewer brokers than replicas.
         :raises ClusterError: The cluster did not answer.
         """
-        racks = await self._racks(brokers)
+        racks = await self._find_racks(brokers)
         states = partitions_of(await seen_topics(self._client, topics))
         after = even_assignments(states, racks, replicas=replicas)
         before = tuple(Assignment(state.topic, state.partition, state.replicas) for state in states)
         return ReassignmentPlan(before=before, after=after, moves=moves_to(after, states))
 
     async def compare(self, assignments: Collection[Assignment]) -> ReassignmentPlan:
-        """What would have to move for these assignments.
+        """Plan the moves for these assignments.
 
         :raises ConfigError: There is no such partition or broker.
         :raises ClusterError: The cluster did not answer.
         """
-        await self._racks({broker for one in assignments for broker in one.replicas})
+        await self._find_racks({broker for one in assignments for broker in one.replicas})
         states = partitions_of(await seen_topics(self._client, {one.topic for one in assignments}))
         named = {(one.topic, one.partition) for one in assignments}
         before = tuple(
@@ -115,10 +115,10 @@ class AsyncReassigning:
     async def execute(
         self, plan: ReassignmentPlan, *, throttle_bytes_per_s: int | None = None, on_progress: Told = lambda *_: None
     ) -> tuple[Reassignment, ...]:
-        """Move what the plan moves, wait until it is done, and take the bound of what is copied away again.
+        """Execute the moves of a plan, wait until they are done, and remove the throttle again.
 
-        Called again after it was interrupted it waits for what is under way, and takes the bound away even if nothing
-        is. What fails does not stop the rest.
+        Called again after an interruption it waits for moves that are under way, and removes the throttle even if there
+        are none. A move that fails does not stop the others.
 
         :raises NotAuthorized: ALTER on the cluster is missing, or, with a bound, ALTER_CONFIGS.
         :raises ClusterError: The cluster did not answer.
@@ -126,7 +126,7 @@ class AsyncReassigning:
         named = {(one.topic, one.partition): one.replicas for one in plan.after}
         errors = await self._begin(plan, throttle_bytes_per_s)
         waiting = (await reassignments(self._client)).keys() & named.keys() - errors.keys()
-        # Partitions whose new brokers are listed already need no move, and may be under way.
+        # Partitions whose new brokers are listed already need no move, but may still be under way.
         wanted = sorted({(move.topic, move.partition) for move in plan.moves} | waiting)
         while waiting:
             on_progress(len(wanted) - len(waiting), len(wanted))
@@ -150,8 +150,8 @@ class AsyncReassigning:
         return tuple(outcomes)
 
     async def _replicas(self, named: Mapping[PartitionKey, tuple[int, ...]]) -> dict[PartitionKey, tuple[int, ...]]:
-        """Which brokers hold partitions, once they are those `named`, or after a while: a broker hears of the end of a
-        move after the controller has told it.
+        """Read the replicas of partitions, once they are those `named`, or after a while: a broker learns of the end of
+        a move later than the controller.
         """
         deadline = Deadline(_NEWS_S)
         while True:
@@ -164,9 +164,9 @@ class AsyncReassigning:
     async def _begin(
         self, plan: ReassignmentPlan, throttle_bytes_per_s: int | None
     ) -> Mapping[PartitionKey, ClusterError]:
-        """Have brokers begin what the plan moves: what they refuse, by partition.
+        """Have brokers begin the moves of a plan; return the errors, by partition.
 
-        :raises NotAuthorized: A right is missing; nothing is bounded then.
+        :raises NotAuthorized: A right is missing; no throttle is left then.
         :raises ClusterError: The cluster did not answer.
         """
         if not plan.moves:
@@ -178,29 +178,29 @@ class AsyncReassigning:
             may_have_begun = True
             return (await reassign(self._client, {(one.topic, one.partition): one.after for one in plan.moves})).errors
         except ClusterError as error:
-            # Without an answer brokers may move all of it, and keep to the bound; the same call takes it away then.
+            # Without an answer brokers may execute all moves, under the throttle; the same call removes it then.
             if not (may_have_begun and isinstance(error, Unreachable)):
                 with contextlib.suppress(ClusterError):
                     await self._unbind({one.topic for one in plan.after})
             raise
 
     async def underway(self) -> tuple[Reassignment, ...]:
-        """What brokers are doing now.
+        """Return the moves that are under way.
 
         :raises NotAuthorized: DESCRIBE on the cluster is missing.
         :raises ClusterError: The cluster did not answer.
         """
-        return await self._found(())
+        return await self._list_underway(())
 
     async def cancel(self, topics: Collection[str] = (), *, dry_run: bool = False) -> tuple[Reassignment, ...]:
-        """Give up what is under way, of all topics or of those named: partitions stay where they were.
+        """Cancel the moves that are under way, of all topics or of those named: partitions stay where they were.
 
-        Bounds of moves are taken away, also those that an interrupted call left behind.
+        Throttles of moves are removed, also those that an interrupted call left behind.
 
         :raises NotAuthorized: ALTER on the cluster is missing.
         :raises ClusterError: The cluster did not answer.
         """
-        found = await self._found(topics)
+        found = await self._list_underway(topics)
         if dry_run:
             return found
         given_up: Outcomes[PartitionKey, None] = Outcomes()
@@ -222,11 +222,11 @@ class AsyncReassigning:
         )
 
     async def _unbind(self, topics: Collection[str], *, may_be_refused: bool = False) -> None:
-        """Take the bounds of moves away from these topics and from all brokers. What still moves keeps its own: whoever
-        waits for the last move takes those of the brokers away, which without topics bound nothing.
+        """Remove the throttles of moves from these topics and from all brokers. Topics that still move keep theirs: the
+        call that waits for the last move removes those of the brokers, which throttle nothing without topics.
 
-        :raises NotAuthorized: ALTER_CONFIGS is missing, unless it `may_be_refused`: who may not has set none.
-        :raises ClusterError: A broker did not take it.
+        :raises NotAuthorized: ALTER_CONFIGS is missing, unless it `may_be_refused`: such a login has set no throttle.
+        :raises ClusterError: A broker rejected it.
         """
         moving = {topic for topic, _ in await reassignments(self._client)}
         brokers = () if moving else (await describe_cluster(self._client)).brokers
@@ -236,10 +236,10 @@ class AsyncReassigning:
             if not may_be_refused:
                 raise
 
-    async def _racks(self, brokers: Collection[int]) -> dict[int, str | None]:
-        """The racks of live brokers, all or those named.
+    async def _find_racks(self, brokers: Collection[int]) -> dict[int, str | None]:
+        """Return the racks of live brokers, of all or of those named.
 
-        :raises ConfigError: One of those named is not there.
+        :raises ConfigError: One of those named is not live.
         """
         live = (await describe_cluster(self._client)).brokers
         missing = sorted(set(brokers) - live.keys())
@@ -250,7 +250,7 @@ class AsyncReassigning:
             )
         return {node: broker.rack for node, broker in sorted(live.items()) if not brokers or node in brokers}
 
-    async def _found(self, topics: Collection[str]) -> tuple[Reassignment, ...]:
+    async def _list_underway(self, topics: Collection[str]) -> tuple[Reassignment, ...]:
         under_way = await reassignments(self._client)
         if not under_way:
             return ()
@@ -260,7 +260,7 @@ class AsyncReassigning:
             Reassignment(
                 topic=key[0],
                 partition=key[1],
-                # Those that leave come last; until all have it, both old and new ones are replicas.
+                # Until all new brokers have it, both old and new ones are replicas; the old ones come last.
                 before=tuple(broker for broker in replicas.get(key, ()) if broker not in its.adding),
                 after=tuple(broker for broker in replicas.get(key, ()) if broker not in its.removing),
                 state=ReassignmentState.UNDERWAY,

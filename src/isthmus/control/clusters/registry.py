@@ -1,4 +1,4 @@
-"""The registry of a cluster, from where the cluster keeps it, held against what the brokers say."""
+"""The registry of a cluster, from where the cluster keeps it, compared with the answers of the brokers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from isthmus.model.registry import BrokerRegistryJson, Registry, disagreements
 from isthmus.wire.client import Client
 
 AGAIN_S: Final = 1.0
-"""How long after a disagreement a second look decides: brokers learn of changes a moment later."""
+"""The time (s) from a disagreement to a second look that decides: brokers learn of changes a moment later."""
 _POLL_S: Final = 1.0
 
 
@@ -58,7 +58,7 @@ class RegistryReport:
 
 
 async def read_report(client: Client) -> RegistryReport:
-    """The registry now.
+    """Read the current registry.
 
     :raises HostError: The cluster has a ZooKeeper, and kazoo is not installed.
     :raises ClusterError: The cluster, or its ZooKeeper, did not answer.
@@ -78,7 +78,7 @@ async def read_report(client: Client) -> RegistryReport:
 
 
 async def compared(client: Client, subject: str) -> tuple[Registry, tuple[Finding, ...]]:
-    """What ZooKeeper keeps, and in what the brokers disagreed with it twice.
+    """Read the registry from ZooKeeper, and find where the brokers disagreed with it twice.
 
     :raises HostError: kazoo is not installed.
     :raises ClusterError: The cluster, or its ZooKeeper, did not answer.
@@ -92,23 +92,23 @@ async def compared(client: Client, subject: str) -> tuple[Registry, tuple[Findin
 
 
 async def _look(client: Client, subject: str) -> tuple[Registry, tuple[Finding, ...]]:
-    kept, told = await asyncio.gather(
+    kept, reported = await asyncio.gather(
         asyncio.to_thread(kept_registry, client.cluster), told_registry(client, MetadataMode.ZOOKEEPER)
     )
-    return kept, tuple(disagreements(subject, kept, told))
+    return kept, tuple(disagreements(subject, kept, reported))
 
 
 async def watch(client: Client) -> AsyncIterator[Registry]:
-    """The registry now, and again whenever it has changed, without end.
+    """Yield the current registry, and again whenever it has changed, without end.
 
-    ZooKeeper tells of changes at once; brokers are asked every second, having no way to tell.
+    ZooKeeper reports changes at once; brokers cannot, and are asked every second.
 
     :raises HostError: The cluster has a ZooKeeper, and kazoo is not installed.
     :raises ClusterError: The cluster, or its ZooKeeper, did not answer.
     """
     mode = await metadata_mode(client)
     if mode is MetadataMode.ZOOKEEPER and client.cluster.zookeeper is not None:
-        async for registry in _kept(client.cluster):
+        async for registry in _watch_zookeeper(client.cluster):
             yield registry
         return
     before: Registry | None = None
@@ -120,15 +120,15 @@ async def watch(client: Client) -> AsyncIterator[Registry]:
         await asyncio.sleep(_POLL_S)
 
 
-async def _kept(cluster: Cluster) -> AsyncIterator[Registry]:
-    """What ZooKeeper keeps, watched in threads: kazoo blocks."""
+async def _watch_zookeeper(cluster: Cluster) -> AsyncIterator[Registry]:
+    """Watch the registry in ZooKeeper, in threads: kazoo blocks."""
     over = threading.Event()
     changes = watched_registry(cluster, over)
     try:
         while (registry := await asyncio.to_thread(next, changes, None)) is not None:
             yield registry
     except GeneratorExit:
-        # No thread is at work in it: its session ends at once.
+        # No thread is running it: its session ends at once.
         changes.close()
         raise
     finally:

@@ -27,16 +27,16 @@ _OWN_TOPICS = (About.LEDGER, About.GROUP_LOG, About.OFFSET_SYNCS, About.CHECKPOI
 def topic_findings(
     subject: str, cluster: str, needs: Sequence[Need], operations: Mapping[str, AllowedOperations]
 ) -> Iterator[Finding]:
-    """One finding for each right that is missing on some topics, or one that tells all is well.
+    """Yield a finding for each right that is missing on some topics, or one that all is well.
 
-    `operations` are by topic what may be done to it. Whether topics may be created is another question.
+    `operations` are the allowed ones, by topic. The right to create topics is not examined here.
     """
     complete = True
     for need in needs:
-        lacking = _lacking(need, operations)
+        lacking = _find_lacking(need, operations)
         if lacking:
             complete = False
-            yield _missing(subject, cluster, need, lacking, on_topic(need.operation, *lacking))
+            yield _build_missing(subject, cluster, need, lacking, on_topic(need.operation, *lacking))
     if complete and operations:
         message = f"all rights on {counted(len(operations), 'topic')} of {cluster}"
         yield Finding(level=Level.OK, subject=subject, check=_CHECK, message=message)
@@ -45,7 +45,7 @@ def topic_findings(
 def cluster_findings(
     link: Link, side: Side, operations: AllowedOperations, *, about: About = About.CLUSTER, check: str = _CHECK
 ) -> Iterator[Finding]:
-    """A finding for each right on the cluster itself that is missing: `operations` are what we may do to it."""
+    """Yield a finding for each right on the cluster itself that is missing: `operations` are the allowed ones."""
     alias = _alias(link, side)
     for need in needs_of(link, side, about):
         if Operation[need.operation] not in operations:
@@ -59,7 +59,7 @@ def cluster_findings(
 
 
 async def own_topic_findings(link: Link, side: Side, client: Client) -> list[Finding]:
-    """What is missing on topics that are not mirrored: on those that are there, and to create those that are not.
+    """Find missing rights on topics that are not mirrored: on existing ones, and to create missing ones.
 
     :raises ClusterError: The cluster did not answer.
     """
@@ -67,17 +67,17 @@ async def own_topic_findings(link: Link, side: Side, client: Client) -> list[Fin
     for about in _OWN_TOPICS:
         if needs := needs_of(link, side, about):
             (place,) = places_of(link, side, about)
-            found.extend(await _own_topic(link, _alias(link, side), client, place.name, needs))
+            found.extend(await _examine_own_topic(link, _alias(link, side), client, place.name, needs))
     theirs = link.topics.mirror_maker
     if side is Side.SOURCE and theirs is not None and theirs.heartbeats:
-        # No pattern has its name, so nothing else tells that it does not show.
+        # No pattern has its name, so no other finding reports that it cannot be seen.
         needs = needs_of(link, side, About.MIRRORED)
-        found.extend(await _own_topic(link, _alias(link, side), client, HEARTBEATS, needs))
+        found.extend(await _examine_own_topic(link, _alias(link, side), client, HEARTBEATS, needs))
     return found
 
 
 async def offsets_copy_findings(link: Link, source: Client, target: Client) -> list[Finding]:
-    """What is missing on the topic that has a copy of the source's committed positions.
+    """Find missing rights on the topic that has a copy of the source's committed positions.
 
     :raises ClusterError: A cluster did not answer.
     """
@@ -85,14 +85,14 @@ async def offsets_copy_findings(link: Link, source: Client, target: Client) -> l
     if not needs:
         return []
     name = copy_topic((await describe_cluster(source)).cluster_id)
-    return await _own_topic(link, link.target.alias, target, name, needs)
+    return await _examine_own_topic(link, link.target.alias, target, name, needs)
 
 
-async def _own_topic(link: Link, alias: str, client: Client, name: str, needs: Sequence[Need]) -> list[Finding]:
+async def _examine_own_topic(link: Link, alias: str, client: Client, name: str, needs: Sequence[Need]) -> list[Finding]:
     code = (await client.metadata([name])).topics[name].error_code
     if code != codes.UNKNOWN_TOPIC_OR_PARTITION:
         allowed = await topic_operations(client, [name])
-        # One that we may not see is there, or would be refused whether it is or not.
+        # A topic that we may not see exists, or would be refused anyhow.
         operations = allowed or ({name: AllowedOperations()} if code == codes.TOPIC_AUTHORIZATION_FAILED else {})
         return [f for f in topic_findings(link.name, alias, needs, operations) if f.level is not Level.OK]
     creating = [need for need in needs if need.operation == "CREATE"]
@@ -100,12 +100,12 @@ async def _own_topic(link: Link, alias: str, client: Client, name: str, needs: S
         return []
     new = NewTopic(name=name, partition_count=1)
     imagined = await create_topics(client, [new], validate_only=True, asks_configs=False)
-    return [_refused(link, need, error) for need in creating for error in imagined.errors.values()]
+    return [_build_refusal(link, need, error) for need in creating for error in imagined.errors.values()]
 
 
 async def declaring_findings(link: Link, side: Side, client: Client) -> list[Finding]:
-    """What is missing to say something in a ledger by one at a time. Whether the target lets a controller do so is
-    told apart.
+    """Find missing rights to write declarations to a ledger in transactions. The rights of a controller at the target
+    are examined elsewhere.
 
     :raises ClusterError: The cluster did not answer.
     """
@@ -116,31 +116,31 @@ async def declaring_findings(link: Link, side: Side, client: Client) -> list[Fin
             try:
                 await Transaction(client, f"{place.name}declaration").probe()
             except NotAuthorized as error:
-                found.append(_refused(link, need, error))
+                found.append(_build_refusal(link, need, error))
     return found
 
 
 async def group_rights_findings(link: Link, side: Side, client: Client, groups: Collection[str]) -> list[Finding]:
-    """What is missing on these groups, which are named as this side has them. What we may do to one that is not there
-    nobody tells.
+    """Find missing rights on these groups, by their names on this side. Brokers do not report rights on groups that do
+    not exist.
 
     :raises ClusterError: The cluster did not answer.
     """
     operations, alias = await group_operations(client, groups), _alias(link, side)
     return [
-        _missing(link.name, alias, need, lacking, on_group(need.operation, *lacking))
+        _build_missing(link.name, alias, need, lacking, on_group(need.operation, *lacking))
         for need in needs_of(link, side, About.GROUPS)
-        if (lacking := _lacking(need, operations))
+        if (lacking := _find_lacking(need, operations))
     ]
 
 
-def _lacking(need: Need, operations: Mapping[str, AllowedOperations]) -> list[str]:
+def _find_lacking(need: Need, operations: Mapping[str, AllowedOperations]) -> list[str]:
     if need.operation == "CREATE":
         return []
     return sorted(name for name, allowed in operations.items() if Operation[need.operation] not in allowed)
 
 
-def _missing(subject: str, alias: str, need: Need, lacking: Sequence[str], right: Right) -> Finding:
+def _build_missing(subject: str, alias: str, need: Need, lacking: Sequence[str], right: Right) -> Finding:
     return Finding(
         level=need.level,
         subject=subject,
@@ -150,7 +150,7 @@ def _missing(subject: str, alias: str, need: Need, lacking: Sequence[str], right
     )
 
 
-def _refused(link: Link, need: Need, error: ClusterError) -> Finding:
+def _build_refusal(link: Link, need: Need, error: ClusterError) -> Finding:
     why = f": needed to {need.purpose}" if isinstance(error, NotAuthorized) else ""
     return Finding(level=need.level, subject=link.name, check=_CHECK, message=f"{error.message}{why}", hint=error.hint)
 

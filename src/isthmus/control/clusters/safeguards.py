@@ -1,4 +1,4 @@
-"""What the brokers of a target do, or leave undone, that decides how far exactly-once reaches."""
+"""The settings and abilities of the brokers of a target that limit how far exactly-once reaches."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from isthmus.wire.metadata import Metadata
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Safeguards:
-    """`expiration_ms` is `producer.id.expiration.ms`, the smallest of all brokers; `None` where one does not tell.
+    """`expiration_ms` is `producer.id.expiration.ms`, the smallest of all brokers; `None` if one does not show it.
 
-    `verifies_transactions` says that a broker asks a coordinator before it takes a transaction's first record
-    (`transaction.partition.verification.enable`, KIP-890); `None` where none lets us see. `tells_producers` says that
-    all tell what they know of a producer (KIP-664). A broker that does not answer now is passed over.
+    `verifies_transactions`: a broker asks a coordinator before it accepts the first record of a transaction
+    (`transaction.partition.verification.enable`, KIP-890); `None` if no broker shows it. `tells_producers`: all brokers
+    can describe producers (KIP-664). A broker that does not answer now is skipped.
     """
 
     expiration_ms: int | None
@@ -36,24 +36,24 @@ async def safeguards(target: Client) -> Safeguards:
     :raises ClusterError: The cluster did not answer.
     """
     nodes = (await target.metadata()).brokers
-    answers = await asyncio.gather(*(_described(target, node_id) for node_id in nodes))
+    answers = await asyncio.gather(*(_describe_broker(target, node_id) for node_id in nodes))
     ages = _values(answers, "producer.id.expiration.ms")
-    told = [configs for configs in answers if configs]
+    known_configs = [configs for configs in answers if configs]
     return Safeguards(
         expiration_ms=None if None in ages else min((int(age) for age in ages if age), default=None),
-        verifies_transactions="true" in _values(told, VERIFICATION) if told else None,
-        tells_producers=all(await asyncio.gather(*(_tells(target, node_id) for node_id in nodes))),
+        verifies_transactions="true" in _values(known_configs, VERIFICATION) if known_configs else None,
+        tells_producers=all(await asyncio.gather(*(_tells_producers(target, node_id) for node_id in nodes))),
     )
 
 
-async def _tells(target: Client, node_id: int) -> bool:
+async def _tells_producers(target: Client, node_id: int) -> bool:
     try:
         return DESCRIBE_PRODUCERS in (await target.connection(node_id)).api_versions
     except ClusterError:
         return True
 
 
-async def _described(target: Client, node_id: int) -> Configs:
+async def _describe_broker(target: Client, node_id: int) -> Configs:
     try:
         return await describe_broker_configs(target, node_id)
     except ClusterError:
@@ -65,7 +65,7 @@ def _values(settings: Iterable[Configs], name: str) -> list[str | None]:
 
 
 async def transactional_topics(source: Client, found: Metadata, names: Collection[str]) -> frozenset[str]:
-    """The topics that transactions were written to while leaders remember their producers (a day by default)."""
+    """Find the topics that transactions were written to, as long as leaders know their producers (a day by default)."""
     leaders = {
         (str(name), p.partition): p.leader
         for name in names

@@ -1,8 +1,8 @@
-"""Values that only those can read who have the key of a group: AES-256-GCM, keys derived from one secret (RFC 5869).
+"""Seal values with the key of a group: AES-256-GCM, with keys derived from one secret (RFC 5869).
 
-A sealed value is the version 256 as a 16-bit number, which no value of Kafka's has, then 12 bytes of nonce, then what
-AES-GCM makes of the value, its tag last. The key of the record is authenticated with it, so that a value holds for its
-own group and partition alone. The library is loaded where something is sealed: few links do so.
+A sealed value is the version 256 as a 16-bit number, which no value of Kafka has, then 12 bytes of nonce, then the
+AES-GCM ciphertext with its tag last. The key of the record is authenticated with it, so that a value is valid for its
+own group and partition alone. The library is imported only when a value is sealed, as few links need it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from isthmus.model.cluster import Secret
 
 KEY_BYTES: Final = 32
 PURPOSE: Final = b"isthmus offsets copy 1\x00"
-"""What stands before a group's name where its key is derived, so that the secret gives no other keys."""
+"""The prefix of a group's name in the key derivation, so that the secret gives no other keys."""
 _VERSION: Final = b"\x01\x00"
 _NONCE_BYTES: Final = 12
 
 
 def group_key(secret: Secret, group: str) -> bytes:
-    """The key of one group: HKDF with SHA-256, without salt. It tells nothing of the secret, nor of other keys."""
+    """Derive the key of one group: HKDF with SHA-256, without salt. It reveals neither the secret nor other keys."""
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
@@ -34,7 +34,7 @@ def is_sealed(value: bytes) -> bool:
 
 
 def seal(key: bytes, record_key: bytes, value: bytes) -> bytes:
-    """A value that only who has the key can read, and nobody else can make."""
+    """Seal a value: only holders of the key can read it or make another one."""
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     nonce = os.urandom(_NONCE_BYTES)
@@ -42,7 +42,7 @@ def seal(key: bytes, record_key: bytes, value: bytes) -> bytes:
 
 
 def unseal(key: bytes, record_key: bytes, value: bytes) -> bytes | None:
-    """What was sealed; `None` if it was sealed with another key, for another record, or is damaged."""
+    """Return the unsealed value; `None` if it was sealed with another key, for another record, or is damaged."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 

@@ -1,4 +1,4 @@
-"""Looks at a cluster for the first time."""
+"""Survey a cluster for the first time."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from isthmus.wire.client import Client
 
 
 async def survey(client: Client) -> ClusterSurvey:
-    """What there is.
+    """List the topics and groups of a cluster, and count its brokers.
 
-    :raises ClusterError: It does not answer, or does not let us in.
+    :raises ClusterError: It does not answer, or rejects our login.
     """
     metadata = await client.metadata(None)
     groups = listed(await list_groups(client))

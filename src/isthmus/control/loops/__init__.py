@@ -1,1 +1,1 @@
-"""What a link keeps alike beside its data: a loop for each kind of thing, all run by one runner."""
+"""The loops of a link, which keep all but its data alike: one for each kind of thing, all run by one runner."""

@@ -1,7 +1,7 @@
-"""Access rules of the source are made at the target, as far as the link's policy carries them (docs/access.md).
+"""Access rules of the source are created at the target, as far as the link's policy carries them (docs/access.md).
 
-The ledger knows which rules Isthmus made. It is told before a rule is created or deleted that this is about to happen,
-and afterwards that it has: what was interrupted in between is known to be unknown, and is never deleted.
+The ledger records which rules Isthmus created: before a rule is created or deleted as uncertain, and afterwards with
+the outcome. A rule whose change was interrupted in between stays uncertain, and is never deleted.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _Alter = Callable[[Client, Collection[Rule]], Awaitable[Outcomes[Rule, None]]]
 
 
 class AccessLoop:
-    """Creates at the target what the source has, and deletes what the source has no more and Isthmus made."""
+    """Creates the rules of the source at the target, and deletes those of Isthmus that the source no longer has."""
 
     name = ACCESS_LOOP
 
@@ -63,10 +63,12 @@ class AccessLoop:
         resources = [Resource.TOPIC]
         if link.access.policy is AccessPolicy.FULL and link.groups.is_configured:
             resources.append(Resource.GROUP)
-        remembered = _remembered(view)
+        remembered = _list_remembered(view)
         asked = {*resources, *(memory.rule.resource for memory in remembered)}
-        source, target = await asyncio.gather(_described(view.source, resources), _described(view.target, asked))
-        scopes = {Resource.TOPIC: _topics(view), Resource.GROUP: await _groups(view, source)}
+        source, target = await asyncio.gather(
+            _describe_rules(view.source, resources), _describe_rules(view.target, asked)
+        )
+        scopes = {Resource.TOPIC: _topic_scope(view), Resource.GROUP: await _group_scope(view, source)}
         known = AccessView(
             settings=link.access,
             scopes=scopes,
@@ -79,9 +81,9 @@ class AccessLoop:
         )
         plan = access_plan(known)
         if plan.asks_others:
-            known = replace(known, held=await _held(view))
+            known = replace(known, held=await _read_held(view))
             plan = access_plan(known)
-        self._plan = await _confirmed(view, known, plan, resources)
+        self._plan = await _confirm(view, known, plan, resources)
         return self._plan.changes
 
     async def apply(self, view: LinkView, changes: Sequence[Change]) -> Sequence[Change]:
@@ -91,7 +93,7 @@ class AccessLoop:
         due = [change for change in ours if change.problem is None]
         allowed = [change for change in due if change.rule.permission is PermissionType.ALLOW]
         denied = [change for change in due if change.rule.permission is PermissionType.DENY]
-        # In this order nobody may do more at any moment than before or after.
+        # In this order no principal may do more at any moment than before or after.
         left += await self._change(view, [change for change in allowed if change.after is None])
         failed = await self._change(view, [change for change in denied if change.after is not None])
         denying = [change.rule for change in failed]
@@ -104,10 +106,10 @@ class AccessLoop:
         return left
 
     async def _tidy_up(self, view: LinkView) -> None:
-        """Remember what has turned out since a request was not answered."""
+        """Record the outcome of changes whose requests were not answered."""
         plan, self._plan = self._plan, AccessPlan()
         documents = [_document(view.link, memory) for memory in plan.settled]
-        # A broker that has not heard of a rule yet says that it is not there: what is to be forgotten is missed twice.
+        # A broker may not have heard of a rule yet: forget a rule only when it was absent in two looks.
         deletions = [Deletion(_key(view.link, rule)) for rule in plan.forgotten if rule in self._absent]
         self._absent = frozenset(plan.forgotten)
         if documents or deletions:
@@ -125,7 +127,7 @@ class AccessLoop:
     async def _alter(
         self, view: LinkView, changes: Mapping[Rule, RuleChange], alter: _Alter
     ) -> Mapping[Rule, ClusterError]:
-        """Say what is about to happen, do it, and say what came of it; what was refused."""
+        """Record the changes as uncertain, make them, and record their outcome; return the errors."""
 
         def document(rule: Rule, *, is_certain: bool) -> AccessDocument:
             return _document(view.link, RememberedRule(rule=rule, origin=changes[rule].origin, is_certain=is_certain))
@@ -133,7 +135,7 @@ class AccessLoop:
         await view.remember(*[document(rule, is_certain=False) for rule in changes])
         self._attempted.update(changes)
         outcomes = await alter(view.target, changes)
-        # What may have been done all the same stays as it is: about to happen.
+        # Changes that may have been made all the same stay uncertain.
         known = [rule for rule in changes if rule not in outcomes.errors or not is_in_doubt(outcomes.errors[rule])]
         was_there = [rule for rule, change in changes.items() if change.before is not None]
         is_there = {
@@ -162,7 +164,7 @@ def _key(link: Link, rule: Rule) -> str:
     return "/".join((AccessDocument.KIND, link.name, rule.digest))
 
 
-def _remembered(view: LinkView) -> tuple[RememberedRule, ...]:
+def _list_remembered(view: LinkView) -> tuple[RememberedRule, ...]:
     return tuple(
         RememberedRule(
             rule=document.rule,
@@ -175,8 +177,8 @@ def _remembered(view: LinkView) -> tuple[RememberedRule, ...]:
     )
 
 
-async def _held(view: LinkView) -> Mapping[Rule, Collection[str]]:
-    """Which other links have made which rules for certain, and want them still, as the target's ledger has it."""
+async def _read_held(view: LinkView) -> Mapping[Rule, Collection[str]]:
+    """Read from the target's ledger which rules other links created for certain and still want."""
     found: dict[Rule, list[str]] = {}
     for document in (await read_documents(view.target, kind=AccessDocument.KIND)).values():
         if not isinstance(document, AccessDocument) or document.link == view.link.name:
@@ -186,24 +188,22 @@ async def _held(view: LinkView) -> Mapping[Rule, Collection[str]]:
     return found
 
 
-async def _confirmed(
-    view: LinkView, known: AccessView, plan: AccessPlan, resources: Collection[Resource]
-) -> AccessPlan:
-    """The plan without deletions of what any broker of the source still knows, and without ALLOWs that any of them does
-    not know: the one that was asked may be behind, and for as long as it is rights would be taken away or given back,
-    or a DENY taken that keeps others out.
+async def _confirm(view: LinkView, known: AccessView, plan: AccessPlan, resources: Collection[Resource]) -> AccessPlan:
+    """Return the plan without deletions of rules that any broker of the source still has, and without ALLOWs that any
+    of them lacks: the broker that was asked may be behind, and until it is not, rights would be taken away or given
+    back, or a DENY deleted that keeps others out.
     """
     if not any(_is_doubtful(change) for change in plan.changes):
         return plan
-    told = {each: await _told(view.source, each) for each in sorted(resources)}
-    found = [answer for answers in told.values() for answer in answers]
+    answered = {each: await _ask_brokers(view.source, each) for each in sorted(resources)}
+    found = [answer for answers in answered.values() for answer in answers]
     error = next((each for each in found if isinstance(each, ClusterError)), None)
-    heard = {each: [one for one in told[each] if not isinstance(one, ClusterError)] for each in told}
+    heard = {each: [one for one in answered[each] if not isinstance(one, ClusterError)] for each in answered}
     anywhere = frozenset(known.source).union(*(one for answers in heard.values() for one in answers))
     everywhere = [
         rule for rule in known.source if heard[rule.resource] and all(rule in one for one in heard[rule.resource])
     ]
-    given = _created(access_plan(replace(known, source=everywhere)))
+    given = _list_created(access_plan(replace(known, source=everywhere)))
     kept = [
         replace(change, problem=_BEHIND) if change.problem is None and _is_new(change, given) else change
         for change in plan.changes
@@ -221,37 +221,37 @@ async def _confirmed(
 
 
 def _is_doubtful(change: RuleChange) -> bool:
-    """Whether a broker that is behind may have brought it about: a deletion, or an ALLOW that is to be created."""
+    """Whether a broker that is behind may be its cause: a deletion, or an ALLOW that is to be created."""
     return change.after is None or (change.problem is None and change.rule.permission is PermissionType.ALLOW)
 
 
-async def _told(client: Client, resource: Resource) -> list[frozenset[Rule] | ClusterError]:
-    """What each broker knows, or why it did not tell."""
+async def _ask_brokers(client: Client, resource: Resource) -> list[frozenset[Rule] | ClusterError]:
+    """Ask each broker for its rules; an error for one that does not answer."""
     try:
         return [*(await rules_by_broker(client, resource)).values()]
     except ClusterError as error:
         return [error]
 
 
-def _created(plan: AccessPlan) -> frozenset[Rule]:
+def _list_created(plan: AccessPlan) -> frozenset[Rule]:
     return frozenset(change.rule for change in plan.changes if change.after is not None and change.problem is None)
 
 
 def _is_new(change: RuleChange, given: Collection[Rule]) -> bool:
-    """Whether it is an ALLOW that is not among those which are surely to be given."""
+    """Whether it is an ALLOW that is not among the confirmed rules."""
     return change.rule.permission is PermissionType.ALLOW and change.rule not in given
 
 
-async def _described(client: Client, resources: Collection[Resource]) -> frozenset[Rule]:
+async def _describe_rules(client: Client, resources: Collection[Resource]) -> frozenset[Rule]:
     found = await asyncio.gather(*(describe_rules(client, resource) for resource in sorted(resources)))
     return frozenset().union(*found)
 
 
-def _topics(view: LinkView) -> NameScope:
+def _topic_scope(view: LinkView) -> NameScope:
     mirrored = {topic.source_topic: topic.topic for topic in view.plan.topics if topic.is_copied}
     return topic_scope(view.link, mirrored)
 
 
-async def _groups(view: LinkView, rules: Collection[Rule]) -> NameScope:
+async def _group_scope(view: LinkView, rules: Collection[Rule]) -> NameScope:
     is_asked = any(rule.resource is Resource.GROUP and rule.prefix is not None for rule in rules)
     return group_scope(view.link, sorted(listed(await list_groups(view.source))) if is_asked else ())

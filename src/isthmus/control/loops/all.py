@@ -1,4 +1,4 @@
-"""The loops there are. A new kind of thing to keep alike is one line here, and a module beside this one."""
+"""The list of all loops. A new loop is one line here, and a module beside this one."""
 
 from __future__ import annotations
 
@@ -53,45 +53,49 @@ LOOPS: Final[tuple[Callable[[], Loop], ...]] = (
 
 
 def tasks_of(
-    link: Link, told: Collection[LoopProgress], *, controller: ControllerState, paused: Pauses
+    link: Link, reported: Collection[LoopProgress], *, controller: ControllerState, paused: Pauses
 ) -> tuple[LoopProgress, ...]:
-    """Every task of a link, by name: as its controller told it, and without one that is alive as nobody runs it.
+    """Return every task of a link, by name: as its controller `reported` it, or as stopped without a live controller.
 
-    Of a ledger that cannot be read nothing counts as told.
+    If the ledger cannot be read no report counts.
     """
-    found = {} if controller is ControllerState.UNKNOWN else {loop.loop: loop for loop in told}
+    found = {} if controller is ControllerState.UNKNOWN else {loop.loop: loop for loop in reported}
     wanted = {loop.name: loop.interval_s(link) is not None for loop in (make() for make in LOOPS)}
     wanted |= {DATA_TASK: True, TOPICS_TASK: True, GROUPS_TASK: link.groups.is_configured}
     for name in {*wanted, *found} - {VERIFY_TASK}:
         if not controller.runs or name not in found:
             is_wanted = wanted.get(name, True)
-            found[name] = _unheard(found.get(name), name, controller, is_wanted).paused_by(is_paused=paused.stops(name))
+            found[name] = _fill_unreported(found.get(name), name, controller, is_wanted).paused_by(
+                is_paused=paused.stops(name)
+            )
     found.setdefault(VERIFY_TASK, LoopProgress(loop=VERIFY_TASK, state=LoopState.UNKNOWN))
     return tuple(found[name] for name in sorted(found))
 
 
-def _unheard(told: LoopProgress | None, name: str, controller: ControllerState, is_wanted: bool) -> LoopProgress:
-    """A task that nobody has told of, or somebody who is gone: the last error stays."""
+def _fill_unreported(
+    known: LoopProgress | None, name: str, controller: ControllerState, is_wanted: bool
+) -> LoopProgress:
+    """Build the progress of a task without a report, or whose controller is gone: the last error stays."""
     if not is_wanted:
         return LoopProgress(loop=name, state=LoopState.NOT_CONFIGURED)
     is_gone = controller in (ControllerState.NONE, ControllerState.SILENT)
     state = LoopState.STOPPED if is_gone else LoopState.UNKNOWN
-    return LoopProgress(loop=name, state=state) if told is None else replace(told, state=state)
+    return LoopProgress(loop=name, state=state) if known is None else replace(known, state=state)
 
 
 async def foreseen_changes(view: LinkView) -> tuple[Change, ...]:
-    """What the loops of a link would change now. Nothing is changed; one that cannot look says why."""
+    """Return the changes that the loops of a link would make now, without making any; errors are changes too."""
     loops = [make() for make in LOOPS]
-    return tuple([change for loop in loops for change in await _foreseen(loop, view)])
+    return tuple([change for loop in loops for change in await _look(loop, view)])
 
 
-async def _foreseen(loop: Loop, view: LinkView) -> Sequence[Change]:
+async def _look(loop: Loop, view: LinkView) -> Sequence[Change]:
     if loop.interval_s(view.link) is None:
         return ()
     try:
         return await loop.look(view)
     except ClusterError as error:
-        # The topics of the plan are worth telling all the same.
+        # The error is reported as a change, so that the plan still shows the topics.
         problem = problem_of(error)
         subject = f"link {view.link.name}"
         return (Change(loop=loop.name, subject=subject, setting=loop.name, before=None, after=None, problem=problem),)

@@ -1,8 +1,7 @@
-"""How far a distributor may go, stated at its source before it goes there: see `model.switching`.
+"""The allowance of a distributor, written to its source before the distributor goes so far: see `model.switching`.
 
-Its target is one of several leaves, and may be gone one day without a word. What the source says then is all there is
-to know of how far it went, so it has to be true at any time: nothing is sent that lies behind what is stated. It is
-stated far enough ahead that nobody waits for it.
+Its target is one of several leaves, and may be lost at any time. Then only the source has how far the distributor went,
+so the allowance has to hold at any time: no record beyond it is sent. It is far enough ahead that no lane waits for it.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ from isthmus.model.switching import NO_OFFSET, Allowance, BeginEpoch, LaneBegin,
 _INTERVAL_S: Final = 1.0
 _RATE_S: Final = 3.0
 _REST_S: Final = 3.0
-"""Whoever fenced this one may not have written yet what it wants."""
+"""How long to rest after being fenced: the new writer may not have written its documents yet."""
 _MUTED_S: Final = 3.0
-"""So long it waits behind a quota: allowances are not much further ahead."""
+"""The longest wait behind a quota: allowances are not much further ahead."""
 _AGAIN_S: Final = 30.0
-"""How old what is stated may be: leases read the source's ledger from there on."""
+"""How old the written allowance may be: leases read the source's ledger from there on."""
 _Places = dict[tuple[str, int], int]
 
 
 class _Place(NamedTuple):
-    """Where a lane is; how far it is by the map of its target (`written_to`), which may be a second older; and in which
-    leader epoch of the source what it copied up to there was, if that is known.
+    """The position of a lane; its position by the map of its target (`written_to`), which may be a second older; and
+    the leader epoch of the source in which the records up to there were, if that is known.
     """
 
     at: LaneBegin
@@ -49,7 +48,7 @@ class _Place(NamedTuple):
 
 
 class AllowanceLoop:
-    """States how far one distributor may go."""
+    """Writes the allowance of one distributor."""
 
     name = "allowance"
 
@@ -65,11 +64,11 @@ class AllowanceLoop:
         return _INTERVAL_S if link.distributor is not None and link.distributor.has_allowance else None
 
     async def look(self, _: LinkView) -> Sequence[Change]:
-        """Nothing at the target: it is the source that is told."""
+        """Return nothing: the allowance is written to the source, not to the target."""
         return ()
 
     async def apply(self, view: LinkView, _: Sequence[Change]) -> Sequence[Change]:
-        """Have the source say how far lanes may go, if more is to be said.
+        """Write to the source how far lanes may go, if that is due.
 
         :raises ClusterError: Its ledger cannot be read or written.
         """
@@ -77,7 +76,7 @@ class AllowanceLoop:
         rates = self._rates(now, {(at.topic, at.partition): at.offset for at, *_ in places})
         try:
             if now >= self._rests_until:
-                await self._take_over(view)
+                await self._begin_stating(view)
             lanes, is_due = allowances(self._stated, [each.at for each in places], rates)
             written = {(at.topic, at.partition): written_to for at, written_to, _ in places}
             lanes = tuple(
@@ -85,33 +84,33 @@ class AllowanceLoop:
             )
             if self._writer is not None and (is_due or now - self._stated_at > _AGAIN_S):
                 epochs = tuple(each.epoch for each in places if each.epoch is not None)
-                await self._state(self._writer, view, lanes, epochs)
+                await self._write_statement(self._writer, view, lanes, epochs)
                 self._stated, self._stated_at = lanes, now
         except Fenced:
-            # Another leaf was asked for, or somebody else runs the distributor by now: a later look tells.
+            # Another leaf was chosen, or another controller runs the distributor by now: a later look tells.
             self._rests_until = now + _REST_S
             await self.aclose()
         except ClusterError:
-            # What was stated by then is read again first.
+            # The last written allowance has to be read again first.
             await self.aclose()
             raise
         return ()
 
     async def aclose(self) -> None:
-        """State nothing more."""
+        """Close the writer."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
 
-    async def _take_over(self, view: LinkView) -> None:
-        """Be the one who states it, unless the source says that another leaf is to be the target."""
+    async def _begin_stating(self, view: LinkView) -> None:
+        """Take over as the writer of the allowance, unless the source has another leaf as the target."""
         if self._writer is not None or not await self._is_chosen(view):
             return
         link = view.link
         writer = FencedWriter(view.source, link.name, role=SWITCH_ROLE)
         try:
             await writer.take_over()
-            # Whoever chooses another leaf from now on fences this writer.
+            # A later choice of another leaf fences this writer.
             async with writer.looking():
                 if await self._is_chosen(view):
                     self._chosen = await read_choice(view.source, link.name)
@@ -123,18 +122,18 @@ class AllowanceLoop:
                 writer.close()
 
     async def _is_chosen(self, view: LinkView) -> bool:
-        """Whether the source has this target be the one, and nobody forces another one."""
+        """Whether the source has this target as the chosen one, and no other one is being forced."""
         found = await read_choice(view.source, view.link.name)
         return found is None or not found.choice.bars(view.link.target.alias)
 
-    async def _state(
+    async def _write_statement(
         self, writer: FencedWriter, view: LinkView, lanes: tuple[Allowance, ...], epochs: tuple[BeginEpoch, ...]
     ) -> None:
-        # Leases that begin later read from here on: no choice of another leaf lies before it that they would not obey.
+        # Later leases read the ledger from here on: an earlier choice of another leaf is obeyed already.
         mark = Bookmark()
         (await remembered(view.source)).mark(mark)
         document = AllowanceDocument(link=view.link.name, target=view.link.target.alias, lanes=lanes, epochs=epochs)
-        # Who chose it may have been killed before that was committed: it was read all the same, and has to stay.
+        # The process that chose it may have been killed before the commit: the choice was read, and has to stay.
         documents = [document] if self._chosen is None else [document, self._chosen]
         if writer.muted_until > time.monotonic() + _MUTED_S:
             writer.renew()
@@ -144,7 +143,7 @@ class AllowanceLoop:
         kept.position, kept.topic_id = mark.position, mark.topic_id
 
     def _rates(self, now: float, places: _Places) -> dict[tuple[str, int], float]:
-        """Records per second that lanes took lately."""
+        """Return the records per second that lanes copied lately."""
         self._seen.append((now, places))
         while len(self._seen) > 1 and now - self._seen[1][0] >= _RATE_S:
             self._seen.popleft()
@@ -154,7 +153,7 @@ class AllowanceLoop:
 
 
 def _places(view: LinkView) -> Iterator[_Place]:
-    """Where lanes are, as far as that is known: of those too that do not run now, but did once."""
+    """Yield the known positions of lanes, also of those that no longer run."""
     cursors = lane_cursors(view.link.name, view.documents)
     for topic in view.plan.topics:
         decisions = {each.partition: each.source for each in topic.partitions}
@@ -165,14 +164,14 @@ def _places(view: LinkView) -> Iterator[_Place]:
             written_to = max(
                 lane.begin_offset if begun is None else begun.source_offset, 0 if source is None else source.start
             )
-            told = max(written_to, NO_OFFSET if report is None else report.position)
-            yield _place(LaneBegin(lane.source_topic, lane.source_topic_id, lane.partition, told), written_to, begun)
+            at = max(written_to, NO_OFFSET if report is None else report.position)
+            yield _place(LaneBegin(lane.source_topic, lane.source_topic_id, lane.partition, at), written_to, begun)
     for key, cursor in cursors.items():
         known = view.documents.get(f"{TopicDocument.KIND}/{view.link.name}/{key.topic}")
         if isinstance(known, TopicDocument):
             offset = cursor.source_offset
-            at = LaneBegin(known.source_topic, known.source_topic_id, key.partition, offset)
-            yield _place(at, offset, cursor)
+            begin = LaneBegin(known.source_topic, known.source_topic_id, key.partition, offset)
+            yield _place(begin, offset, cursor)
 
 
 def _place(at: LaneBegin, written_to: int, cursor: Cursor | None) -> _Place:

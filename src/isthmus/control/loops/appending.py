@@ -27,10 +27,10 @@ _RETRY_S: Final = 0.2
 
 
 class TopicAppender:
-    """Appends to one partition as an idempotent producer, over a connection of its own: acks=all may hold others up.
+    """Appends to one partition as an idempotent producer, over a connection of its own, as acks=all may delay others.
 
-    What was given up may still arrive: whoever goes on by what is there has to read it again. With a `transaction`
-    every batch is one, and nothing arrives any more once another has initialized the same transactional id.
+    A batch that was given up may still arrive: a caller that relies on the contents has to read them again. With a
+    `transaction` each batch is one transaction, and none arrives once another producer has initialized the same id.
     """
 
     def __init__(
@@ -54,24 +54,24 @@ class TopicAppender:
     async def append(self, records: Sequence[KeyedRecord], *, now_ms: int, term_s: float = 10.0) -> None:
         """Append records with this timestamp; they are durable when it returns.
 
-        :raises ClusterError: They were refused, or did not arrive in time; some of them may be there all the same.
+        :raises ClusterError: They were rejected, or did not arrive in time; some of them may be there all the same.
         """
         deadline = Deadline(term_s)
-        for part in _parts(records):
-            await self._write(next(scan(encoded((now_ms, key, value, ()) for key, value in part))), deadline)
+        for part in _split(records):
+            await self._write_batch(next(scan(encoded((now_ms, key, value, ()) for key, value in part))), deadline)
 
     async def write(self, batch: Batch, *, term_s: float = 30.0) -> None:
         """Append a batch as it is; it is durable when this returns.
 
-        :raises ClusterError: It was refused, or did not arrive in time; it may be there all the same.
+        :raises ClusterError: It was rejected, or did not arrive in time; it may be there all the same.
         """
-        await self._write(batch, Deadline(term_s))
+        await self._write_batch(batch, Deadline(term_s))
 
-    async def _write(self, batch: Batch, deadline: Deadline) -> None:
+    async def _write_batch(self, batch: Batch, deadline: Deadline) -> None:
         try:
             await self._append(batch, deadline)
         except (ClusterError, asyncio.CancelledError):
-            # With a new id nothing that is still on its way is taken for what comes next.
+            # With a new producer id, batches still in flight are not confused with the next ones.
             self._producer_id = None
             self.close()
             raise
@@ -145,13 +145,13 @@ class TopicAppender:
 
 
 class CurrentAppender:
-    """The appender of whoever writes one topic at a time, which may become another one."""
+    """The appender to the current topic, for a caller that writes one topic at a time."""
 
     def __init__(self) -> None:
         self._held: TopicAppender | None = None
 
     def to(self, client: Client, topic: str) -> TopicAppender:
-        """The appender to a topic; one to another topic is closed."""
+        """Return the appender to a topic, and close one to another topic."""
         held = self._held
         if held is None or held.client is not client or held.topic != topic:
             self.close()
@@ -164,8 +164,8 @@ class CurrentAppender:
             self._held.close()
 
 
-def _parts(records: Sequence[KeyedRecord]) -> Iterator[list[KeyedRecord]]:
-    """The records in the same order, as many at once as brokers certainly take."""
+def _split(records: Sequence[KeyedRecord]) -> Iterator[list[KeyedRecord]]:
+    """Split records, in order, into batches that are small enough for brokers."""
     part: list[KeyedRecord] = []
     size = 0
     for record in records:

@@ -32,7 +32,7 @@ KnownCheckpoints = dict[CheckpointKey, Checkpoint]
 class CheckpointLoop:
     """Checkpoints of the groups that one link selects, each exact, and none before its data is durable.
 
-    What the topic holds is read first: what it tells already is not told again, and nothing goes back after a restart.
+    The topic is read first: a checkpoint that it has is not written again, and none goes back after a restart.
     """
 
     name = "mm2-checkpoints"
@@ -59,7 +59,7 @@ class CheckpointLoop:
     async def apply(self, view: LinkView, changes: Sequence[Change]) -> Sequence[Change]:
         """Create the topic, and write the checkpoints that changed.
 
-        :raises ClusterError: The target does not take them.
+        :raises ClusterError: The target rejects them.
         """
         left = await self._topics.create(view.target, changes)
         topic = view.link.mm2_names.checkpoints
@@ -67,7 +67,7 @@ class CheckpointLoop:
             return left
         try:
             known = await self._read_back(view.target, topic)
-            due = checkpoints_due(view, known, self._maps_of(view))
+            due = checkpoints_due(view, known, self._load_maps(view))
             if due:
                 await self._appender.to(view.target, topic).append([one.record for one in due], now_ms=now_ms())
                 known.update((one.key, one) for one in due)
@@ -83,16 +83,16 @@ class CheckpointLoop:
         self._appender.close()
 
     async def _read_back(self, target: Client, topic: str) -> KnownCheckpoints:
-        """What the topic tells, read when it is another one than before."""
+        """Return the checkpoints in the topic; they are read when the topic is a new one."""
         place = (topic, self._topics.topic_id(target, topic))
         if self._known is None or self._known_in != place:
             self._known, self._known_in = {}, None
             if place[1] is not None:
-                self._known.update(await _written(target, topic))
+                self._known.update(await _read_checkpoints(target, topic))
                 self._known_in = place
         return self._known
 
-    def _maps_of(self, view: LinkView) -> LinkMaps:
+    def _load_maps(self, view: LinkView) -> LinkMaps:
         if self._maps is None or self._documents is not view.documents:
             self._maps, self._documents = LinkMaps(view.link.name, view.documents), view.documents
         self._maps.look()
@@ -100,19 +100,21 @@ class CheckpointLoop:
 
 
 def checkpoints_due(view: LinkView, known: Mapping[CheckpointKey, Checkpoint], maps: LinkMaps) -> list[Checkpoint]:
-    """The checkpoints of a link's groups that are to be written; `known` are those that were written last."""
+    """Return the checkpoints of a link's groups that are to be written; `known` are those written last."""
     if view.groups is None:
         return []
-    places = [(group.group, position) for group in view.groups.groups for position in _copied(group)]
-    # Whatever the way in which positions are carried: a checkpoint is exact.
+    places = [(group.group, position) for group in view.groups.groups for position in _list_copied(group)]
+    # A checkpoint is exact in each way of carrying positions.
     settings = replace(view.link.groups, way="mapped")
     own = [position for _, position in places if not position.is_returning]
-    found = by_offset(settings, {_asked(position) for position in own}, maps)
+    found = by_offset(settings, {_target_position(position) for position in own}, maps)
     due = []
     for group, position in places:
-        offset = _home(position) if position.is_returning else found.offsets.get(_asked(position))
+        offset = (
+            _find_returning_offset(position) if position.is_returning else found.offsets.get(_target_position(position))
+        )
         if offset is not None and (position.is_returning or _is_reached(view, position, offset, found)):
-            checkpoint = _checkpoint(group, position, offset)
+            checkpoint = _build_checkpoint(group, position, offset)
             if is_news(checkpoint, known.get(checkpoint.key), position.high_watermark):
                 due.append(checkpoint)
     return due
@@ -132,28 +134,28 @@ def is_news(checkpoint: Checkpoint, previous: Checkpoint | None, log_end: int | 
     return checkpoint != previous
 
 
-def _copied(group: GroupPlan) -> Iterator[PositionPlan]:
-    """The positions in partitions that are copied."""
+def _list_copied(group: GroupPlan) -> Iterator[PositionPlan]:
+    """Yield the positions in partitions that are copied."""
     for position in group.positions:
         if position.target_topic is not None and position.standing not in _NO_COPY and position.source.offset >= 0:
             yield position
 
 
-def _home(position: PositionPlan) -> int | None:
-    """Where a position on a copy of the target's own topic lies there, if all that is known (`groups/returning.py`)."""
+def _find_returning_offset(position: PositionPlan) -> int | None:
+    """Return the offset of a position on a copy of the target's own topic, if it is known (`groups/returning.py`)."""
     return None if position.standing is Standing.CATCHING_UP else position.translated
 
 
-def _asked(position: PositionPlan) -> TargetPosition:
+def _target_position(position: PositionPlan) -> TargetPosition:
     return position.target_key, position.source.offset
 
 
 def _is_reached(view: LinkView, position: PositionPlan, offset: int, found: Translation) -> bool:
     """Whether all that lies before the position is durable at the target."""
-    if _asked(position) in found.unreached:
+    if _target_position(position) in found.unreached:
         return False
     if position.is_mapped:
-        # The map tells of nothing that the target has not acknowledged.
+        # The map has only records that the target has acknowledged.
         return True
     topic, partition = position.target_key
     report = view.reports.get(LaneKey(TargetTopic(topic), partition))
@@ -161,22 +163,22 @@ def _is_reached(view: LinkView, position: PositionPlan, offset: int, found: Tran
     return offset <= max(copied_end, -1 if position.high_watermark is None else position.high_watermark)
 
 
-def _checkpoint(group: str, position: PositionPlan, offset: int) -> Checkpoint:
-    # Nothing is left to read before the beginning of the target's log.
+def _build_checkpoint(group: str, position: PositionPlan, offset: int) -> Checkpoint:
+    # There are no records before the beginning of the target's log.
     downstream = max(offset, position.log_start or 0)
     key = CheckpointKey(group, *position.target_key)
     return Checkpoint(key, position.source.offset, downstream, position.source.metadata)
 
 
-async def _written(target: Client, topic: str) -> KnownCheckpoints:
-    """The last checkpoint of each position; none where we may not read the topic, as MirrorMaker 2 has it."""
+async def _read_checkpoints(target: Client, topic: str) -> KnownCheckpoints:
+    """Read the last checkpoint of each position; none without the right to read the topic, as MirrorMaker 2 does."""
     known: KnownCheckpoints = {}
     try:
         async for record in stored_records(target, topic):
             try:
                 checkpoint = checkpoint_of(record)
             except ValueError:
-                # Readers pass over it as well.
+                # Readers skip such a record as well.
                 continue
             known[checkpoint.key] = checkpoint
     except NotAuthorized:

@@ -47,12 +47,12 @@ Values = Mapping[str, str | None]
 
 
 class ConfigsLoop:
-    """Sets at the target what the source has, but for what is excluded, what is kept, and what lanes depend on."""
+    """Sets the source's values at the target, except for excluded and kept ones, and those that lanes depend on."""
 
     name = CONFIGS_LOOP
 
     def __init__(self) -> None:
-        # Where the source ended when it was first seen that it is compacted and the target is not.
+        # The log ends of the source when it was first found compacted and the target was not.
         self._held: dict[tuple[TargetTopic, uuid.UUID], dict[LaneKey, int]] = {}
 
     def is_awaited(self, view: LinkView) -> bool:
@@ -64,26 +64,26 @@ class ConfigsLoop:
 
     async def look(self, view: LinkView) -> Sequence[Change]:
         topics = [topic for topic in view.plan.topics if _is_synced(topic, view.link)]
-        source, target = await _both_described(view, topics)
+        source, target = await _describe_both(view, topics)
         changes: list[PropertyChange] = []
         for topic in topics:
             error = source.errors.get(topic.source_topic) or target.errors.get(topic.topic)
             theirs, ours = source.values.get(topic.source_topic), target.values.get(topic.topic)
             if error is not None:
-                changes.append(_unseen(topic, error))
+                changes.append(_build_failure(topic, error))
             elif theirs is not None and ours is not None:
                 found = property_changes(theirs, ours, view.link.configs)
-                timely = [await self._in_time(view, topic, theirs, change) for change in found]
-                changes.extend(_kept(timely, theirs, ours, view.link.configs))
-        # What nobody waits for any more is not looked for again and again.
+                timely = [await self._delay_policy(view, topic, theirs, change) for change in found]
+                changes.extend(_keep_retention(timely, theirs, ours, view.link.configs))
+        # Drop log ends that no policy waits for any more.
         later = {change.topic for change in changes if change.problem is _LATER}
         self._held = {key: ends for key, ends in self._held.items() if key[0] in later}
         return changes
 
-    async def _in_time(
+    async def _delay_policy(
         self, view: LinkView, topic: TopicPlan, source: TopicDescription, change: PropertyChange
     ) -> PropertyChange:
-        """The change, unless what was written before the source had it is still to come and would be refused then: a
+        """Return the change, or delay it while records from before are still to be copied and would be rejected then: a
         compacted topic takes no record without a key.
         """
         key = topic.topic, source.topic_id
@@ -93,7 +93,7 @@ class ConfigsLoop:
         ends = self._held.pop(key, {})
         lanes: dict[PartitionKey, LaneKey] = {(each.source_topic, each.partition): each.key for each in topic.lanes}
         found = await log_ranges(view.source, lanes) if lanes else Outcomes()
-        # What a source has lost since does not come.
+        # Records that the source has lost since do not come.
         ends.update(
             (lanes[place], min(ends.get(lanes[place], log.end), log.end)) for place, log in found.values.items()
         )
@@ -122,12 +122,12 @@ class ConfigsLoop:
         return left
 
 
-def _kept(
+def _keep_retention(
     changes: Sequence[PropertyChange], source: TopicDescription, target: TopicDescription, settings: ConfigSettings
 ) -> Sequence[PropertyChange]:
-    """The changes of a topic, so that the target deletes nothing that its source keeps: with a policy that waits its
-    retention waits as well, and until then there is none; and where only the target deletes, the source's retention
-    means nothing.
+    """Return the changes of a topic such that the target deletes nothing that its source keeps: while the policy waits
+    the retention waits too, and is unlimited until then; and where only the target deletes, the retention of the
+    source has no meaning.
     """
     waits = any(change.problem is _LATER for change in changes)
     policy = next((change.after for change in changes if change.setting == _POLICY and change.problem is None), None)
@@ -139,13 +139,13 @@ def _kept(
         replace(change, problem=why, is_by_design=True) if change.problem is None and _keeps_less(change) else change
         for change in changes
     ]
-    return [*_unlimited(kept, source, target, settings)] if waits else kept
+    return [*_lift_retention(kept, source, target, settings)] if waits else kept
 
 
-def _unlimited(
+def _lift_retention(
     changes: Sequence[PropertyChange], source: TopicDescription, target: TopicDescription, settings: ConfigSettings
 ) -> Iterator[PropertyChange]:
-    """The changes, with those by which a target has no retention until its policy is set."""
+    """Yield the changes, and those that make the retention of the target unlimited until its policy is set."""
     topic = SourceTopic(source.name)
     free = {name for name in _RETENTION if not settings.is_excluded(name) and not settings.keeps(topic, name)}
     due = {name for name in free if target.own_configs.get(name) != FILLING[name]}
@@ -162,7 +162,7 @@ def _unlimited(
 
 
 def _keeps_less(change: PropertyChange) -> bool:
-    """Whether a target with the delete policy would keep less, or that is not known: the default of its brokers."""
+    """Whether a target with the delete policy would keep less, or may, as the default of its brokers is unknown."""
     if change.setting not in _RETENTION:
         return False
     before, after = int(change.before or -1), 0 if change.after is None else int(change.after)
@@ -170,33 +170,33 @@ def _keeps_less(change: PropertyChange) -> bool:
 
 
 def _has_reached(view: LinkView, ends: Mapping[LaneKey, int]) -> bool:
-    """Whether lanes have copied up to there: what was not heard is not known."""
+    """Whether all lanes have copied up to these ends; a lane without a report has not."""
     return all(key in view.reports and view.reports[key].position >= end for key, end in ends.items())
 
 
 def _is_synced(topic: TopicPlan, link: Link) -> bool:
-    """Whether a topic is copied, and its configuration is not just that of filling, which ends by itself. Of one that
-    was to be created it is not known yet: it may have come late, or be that of somebody else.
+    """Whether a topic is copied, and not configured for filling, which ends by itself. That is unknown for a topic that
+    was to be created: it may have come late, or belong to others.
     """
     is_filling = topic.is_filling or bool(topic.settles) or topic.creation is not None
     return bool(topic.lanes) and not is_filling and link.configs.covers(is_mapped=topic.is_mapped)
 
 
-async def _both_described(
+async def _describe_both(
     view: LinkView, topics: Sequence[TopicPlan]
 ) -> tuple[Outcomes[str, TopicDescription], Outcomes[str, TopicDescription]]:
-    """The topics as they are at the source and at the target."""
+    """Describe the topics at the source and at the target."""
     if view.pairs is None:
         return await asyncio.gather(
-            _described(view.source, [topic.source_topic for topic in topics]),
-            _described(view.target, [topic.topic for topic in topics]),
+            _describe_topics(view.source, [topic.source_topic for topic in topics]),
+            _describe_topics(view.target, [topic.topic for topic in topics]),
         )
     pairs = [view.pairs[topic.topic] for topic in topics if topic.topic in view.pairs]
     there = [pair.target for pair in pairs if pair.target is not None]
     return Outcomes({pair.source.name: pair.source for pair in pairs}), Outcomes({each.name: each for each in there})
 
 
-def _unseen(topic: TopicPlan, error: ClusterError) -> PropertyChange:
+def _build_failure(topic: TopicPlan, error: ClusterError) -> PropertyChange:
     return PropertyChange(
         loop=CONFIGS_LOOP,
         subject=f"topic {topic.topic}",
@@ -208,7 +208,7 @@ def _unseen(topic: TopicPlan, error: ClusterError) -> PropertyChange:
     )
 
 
-async def _described(client: Client, names: Collection[str]) -> Outcomes[str, TopicDescription]:
+async def _describe_topics(client: Client, names: Collection[str]) -> Outcomes[str, TopicDescription]:
     if not names:
         return Outcomes()
     metadata = await client.metadata(sorted(names))
@@ -216,7 +216,7 @@ async def _described(client: Client, names: Collection[str]) -> Outcomes[str, To
 
 
 async def _set(target: Client, wanted: Mapping[TargetTopic, Values]) -> dict[tuple[TargetTopic, str], ClusterError]:
-    """Set values; what was refused, by topic and name."""
+    """Set values; return the errors, by topic and name."""
     errors: dict[TargetTopic, ClusterError] = {}
     names = sorted(wanted)
     for begin in range(0, len(names), _TOPICS_AT_ONCE):
@@ -237,7 +237,7 @@ async def _set(target: Client, wanted: Mapping[TargetTopic, Values]) -> dict[tup
 async def _set_one_by_one(
     target: Client, topic: TargetTopic, values: Values
 ) -> dict[tuple[TargetTopic, str], ClusterError]:
-    """Brokers take all values of a topic or none: one that they do not like shall not keep the others from it."""
+    """Set values one by one: brokers take all values of a topic or none, and one must not stop the others."""
     refused = {}
     for name, value in values.items():
         outcome = await alter_topic_configs(target, {topic: {name: value}})

@@ -1,8 +1,8 @@
 """A distributor goes over to another leaf of its subtree, in good order: see `model.switching`.
 
-Its lanes are held, so that it is certain where each has stopped. Then the subtree is followed, hop by hop, until every
-leaf has what was sent; and then the ledger of the source says that the other leaf is the target now, and from where on.
-Nothing of this is kept but its result: whoever comes next begins anew, and finds the same.
+Its lanes are held, so that the position of each is certain. Then the subtree is followed, hop by hop, until every leaf
+has all that was sent; and then the other leaf is written to the ledger of the source as the target, with the offsets.
+Only that result is stored: another controller begins from the start, and finds the same.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from isthmus.wire.offsets import PartitionKey
 
 _INTERVAL_S: Final = 1.0
 _PATIENCE_S: Final = 15.0
-"""What is waited for is told only when it takes longer."""
+"""A wait is reported only when it takes longer."""
 
 
 class HandoverLoop:
-    """Has one distributor go over where that is wanted."""
+    """Lets one distributor go over to another leaf where that is wanted."""
 
     name = "handover"
 
@@ -47,7 +47,7 @@ class HandoverLoop:
         return None if link.distributor is None or link.distributor.going is None else _INTERVAL_S
 
     async def look(self, view: LinkView) -> Sequence[Change]:
-        """The change of the target, once nothing speaks against it any more, or what does for longer than usual.
+        """Return the change of the target once nothing prevents it, or what has prevented it for longer than usual.
 
         :raises ClusterError: A cluster of the subtree cannot be asked.
         """
@@ -58,7 +58,7 @@ class HandoverLoop:
             self._serial, self._since = going.serial, time.monotonic()
             self._forget()
         if self._onward != going.onward:
-            # Another one inside the subtree has gone over meanwhile.
+            # Another distributor inside the subtree has gone over meanwhile.
             self._onward = going.onward
             self._forget()
         cursors = lane_cursors(view.link.name, view.documents)
@@ -67,7 +67,7 @@ class HandoverLoop:
         if stopped != self._stopped:
             self._forget()
             self._stopped = stopped
-        reason = reason or await self._lacking(view)
+        reason = reason or await self._find_lacking(view)
         if reason and view.reports and time.monotonic() - self._since < _PATIENCE_S:
             return ()
         hint = f"It goes over to {going.to} when that has changed. --to {view.link.target.alias} leaves it as it was."
@@ -87,8 +87,8 @@ class HandoverLoop:
         self._logs.clear()
         self._passed.clear()
 
-    async def _lacking(self, view: LinkView) -> str:
-        """What is not everywhere yet of what the target was sent, "" where nothing is missing."""
+    async def _find_lacking(self, view: LinkView) -> str:
+        """Find records sent to the target that a leaf still lacks, in words; "" where none are missing."""
         going = view.link.distributor and view.link.distributor.going
         if not going:
             return ""
@@ -106,7 +106,7 @@ class HandoverLoop:
         return await lost_there(view.target, cursors, self._logs[view.target.cluster.alias])
 
     async def _note(self, client: Client) -> None:
-        """Note where the logs of a cluster end, once all has come there that is to be waited for."""
+        """Note the log ends of a cluster, once it has all records that are waited for."""
         alias = client.cluster.alias
         if alias not in self._logs:
             found = await log_ranges(client, [(each.topic, each.partition) for each in self._stopped.begins])
@@ -115,7 +115,7 @@ class HandoverLoop:
             self._logs[alias] = found.values
 
     async def apply(self, view: LinkView, changes: Sequence[Change]) -> Sequence[Change]:
-        """Have the source say that the target is another one.
+        """Write the other target to the ledger of the source.
 
         :raises ClusterError: Its ledger cannot be written.
         """
@@ -123,7 +123,7 @@ class HandoverLoop:
             return changes
 
         def over(choice: TargetChoice | None) -> TargetChoice | None:
-            # Of a wish that was taken back meanwhile, or is another one, nothing is known.
+            # The request may have been withdrawn or replaced meanwhile.
             return choice.over(*self._stopped) if choice is not None and choice.serial == self._serial else None
 
         await write_choice(view.source, view.link.name, over)

@@ -17,10 +17,10 @@ from isthmus.wire import codes
 
 
 class HeartbeatLoop:
-    """Beats for one link.
+    """Writes the heartbeats of one link.
 
-    Tools tell from names alone from where topics come: from `east.heartbeats`, a mirror of the source's. Where the
-    source has no heartbeats that topic is created here, and left empty until they come.
+    Tools recognize the origin of topics by names alone: by `east.heartbeats`, a mirror of the source's topic. Where the
+    source has no heartbeats that mirror is created here, and left empty until they come.
     """
 
     name = "mm2-heartbeats"
@@ -34,17 +34,17 @@ class HeartbeatLoop:
         return link.mm2.heartbeats_interval_s if link.mm2.heartbeats else None
 
     async def look(self, view: LinkView) -> Sequence[Change]:
-        """The topics that are missing at the target.
+        """Return the topics that are missing at the target.
 
         :raises ClusterError: A cluster cannot be asked.
         """
         changes = await self._topics.look(view.target, HEARTBEATS)
-        return (*changes, *await self._mirrored(view))
+        return (*changes, *await self._find_mirrored(view))
 
     async def apply(self, view: LinkView, changes: Sequence[Change]) -> Sequence[Change]:
-        """Create what is missing, and beat.
+        """Create the missing topics, and write a heartbeat.
 
-        :raises ClusterError: The target does not take it.
+        :raises ClusterError: The target rejects it.
         """
         left = await self._topics.create(view.target, changes)
         if is_missing(HEARTBEATS, left):
@@ -61,14 +61,14 @@ class HeartbeatLoop:
         """Close the connection."""
         self._appender.close()
 
-    async def _mirrored(self, view: LinkView) -> Sequence[Change]:
-        """What is to be created where the source has no heartbeats to be mirrored."""
+    async def _find_mirrored(self, view: LinkView) -> Sequence[Change]:
+        """Return the mirror of the heartbeats to create if the source has no heartbeats."""
         topics, name = view.link.topics.mirror_maker, view.link.mm2_names.mirrored_heartbeats
         if topics is None or not topics.heartbeats:
             return ()
         changes = await self._topics.look(view.target, name)
         if not changes or changes[0].before is not None:
-            # It is there: as a mirror it is as the source has it.
+            # The mirror exists, and is as the source has it.
             return ()
         known = (await view.source.metadata([HEARTBEATS])).topics[HEARTBEATS]
         return changes if known.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION else ()

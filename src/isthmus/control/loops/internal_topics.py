@@ -18,7 +18,7 @@ from isthmus.wire import codes
 from isthmus.wire.client import Client
 
 _REPLICAS_MAX: Final = 3
-"""MirrorMaker 2 has three replicas of each, and fails where there are fewer brokers."""
+"""MirrorMaker 2 creates three replicas, and fails where there are fewer brokers."""
 _POLICY: Final = "cleanup.policy"
 _COMPACTED: Final = "compact"
 _MADE: Final = "1, compacted"
@@ -29,7 +29,7 @@ ClusterTopic = tuple[str, str]
 
 
 class InternalTopics:
-    """The topics of one loop: looked at, and created. One that was found sound is not asked about again for a while."""
+    """The internal topics of one loop: checked and created. A topic that was found sound is not checked for a while."""
 
     def __init__(self, loop: str) -> None:
         self._loop = loop
@@ -37,15 +37,15 @@ class InternalTopics:
         self._ids: dict[ClusterTopic, uuid.UUID] = {}
 
     def topic_id(self, client: Client, name: str) -> uuid.UUID | None:
-        """The id that a topic had when it was last looked at; `None` where there was none."""
+        """Return the id that a topic had at the last look; `None` if there was no topic."""
         return self._ids.get((client.cluster.alias, name))
 
     def doubt(self) -> None:
-        """Something went wrong with them: look at all of them again."""
+        """Check all topics again at the next look, as something went wrong."""
         self._sound_until.clear()
 
     async def look(self, client: Client, name: str) -> tuple[Change, ...]:
-        """What is to be changed about a topic.
+        """Return the changes that a topic needs.
 
         :raises ClusterError: The cluster does not answer, or we may not see the topic.
         """
@@ -60,7 +60,7 @@ class InternalTopics:
             right = on_topic("DESCRIBE", name)
             codes.raise_for_code(topic.error_code, f"finding topic {name}", right, cluster=client.cluster.alias)
         self._ids[place] = topic.topic_id
-        found = [self._policy(place, policy) for policy in await _policies(client, name)]
+        found = [self._policy(place, policy) for policy in await _read_policies(client, name)]
         if len(topic.partitions) > 1:
             found.append(self._partitions(place, len(topic.partitions)))
         changes = tuple(change for change in found if change is not None)
@@ -69,7 +69,7 @@ class InternalTopics:
         return changes
 
     async def create(self, client: Client, changes: Iterable[Change]) -> tuple[Change, ...]:
-        """Make the changes that can be made; those that were not, each with its problem."""
+        """Make the changes that can be made; return the others, each with its problem."""
         left: list[Change] = []
         brokers: int | None = None
         for change in changes:
@@ -122,7 +122,7 @@ class InternalTopics:
 
 
 def is_missing(name: str, left: Sequence[Change]) -> bool:
-    """Whether a topic is not there at all, by what could not be changed."""
+    """Whether a topic does not exist, by the changes that were not made."""
     return any(change.before is None and _name_in(change) == name for change in left)
 
 
@@ -130,7 +130,7 @@ def _name_in(change: Change) -> str:
     return change.subject.removeprefix("topic ").split(" of ")[0]
 
 
-async def _policies(client: Client, name: str) -> list[str]:
-    """How the topic is cleaned up; nothing where we may not see it."""
+async def _read_policies(client: Client, name: str) -> list[str]:
+    """Read the cleanup policy of a topic; empty without the right to see it."""
     configs = (await describe_topic_configs(client, [name], only=[_POLICY])).values.get(name, {})
     return [entry.value for entry in configs.values() if entry.value is not None]

@@ -1,4 +1,4 @@
-"""What every loop of a link has in common: it looks, it says what differs, it changes that."""
+"""The interface of all loops of a link: a loop looks, reports what differs, and changes that."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ async def _forbidden(*_: Document | Deletion) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkView:
-    """What a loop sees of its link at one moment.
+    """The link as a loop sees it at one moment.
 
-    `plan` has the topics, `reports` how far the lanes are (none where nobody copies), `groups` how the groups stand.
-    `documents` are the link's in the ledger, `remember` writes there. `pairs` are its topics as they were observed for
-    the plan just now, `None` where that is too long ago.
+    `plan` has the topics, `reports` the positions of the lanes (empty while nothing is copied), `groups` the state of
+    the groups. `documents` are those of the link in the ledger, and `remember` writes there. `pairs` are its topics as
+    they were just observed for the plan, `None` if that is too long ago.
     """
 
     link: Link
@@ -47,7 +47,7 @@ class LinkView:
 
 
 class Loop(Protocol):
-    """One kind of thing that a link keeps alike. An instance belongs to one session of a link, or to one plan."""
+    """Keeps one kind of thing alike on both sides. An instance belongs to one session of a link, or to one plan."""
 
     name: str
 
@@ -56,7 +56,7 @@ class Loop(Protocol):
         ...
 
     async def look(self, view: LinkView) -> Sequence[Change]:
-        """What is to be changed at the target. Nothing is changed.
+        """Return the changes that the target needs, without making them.
 
         :raises ClusterError: A cluster cannot be asked.
         """
@@ -73,17 +73,17 @@ class Loop(Protocol):
 
 @runtime_checkable
 class Hurried(Protocol):
-    """A loop that something may wait for: then it does not wait for its interval."""
+    """A loop that may be waited for: then it does not wait for its interval."""
 
     def is_awaited(self, view: LinkView) -> bool:
-        """Whether something waits for it now."""
+        """Whether it is waited for now."""
         ...
 
 
 @runtime_checkable
 class Holding(Protocol):
-    """A loop that holds something open between its passes; whoever runs it closes it."""
+    """A loop that holds connections open between its passes; its runner closes it."""
 
     async def aclose(self) -> None:
-        """Close what is open. The next pass may open it again."""
+        """Close the connections. The next pass may open them again."""
         ...

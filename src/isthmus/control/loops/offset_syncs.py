@@ -26,16 +26,16 @@ from isthmus.wire.client import Client
 
 INTERVAL_S: Final = 1.0
 _BETWEEN_MAX: Final = 16
-"""So many pairs at most are told of what was copied between two looks."""
+"""The maximum number of pairs emitted for the records copied between two looks."""
 _READ_BACK_OFFSETS: Final = 200_000
-"""A pair that stands further back is not looked for: nothing is lost by not knowing it."""
+"""Pairs further back than this are not read: emitting such a pair again does no harm."""
 Pairs = dict[SyncKey, OffsetSync]
 PairAt = Callable[[int], tuple[int, int] | None]
-"""The last record that was copied at or before an offset of the source: where it is there, and at the target."""
+"""Maps an offset of the source to the last record copied at or before it: its offsets at the source and target."""
 
 
 class Course(NamedTuple):
-    """What there is to tell of a lane: its first record, its last one, and those between."""
+    """The records of a lane that pairs can be emitted for: the first one, the last one, and those between."""
 
     key: SyncKey
     first: tuple[int, int] | None
@@ -51,8 +51,8 @@ class OffsetSyncLoop:
     def __init__(self) -> None:
         self._topics = InternalTopics(self.name)
         self._appender = CurrentAppender()
-        self._told: Pairs | None = None
-        self._told_in: tuple[str, str, uuid.UUID | None] | None = None
+        self._emitted: Pairs | None = None
+        self._emitted_in: tuple[str, str, uuid.UUID | None] | None = None
         self._seen: dict[SyncKey, int] = {}
         self._maps: LinkMaps | None = None
         self._documents: Mapping[str, Document] | None = None
@@ -69,23 +69,23 @@ class OffsetSyncLoop:
         return await self._topics.look(*_place(view))
 
     async def apply(self, view: LinkView, changes: Sequence[Change]) -> Sequence[Change]:
-        """Create the topic, and tell where lanes are by now.
+        """Create the topic, and emit the current pairs of lanes.
 
-        :raises ClusterError: The cluster does not take it.
+        :raises ClusterError: The cluster rejects the topic or the records.
         """
         client, topic = _place(view)
         left = await self._topics.create(client, changes)
         if is_missing(topic, left):
             return left
         try:
-            told = await self._read_back(client, topic)
-            due = [pair for course in await self._courses(view, told) for pair in self._due(view, course, told)]
+            emitted = await self._read_back(client, topic)
+            due = [pair for course in await self._courses(view, emitted) for pair in self._due(view, course, emitted)]
             if due:
                 await self._appender.to(client, topic).append([pair.record for pair in due], now_ms=now_ms())
-                told.update((pair.key, pair) for pair in due)
+                emitted.update((pair.key, pair) for pair in due)
         except ClusterError:
             # Some of it may have been written.
-            self._told = None
+            self._emitted = None
             self._topics.doubt()
             raise
         return left
@@ -96,22 +96,22 @@ class OffsetSyncLoop:
 
     async def _read_back(self, client: Client, topic: str) -> Pairs:
         place = (client.cluster.alias, topic, self._topics.topic_id(client, topic))
-        if self._told is None or self._told_in != place:
-            self._told, self._told_in = {}, None
+        if self._emitted is None or self._emitted_in != place:
+            self._emitted, self._emitted_in = {}, None
             if place[2] is not None:
-                self._told.update(await _written(client, topic))
-                self._told_in = place
-        return self._told
+                self._emitted.update(await _read_pairs(client, topic))
+                self._emitted_in = place
+        return self._emitted
 
-    async def _courses(self, view: LinkView, told: Pairs) -> list[Course]:
-        """What there is to tell of each lane that has copied anything."""
+    async def _courses(self, view: LinkView, emitted: Pairs) -> list[Course]:
+        """Return the course of each lane that has copied anything."""
         if self._maps is None or self._documents is not view.documents:
             self._maps, self._documents = LinkMaps(view.link.name, view.documents), view.documents
         self._maps.look()
         lanes = [lane for topic in view.plan.topics for lane in topic.lanes]
         same = {lane: view.reports[lane.key].position for lane in lanes if _has_copied(view, lane)}
-        untold = [lane for lane in same if not _is_same(told.get(_key(lane)))]
-        new = [(lane.target_topic, lane.partition) for lane in untold]
+        not_emitted = [lane for lane in same if not _is_same(emitted.get(_key(lane)))]
+        new = [(lane.target_topic, lane.partition) for lane in not_emitted]
         starts = (await log_ranges(view.target, new)).values if new else {}
         found = []
         for lane, position in same.items():
@@ -127,30 +127,34 @@ class OffsetSyncLoop:
                 found.append(Course(_key(lane), first, last, copies_at(known.offsets)))
         return found
 
-    def _due(self, view: LinkView, course: Course, told: Pairs) -> Iterator[OffsetSync]:
+    def _due(self, view: LinkView, course: Course, emitted: Pairs) -> Iterator[OffsetSync]:
         stands_still = self._seen.get(course.key) == course.last[0]
         self._seen[course.key] = course.last[0]
-        return pairs_due(course, told.get(course.key), view.link.mm2.offset_lag_max, stands_still=stands_still)
+        return pairs_due(course, emitted.get(course.key), view.link.mm2.offset_lag_max, stands_still=stands_still)
 
 
-def pairs_due(course: Course, told: OffsetSync | None, lag_max: int, *, stands_still: bool) -> Iterator[OffsetSync]:
-    """What is to be told of a lane, in the order of the source, by what was `told` last.
+def pairs_due(course: Course, emitted: OffsetSync | None, lag_max: int, *, stands_still: bool) -> Iterator[OffsetSync]:
+    """Yield the pairs to emit for a lane, in the order of the source; `emitted` is the last pair emitted before.
 
-    A lane of which nothing was told is told from its first record on, and so is one of which something else was told:
-    it is another copy. One that went back is told where it is now. In both cases readers forget what they knew of it.
-    One that moved on by no more than `lag_max` records is told when it `stands_still`.
+    A lane without an emitted pair starts at its first record. So does a lane whose last pair no longer matches its map:
+    it is another copy. A lane that moved back emits its current position. In these cases readers forget older pairs.
+    A lane that advanced by no more than `lag_max` records emits a pair only once it `stands_still`.
     """
     last = course.last
-    if told is not None and told.upstream <= last[0] and course.at(told.upstream) != (told.upstream, told.downstream):
-        told = None
-    if told is None or last[0] < told.upstream:
-        begin = course.first if told is None else None
+    if (
+        emitted is not None
+        and emitted.upstream <= last[0]
+        and course.at(emitted.upstream) != (emitted.upstream, emitted.downstream)
+    ):
+        emitted = None
+    if emitted is None or last[0] < emitted.upstream:
+        begin = course.first if emitted is None else None
         if begin is not None and begin[0] < last[0]:
             yield OffsetSync(course.key, *begin)
             yield from _between(course, begin[0], lag_max)
         yield OffsetSync(course.key, *last)
-    elif last[0] > told.upstream and (stands_still or last[0] - told.upstream > lag_max):
-        yield from _between(course, told.upstream, lag_max)
+    elif last[0] > emitted.upstream and (stands_still or last[0] - emitted.upstream > lag_max):
+        yield from _between(course, emitted.upstream, lag_max)
         yield OffsetSync(course.key, *last)
 
 
@@ -181,8 +185,8 @@ def copies_at(offsets: OffsetMap) -> PairAt:
     return at
 
 
-def _is_same(told: OffsetSync | None) -> bool:
-    return told is not None and told.upstream == told.downstream
+def _is_same(emitted: OffsetSync | None) -> bool:
+    return emitted is not None and emitted.upstream == emitted.downstream
 
 
 def _has_copied(view: LinkView, lane: Lane) -> bool:
@@ -200,16 +204,16 @@ def _place(view: LinkView) -> tuple[Client, str]:
     return client, view.link.mm2_names.offset_syncs(place)
 
 
-async def _written(client: Client, topic: str) -> Pairs:
-    """The last pair of each partition, as far back as matters; none where we may not read the topic."""
-    told: Pairs = {}
+async def _read_pairs(client: Client, topic: str) -> Pairs:
+    """Read the last pair of each partition, within the last `_READ_BACK_OFFSETS`; none without the right to read."""
+    emitted: Pairs = {}
     try:
         async for record in stored_records(client, topic, offsets_max=_READ_BACK_OFFSETS):
             try:
                 pair = offset_sync_of(record)
             except ValueError:
                 continue
-            told[pair.key] = pair
+            emitted[pair.key] = pair
     except NotAuthorized:
         return {}
-    return told
+    return emitted

@@ -32,16 +32,16 @@ _INTERVAL_S: Final = 1.0
 _RECORDS_MAX: Final = 500
 _UNSET: Final = "offsets_copy_secret"
 CopiedCommits = dict[CommitKey, Committed | None]
-"""What the link wrote last; `None` for what has to be written anew."""
+"""The positions that the link wrote last; `None` for one that has to be written again."""
 Sealing = Callable[[str, bytes, bytes], bytes]
-"""From a group, the key of a record and its value to the value that is written."""
+"""Maps a group, the key of a record and its value to the value that is written."""
 
 
 class OffsetsCopyLoop:
     """Writes each position that changed, and a tombstone for each that is gone or not to be copied any more.
 
-    What the topic holds is read first: what it tells already is not told again, and what went meanwhile is noticed.
-    Records of other links in the same topic are left alone.
+    The topic is read first: a position that it has is not written again, and one that is gone since is noticed. Records
+    of other links in the same topic are left alone.
     """
 
     name = "offsets-copy"
@@ -68,9 +68,9 @@ class OffsetsCopyLoop:
         return await self._topics.look(view.target, await _topic(view.source))
 
     async def apply(self, view: LinkView, changes: Sequence[Change]) -> Sequence[Change]:
-        """Create the topic, and write what changed.
+        """Create the topic, and write the changes.
 
-        :raises ClusterError: The source cannot be read, or the target does not take it.
+        :raises ClusterError: The source cannot be read, or the target rejects them.
         """
         if any(change.setting == _UNSET for change in changes):
             return changes
@@ -78,13 +78,13 @@ class OffsetsCopyLoop:
         topic = await _topic(view.source)
         if is_missing(topic, left):
             return left
-        commits = await self._followed(view)
+        commits = await self._follow_commits(view)
         await commits.changed(0)
         unread = commits.errors
 
         def is_told(group: str) -> bool:
-            # A coordinator may leave out the last commits of one that died; the log does not. Older ones than are read
-            # of the log are told by brokers that list their groups.
+            # A coordinator may omit the last commits of one that died; the log does not. Commits older than the part of
+            # the log that is read come from brokers that list their groups.
             return commits.way == "log" and group not in unread and not commits.unheard
 
         try:
@@ -108,8 +108,8 @@ class OffsetsCopyLoop:
         if commits is not None:
             await commits.aclose()
 
-    async def _followed(self, view: LinkView) -> CommitSource:
-        """The commits of the groups that are copied by the settings of now."""
+    async def _follow_commits(self, view: LinkView) -> CommitSource:
+        """Return the commits of the groups that are copied by the current settings."""
         settings = view.link.groups
         if self._commits is None or self._settings != settings:
             await self.aclose()
@@ -119,7 +119,7 @@ class OffsetsCopyLoop:
         return self._commits
 
     async def _read_back(self, view: LinkView, topic: str) -> CopiedCommits:
-        """What the link has written, read when it is another topic than before, or written in another way."""
+        """Return the positions that the link has written; read them when the topic or the way of copying changed."""
         way = view.link.groups.offsets_copy
         place = (topic, self._topics.topic_id(view.target, topic), way)
         if self._known is None or self._known_in != place:
@@ -139,7 +139,7 @@ class OffsetsCopyLoop:
     async def _write(self, view: LinkView, topic: str, due: Mapping[CommitKey, Committed | None]) -> None:
         secret = view.link.source.offsets_copy_secret
         way = view.link.groups.offsets_copy
-        sealing = partial(_sealed, secret) if way is OffsetsCopy.ENCRYPTED and secret is not None else _plain
+        sealing = partial(_seal_value, secret) if way is OffsetsCopy.ENCRYPTED and secret is not None else _plain
         headers: Headers = [(LINK_HEADER, view.link.name.encode())]
         records = list(_records(due, sealing, headers, now_ms()))
         for begin in range(0, len(records), _RECORDS_MAX):
@@ -151,12 +151,12 @@ class OffsetsCopyLoop:
             f"positions of {link.source.alias} are to be encrypted, and it has no offsets_copy_secret",
             f"Give clusters.{link.source.alias}.offsets_copy_secret in the file of whoever runs the link.",
         )
-        return self._told(f"cluster {link.source.alias}", _UNSET, problem)
+        return self._build_problem(f"cluster {link.source.alias}", _UNSET, problem)
 
     def _unread(self, group: str, error: ClusterError) -> Change:
-        return self._told(f"group {group}", "positions", problem_of(error))
+        return self._build_problem(f"group {group}", "positions", problem_of(error))
 
-    def _told(self, subject: str, setting: str, problem: Problem) -> Change:
+    def _build_problem(self, subject: str, setting: str, problem: Problem) -> Change:
         return Change(loop=self.name, subject=subject, setting=setting, before=None, after=None, problem=problem)
 
 
@@ -166,10 +166,10 @@ def changed_positions(
     is_copied: Callable[[str], bool],
     is_told: Callable[[str], bool],
 ) -> dict[CommitKey, Committed | None]:
-    """What is to be written: positions that differ from those written last, and `None` for those to be taken back.
+    """Return the positions to write: those that differ from the ones written last, and `None` for those to delete.
 
-    These are of groups that are not copied any more, and those that are gone where `is_told` says that all positions
-    of the group are known.
+    To delete are positions of groups that are no longer copied, and positions that are gone if `is_told` says that all
+    positions of the group are known.
     """
     due: dict[CommitKey, Committed | None] = {
         key: position for key, position in positions.items() if known.get(key) != position
@@ -206,5 +206,5 @@ def _plain(_group: str, _key: bytes, value: bytes) -> bytes:
     return value
 
 
-def _sealed(secret: Secret, group: str, record_key: bytes, value: bytes) -> bytes:
+def _seal_value(secret: Secret, group: str, record_key: bytes, value: bytes) -> bytes:
     return seal(group_key(secret, group), record_key, value)

@@ -1,6 +1,6 @@
-"""What is to change in the configuration of a target topic so that it follows the source's. Pure.
+"""Find the changes by which the configuration of a target topic follows the source's. Pure.
 
-MirrorMaker 2's rules, with what it does not have: values that stay as they are at the target, and those that a lane
+The rules are MirrorMaker 2's, with two additions: values that stay as they are at the target, and values that a lane
 depends on, which are never changed.
 """
 
@@ -34,7 +34,7 @@ class PropertyChange(Change):
 def property_changes(
     source: TopicDescription, target: TopicDescription, settings: ConfigSettings
 ) -> tuple[PropertyChange, ...]:
-    """What has to change at the target, by the name of the configuration. Once it was changed, nothing more has to."""
+    """Return the changes that the target needs, by name of the configuration. After them there are none."""
     comparison = _Comparison(source, target, settings, source.own_configs)
     names = sorted(source.configs.keys() | target.configs.keys())
     return tuple(change for name in names if (change := comparison.change(name)) is not None)
@@ -48,50 +48,50 @@ class _Comparison:
     own: Mapping[str, str]
 
     def change(self, name: str) -> PropertyChange | None:
-        """What becomes of one configuration, `None` where it is as it should be, or nobody's business here."""
+        """Return the change of one configuration, `None` where it is as it should be, or is not followed."""
         ours, theirs = self.target.configs.get(name), self.source.configs.get(name)
         if ours is not None and is_of_tier(name) and self.settings.exclude == _USUAL.exclude:
-            return self._tiered(name, ours)
+            return self._explain_tiered(name, ours)
         if self._is_left_alone(name) or (ours is not None and ours.is_read_only):
             return None
         if theirs is not None and theirs.is_sensitive:
-            return self._secret(name, ours) if _is_own(theirs) else None
+            return self._explain_secret(name, ours) if _is_own(theirs) else None
         if ours is None:
-            return self._unknown(name)
+            return self._explain_unknown(name)
         if theirs is None or ours.is_sensitive:
-            # What the source's brokers do not know, they cannot have dropped.
+            # Brokers of the source that do not know a configuration cannot have reset it.
             return None
         if name in DEMANDED:
-            return self._demanded(name, ours)
+            return self._explain_demanded(name, ours)
         if name == "cleanup.policy":
-            return self._set(name, ours, self.source.value(name))
+            return self._change_if_different(name, ours, self.source.value(name))
         if name == "max.message.bytes":
-            return self._batch_size(ours)
-        return self._followed(name, ours)
+            return self._raise_batch_size(ours)
+        return self._follow_source(name, ours)
 
     def _is_left_alone(self, name: str) -> bool:
         source_topic = SourceTopic(self.source.name)
         return name in WITHOUT_MEANING or self.settings.is_excluded(name) or self.settings.keeps(source_topic, name)
 
-    def _followed(self, name: str, ours: ConfigEntry) -> PropertyChange | None:
+    def _follow_source(self, name: str, ours: ConfigEntry) -> PropertyChange | None:
         wanted = self.own.get(name)
         if wanted is not None and name == "min.insync.replicas":
-            # More than there are replicas would stop every write.
+            # A value above the number of replicas would stop every write.
             wanted = str(min(int(wanted), self.target.replication_factor))
         if wanted is None and self.settings.use_defaults_from == "source":
             wanted = self.source.value(name)
         if wanted is not None:
-            return self._set(name, ours, wanted)
-        return self._made(name, ours.value, None) if _is_own(ours) else None
+            return self._change_if_different(name, ours, wanted)
+        return self._build_change(name, ours.value, None) if _is_own(ours) else None
 
-    def _set(self, name: str, ours: ConfigEntry, wanted: str | None) -> PropertyChange | None:
-        return None if wanted is None or wanted == ours.value else self._made(name, ours.value, wanted)
+    def _change_if_different(self, name: str, ours: ConfigEntry, wanted: str | None) -> PropertyChange | None:
+        return None if wanted is None or wanted == ours.value else self._build_change(name, ours.value, wanted)
 
-    def _batch_size(self, ours: ConfigEntry) -> PropertyChange | None:
-        """Raised with the source's, never lowered: batches from before are still to come, or are larger than that."""
+    def _raise_batch_size(self, ours: ConfigEntry) -> PropertyChange | None:
+        """Raise it with the source's, never lower it: larger batches from before may still have to be copied."""
         wanted, present = batch_bytes_max(self.source), batch_bytes_max(self.target)
         if wanted > present:
-            return self._made("max.message.bytes", ours.value, str(wanted))
+            return self._build_change("max.message.bytes", ours.value, str(wanted))
         if wanted == present or not _is_own(ours):
             return None
         problem = Problem(
@@ -99,9 +99,9 @@ class _Comparison:
             f"than the {wanted:,} it takes now",
             "Lower max.message.bytes on the target topic yourself when they are gone.",
         )
-        return self._made("max.message.bytes", ours.value, str(wanted), problem, is_by_design=True)
+        return self._build_change("max.message.bytes", ours.value, str(wanted), problem, is_by_design=True)
 
-    def _demanded(self, name: str, ours: ConfigEntry) -> PropertyChange | None:
+    def _explain_demanded(self, name: str, ours: ConfigEntry) -> PropertyChange | None:
         wanted = self.own.get(name)
         if wanted is None or wanted == ours.value:
             return None
@@ -109,10 +109,10 @@ class _Comparison:
             f"the target topic stays at {name}={ours.value}: records come with the codecs and the timestamps they have",
             "Nothing needs to be done. To be told no more, add it to configs.exclude of the link.",
         )
-        return self._made(name, ours.value, wanted, problem, is_by_design=True)
+        return self._build_change(name, ours.value, wanted, problem, is_by_design=True)
 
-    def _tiered(self, name: str, ours: ConfigEntry) -> PropertyChange | None:
-        """Told where nobody has said what becomes of it, as MirrorMaker 2 would set it."""
+    def _explain_tiered(self, name: str, ours: ConfigEntry) -> PropertyChange | None:
+        """Explain it unless the link's settings decide about it, as MirrorMaker 2 would set it."""
         wanted = self.own.get(name)
         if wanted is None or wanted == ours.value or self.settings.keeps(SourceTopic(self.source.name), name):
             return None
@@ -120,9 +120,9 @@ class _Comparison:
             f"the target topic stays at {name}={ours.value}: a remote tier is each cluster's own business",
             "Nothing needs to be done. To have it set, or to be told no more, write configs.exclude of the link.",
         )
-        return self._made(name, ours.value, wanted, problem, is_by_design=True)
+        return self._build_change(name, ours.value, wanted, problem, is_by_design=True)
 
-    def _unknown(self, name: str) -> PropertyChange | None:
+    def _explain_unknown(self, name: str) -> PropertyChange | None:
         wanted = self.own.get(name)
         if wanted is None:
             return None
@@ -130,16 +130,16 @@ class _Comparison:
             f"the target's brokers do not know {name}: left out",
             "Set what matters on the target topic by its brokers' own names; configs.exclude leaves it out.",
         )
-        return self._made(name, None, wanted, problem)
+        return self._build_change(name, None, wanted, problem)
 
-    def _secret(self, name: str, ours: ConfigEntry | None) -> PropertyChange:
+    def _explain_secret(self, name: str, ours: ConfigEntry | None) -> PropertyChange:
         problem = Problem(
             f"the source keeps the value of {name} to itself",
             f"Set {name} on the target topic yourself, and add it to configs.exclude of the link.",
         )
-        return self._made(name, None if ours is None else _HIDDEN, _HIDDEN, problem, is_by_design=True)
+        return self._build_change(name, None if ours is None else _HIDDEN, _HIDDEN, problem, is_by_design=True)
 
-    def _made(
+    def _build_change(
         self,
         name: str,
         before: str | None,

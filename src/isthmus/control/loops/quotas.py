@@ -1,7 +1,7 @@
 """Client quotas of attached principals are set at the target as the source has them (docs/access.md).
 
-As with access rules the ledger is told before a quota is changed and afterwards, and nothing that somebody else has set
-is touched.
+As with access rules, changes are recorded in the ledger before and after they are made, and quotas that others have set
+are not touched.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _OWN: Final = Problem(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaChange(Change):
-    """A quota that is to be another at the target, or to be taken back.
+    """A quota to set at the target, or to delete there.
 
     With `is_by_design` its problem is no failure.
     """
@@ -47,7 +47,7 @@ class QuotaChange(Change):
 
 
 class QuotasLoop:
-    """Sets the quotas that attached principals have at the source, and takes back those that it set."""
+    """Sets the quotas that attached principals have at the source, and deletes only those that it set."""
 
     name = QUOTAS_LOOP
 
@@ -61,33 +61,33 @@ class QuotasLoop:
         return link.access.interval_s if wants else None
 
     async def look(self, view: LinkView) -> Sequence[Change]:
-        """What differs.
+        """Return the quotas that differ.
 
         :raises ClusterError: A cluster cannot be asked.
         """
         source, target = await asyncio.gather(user_quotas(view.source), user_quotas(view.target))
         own = view.link.target.principal
-        found = quota_steps(view.link.access, source, target, _made(view), own=own)
+        found = quota_steps(view.link.access, source, target, _list_made(view), own=own)
         self._forgotten = found.forgotten
-        changes = [_change(step) for step in found.steps if step.after is not None]
+        changes = [_build_change(step) for step in found.steps if step.after is not None]
         if len(changes) == len(found.steps):
             return changes
-        # The broker that was asked may be behind: for as long as it is quotas would be taken back.
+        # The broker that was asked may be behind, and quotas must not be deleted for that.
         try:
             anywhere = {**await quotas_anywhere(view.source), **source}
         except ClusterError as error:
-            left = [_change(step) for step in found.steps if step.after is None]
+            left = [_build_change(step) for step in found.steps if step.after is None]
             return [*changes, *(replace(each, problem=problem_of(error)) for each in left)]
-        gone = quota_steps(view.link.access, anywhere, target, _made(view), own=own).steps
-        return [*changes, *(_change(step) for step in gone if step.after is None)]
+        gone = quota_steps(view.link.access, anywhere, target, _list_made(view), own=own).steps
+        return [*changes, *(_build_change(step) for step in gone if step.after is None)]
 
     async def apply(self, view: LinkView, changes: Sequence[Change]) -> Sequence[Change]:
-        """Make the changes; those that were refused.
+        """Make the changes; return those that were rejected.
 
         :raises ClusterError: The target does not answer.
         """
         absent, self._absent = self._absent, frozenset(self._forgotten)
-        # A broker that has not heard of a quota yet says that there is none: what is to be forgotten is missed twice.
+        # A broker may not have heard of a quota yet: forget a quota only when it was absent in two looks.
         if forgotten := [key for key in self._forgotten if key in absent]:
             await view.remember(*[Deletion(_document(view, key, MadeQuota(value=None)).key) for key in forgotten])
         due = [each for each in changes if isinstance(each, QuotaChange) and each.problem is None]
@@ -99,8 +99,8 @@ class QuotasLoop:
         return left
 
     async def _alter(self, view: LinkView, changes: dict[QuotaKey, QuotaChange]) -> list[QuotaChange]:
-        """Say what is about to happen, do it, and say what came of it; what was refused."""
-        known = _made(view)
+        """Record the changes as uncertain, make them, and record their outcome; return those that were rejected."""
+        known = _list_made(view)
         steps = {key: change.step for key, change in changes.items()}
         await view.remember(
             *[
@@ -112,9 +112,9 @@ class QuotasLoop:
         settled: list[QuotaDocument | Deletion] = []
         for key, step in steps.items():
             if key in outcomes.errors and is_in_doubt(outcomes.errors[key]):
-                # It may have been done all the same: it stays about to happen.
+                # It may have been made all the same: it stays uncertain.
                 continue
-            # What was refused is as it was, and so is what is known of it.
+            # A rejected quota is as before, and so is its record.
             after = known.get(key) if key in outcomes.errors else MadeQuota(value=step.after)
             document = _document(view, key, after or MadeQuota(value=None))
             settled.append(Deletion(document.key) if after is None or after.value is None else document)
@@ -122,7 +122,7 @@ class QuotasLoop:
         return [replace(changes[key], problem=problem_of(error)) for key, error in outcomes.errors.items()]
 
 
-def _made(view: LinkView) -> dict[QuotaKey, MadeQuota]:
+def _list_made(view: LinkView) -> dict[QuotaKey, MadeQuota]:
     return {
         document.quota: document.made
         for document in view.documents.values()
@@ -134,19 +134,19 @@ def _document(view: LinkView, key: QuotaKey, made: MadeQuota) -> QuotaDocument:
     return QuotaDocument.of(view.link.name, key, made)
 
 
-def _change(step: QuotaStep) -> QuotaChange:
+def _build_change(step: QuotaStep) -> QuotaChange:
     return QuotaChange(
         loop=QUOTAS_LOOP,
         subject=step.key.subject,
         setting=step.key.limit,
-        before=_written(step.before),
-        after=_written(step.after),
+        before=_format_quota(step.before),
+        after=_format_quota(step.after),
         problem=_OWN if step.is_own else _OTHERS if step.is_others else None,
         is_by_design=step.is_own or step.is_others,
         step=step,
     )
 
 
-def _written(value: float | None) -> str | None:
-    """A quota as Kafka's tools write it, without the point of a whole number."""
+def _format_quota(value: float | None) -> str | None:
+    """Format a quota as Kafka's tools do, without the point of a whole number."""
     return None if value is None else f"{value:.10g}" if value < 1e9 else f"{value:.0f}"

@@ -1,8 +1,8 @@
-"""A leaf that a distributor left by force gets what it lacks: see `model.switching`.
+"""A leaf that a distributor left by force gets the records it lacks: see `model.switching`.
 
 The distributor goes back to it for that, up to where another leaf has begun, and then on to its target. Until then the
-leaf is in doubt, and says so. What it cannot get for a reason that waiting does not change keeps it in doubt, and
-nobody else waiting: it is tried again later (`running.forcing`).
+leaf is reported as in doubt. If it cannot get records for a reason that waiting does not change it stays in doubt, but
+does not hold up the distributor: it is tried again later (`running.forcing`).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from isthmus.wire.client import Client
 _INTERVAL_S: Final = 1.0
 _TELL_S: Final = 5.0
 _PATIENCE_S: Final = 15.0
-"""What is waited for is told only when it takes longer."""
+"""A wait is reported only when it takes longer."""
 _GONE_S: Final = 5.0
 """A topic is gone once the source does not know it in several looks, the last so long after the first."""
 _log = logging.getLogger(__name__)
 
 
 class ReconcilingLoop:
-    """Sees one distributor through what a leaf lacks, and tells of leaves that may lack something."""
+    """Waits until a leaf has the records it lacked, and reports leaves that may lack some."""
 
     name = "reconciling"
 
@@ -52,7 +52,7 @@ class ReconcilingLoop:
         return _TELL_S if role.ends is None else _INTERVAL_S
 
     async def look(self, view: LinkView) -> Sequence[Change]:
-        """That the leaf has all that it can get now, or what is still in doubt.
+        """Return the change that the leaf has all that it can get now, or the problem that keeps it in doubt.
 
         :raises ClusterError: The source cannot be asked for its topics.
         """
@@ -60,14 +60,14 @@ class ReconcilingLoop:
         if role is None:
             return ()
         if role.ends is None:
-            return [_change(view, each.leaf, _doubted(each.leaf, each.records_max)) for each in role.doubts]
+            return [_change(view, each.leaf, _doubt_problem(each.leaf, each.records_max)) for each in role.doubts]
         now, self._stuck = time.monotonic(), None
         self._since = now if self._since is None else self._since
         lanes = [lane for topic in view.plan.topics for lane in topic.lanes]
         selected = (each for each in role.ends if view.link.topics.target_of(each.topic) is not None)
         found = still_lacking(selected, lanes, view.reports)
         if found and now - self._since < _PATIENCE_S:
-            # A broker that has just started may not know a topic, and a lane may end before all is there.
+            # A broker that has just started may not know a topic, and a lane may end before it has all.
             return ()
         if all(each.is_stuck for each in found):
             self._stuck = await self.there(view.source, found)
@@ -78,7 +78,7 @@ class ReconcilingLoop:
         return [_change(view, alias, None if lack is None else Problem(f"{alias} {lack.why}", hint))]
 
     async def apply(self, view: LinkView, changes: Sequence[Change]) -> Sequence[Change]:
-        """Have the source say that the leaf lacks nothing any more, or nothing but what it cannot get now.
+        """Write to the source that the leaf lacks nothing any more, or only what it cannot get now.
 
         :raises ClusterError: Its ledger cannot be written.
         """
@@ -95,10 +95,10 @@ class ReconcilingLoop:
         return [change for change in changes if change.problem is not None]
 
     async def there(self, source: Client, found: Iterable[Lack]) -> tuple[Lack, ...] | None:
-        """What the source still has of what a leaf lacks: of a topic that is gone nobody can get anything. `None` where
-        a topic is missing for the first time: a broker that has just started may not know it.
+        """Find what the source still has of the records that a leaf lacks: a deleted topic has none. `None` while a
+        topic has been missing for less than `gone_s`: a broker that has just started may not know it.
 
-        :raises ClusterError: It does not answer.
+        :raises ClusterError: The source does not answer.
         """
         lacks = {each.begin: each for each in found}
         topics = (await source.metadata(sorted({each.topic for each in lacks}))).topics if lacks else {}
@@ -118,8 +118,8 @@ class ReconcilingLoop:
 def ended(
     choice: TargetChoice | None, leaf: str, ends: Sequence[LaneBegin], lacking: Collection[LaneBegin]
 ) -> TargetChoice | None:
-    """What becomes of a choice once a leaf has got what it can get up to these offsets; `None` where it was left again
-    since, up to other ones.
+    """Return the choice after a leaf has got all that it can get up to these offsets; `None` if the leaf was left again
+    since, with other offsets.
     """
     doubt = None if choice is None else choice.finishing
     if choice is None or doubt is None or (doubt.leaf, doubt.ends) != (leaf, tuple(ends)):
@@ -134,7 +134,7 @@ def _change(view: LinkView, leaf: str, problem: Problem | None) -> Change:
     )
 
 
-def _doubted(leaf: str, records: int) -> Problem:
+def _doubt_problem(leaf: str, records: int) -> Problem:
     return Problem(
         f"{leaf} is IN_DOUBT: it was left while it was gone, and may lack up to {counted(records, 'record')}",
         "It gets them by itself when it is back, and so do the other leaves of its subtree. What it cannot take yet is "

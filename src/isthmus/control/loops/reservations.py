@@ -34,9 +34,9 @@ class ReservationChange(Change):
 
 
 class ReservationsLoop:
-    """Makes what is missing of the rules of namespaces that follow by this link and are enforced: those that somebody
-    deleted, and those against rights that were given since. At the link's target it makes rules against readers of what
-    is SYNCING, and takes them back, whichever link they were made for.
+    """Creates missing rules of namespaces that follow by this link and are enforced: rules that were deleted, and rules
+    against rights that were granted since. At the link's target it creates rules against readers of SYNCING links, and
+    deletes them, also those created for another link.
     """
 
     name = "reservations"
@@ -45,41 +45,43 @@ class ReservationsLoop:
         self._seen: tuple[object, ...] | None = None
 
     def is_awaited(self, view: LinkView) -> bool:
-        """Whether rules against readers are there, or may be missing, and what they go by is another than it was."""
-        return view.link.is_synchronous and self._seen is not None and self._seen != _reading_by(view)
+        """Whether rules against readers exist, or may be missing, and the reasons for them have changed."""
+        return view.link.is_synchronous and self._seen is not None and self._seen != _reading_basis(view)
 
     def interval_s(self, link: Link) -> float | None:
         """How often rules are looked at, in seconds."""
         return _INTERVAL_S if following(link) else None
 
     async def look(self, view: LinkView) -> Sequence[Change]:
-        """The rules that are missing, and those against readers that are over.
+        """Return the rules that are missing, and rules against readers that are to be deleted.
 
         :raises ClusterError: The target cannot be asked.
         """
-        self._seen = _reading_by(view)
+        self._seen = _reading_basis(view)
         documents = await closed(view.link, view.target)
-        found = [change for document in documents for change in await self._missing(view, document)]
+        found = [change for document in documents for change in await self._find_missing(view, document)]
         if not view.link.is_synchronous and not await remembers_rules(view.target):
             return found
         for each in await examine_reading(view.target, view.link.target):
-            found += [_told(self.name, each.namespace, rule.grant, rule=rule, against_readers=True)
+            found += [_build_change(self.name, each.namespace, rule.grant, rule=rule, against_readers=True)
                       for rule in each.missing]  # fmt: skip
-            found += [_told(self.name, each.namespace, rule.grant, gone=rule, against_readers=True)
+            found += [_build_change(self.name, each.namespace, rule.grant, gone=rule, against_readers=True)
                       for rule in each.over]  # fmt: skip
             if each.problem is not None:
-                found.append(_told(self.name, each.namespace, "readers", problem=each.problem, against_readers=True))
+                found.append(
+                    _build_change(self.name, each.namespace, "readers", problem=each.problem, against_readers=True)
+                )
         return found
 
     async def apply(self, view: LinkView, changes: Sequence[Change]) -> Sequence[Change]:
-        """Make them.
+        """Make the changes.
 
         :raises ClusterError: The target does not answer.
         """
         left = [change for change in changes if change.problem is not None]
         asked = [change for change in changes if isinstance(change, ReservationChange) and change.problem is None]
         due = {change.namespace: change for change in asked if not change.against_readers}
-        # Loaded by runs that need it: whoever asks for a status wants no more of a loop than its name.
+        # Imported only when needed: a status asks for no more than the names of loops.
         from isthmus.control.clusters.namespaces import AsyncNamespaces
 
         for namespace, change in due.items():
@@ -88,7 +90,7 @@ class ReservationsLoop:
             except (ClusterError, PlanRefused) as error:
                 if isinstance(error, ClusterError) and error.retryable:
                     raise
-                left.append(_told(self.name, namespace, change.setting, problem=problem_of(error)))
+                left.append(_build_change(self.name, namespace, change.setting, problem=problem_of(error)))
         if any(change.against_readers for change in asked):
             await self._settle(view)
         return left
@@ -101,18 +103,18 @@ class ReservationsLoop:
             await declarations.look()
             await settle_reading(declarations, view.link.target)
 
-    async def _missing(self, view: LinkView, document: NamespaceDocument) -> list[Change]:
+    async def _find_missing(self, view: LinkView, document: NamespaceDocument) -> list[Change]:
         namespace, keep = document.namespace, keeping(view.link.target, document.registers)
         found = await examine_reservation(view.target, namespace, keep)
         try:
             missing = require(found, keep, namespace).missing
         except PlanRefused as error:
-            return [_told(self.name, namespace, "rules", problem=problem_of(error))]
-        return [_told(self.name, namespace, rule.grant, rule=rule) for rule in missing]
+            return [_build_change(self.name, namespace, "rules", problem=problem_of(error))]
+        return [_build_change(self.name, namespace, rule.grant, rule=rule) for rule in missing]
 
 
-def _reading_by(view: LinkView) -> tuple[object, ...]:
-    """What rules against readers of a link go by: whether it is SYNCING, and who its gateways are."""
+def _reading_basis(view: LinkView) -> tuple[object, ...]:
+    """Return the reasons for rules against readers of a link: whether it is SYNCING, and the logins of its gateways."""
     link, documents = view.link, view.documents.values()
     gateways = pair_words(link.name, link.mode_said, documents).values()
     return (
@@ -122,7 +124,7 @@ def _reading_by(view: LinkView) -> tuple[object, ...]:
     )
 
 
-def _told(
+def _build_change(
     loop: str,
     namespace: Namespace,
     setting: str,

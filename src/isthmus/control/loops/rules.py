@@ -1,4 +1,4 @@
-"""Which access rules are to be created and deleted at the target: by the source's, the target's, and memory. Pure."""
+"""Plan which access rules to create and delete at the target, by those of both sides and the remembered ones. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _READING: Final = frozenset({"READ", "DESCRIBE", "DESCRIBE_CONFIGS"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleChange(Change):
-    """A rule that is to be created at the target, or deleted: without `after`. `origin` is as in `Place`.
+    """A rule to create at the target, or, without `after`, to delete. `origin` is as in `Place`.
 
     With `is_by_design` its problem is no failure.
     """
@@ -30,8 +30,8 @@ class RuleChange(Change):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RememberedRule:
-    """A rule that Isthmus created, or was about to create or to delete if it is not `is_certain`. It `is_unwanted` if
-    the link's source has it no more, and it stays for another link.
+    """A rule that Isthmus created, or, unless it `is_certain`, was about to create or delete. It `is_unwanted` if the
+    link's source no longer has it, and it stays for another link.
     """
 
     rule: Rule
@@ -41,17 +41,16 @@ class RememberedRule:
 
     @property
     def place(self) -> Place:
-        """What it was made for."""
+        """The place that it was created for."""
         return Place(self.rule.name, self.rule.pattern, self.origin)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessView:
-    """What is known of the rules on both sides. `own_principal` is ours at the target, `None` if we cannot know it.
+    """The rules known on both sides. `own_principal` is ours at the target, `None` if it is unknown.
 
-    `attempted` are the rules that this very process was about to create or to delete: it knows them as its own. `held`
-    are those that other links made for certain and still want, by the names of these links, where a plan has asked for
-    them.
+    `attempted` are the rules that this process was about to create or delete, so they are its own. `held` are the rules
+    that other links created for certain and still want, with the names of these links, if a plan asked for them.
     """
 
     settings: AccessSettings
@@ -67,8 +66,8 @@ class AccessView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessPlan:
-    """What is to be done: changes at the target, and what memory is to know for certain, or to forget. If it
-    `asks_others`, it depends on what other links have made.
+    """The plan: changes at the target, remembered rules that are certain now (`settled`), and rules to forget. If it
+    `asks_others`, it depends on the rules of other links.
     """
 
     changes: tuple[RuleChange, ...] = ()
@@ -78,24 +77,26 @@ class AccessPlan:
 
 
 @dataclass(slots=True)
-class _Carried:
-    """The rules of the source that a link carries, as the target is to have them, and where each comes from."""
+class _CarriedRules:
+    """The rules of the source that a link carries, as the target is to have them, each with its origin."""
 
     wanted: dict[Rule, str] = field(default_factory=dict)
     sources: list[Rule] = field(default_factory=list)
-    told: list[RuleChange] = field(default_factory=list)
+    unmade: list[RuleChange] = field(default_factory=list)
 
 
 def access_plan(view: AccessView) -> AccessPlan:
-    """What makes the rules at the target those of the source. Once it was done, nothing more has to be.
+    """Plan the changes that make the rules at the target those of the source. A second plan after them is empty.
 
-    No rule is deleted that is not remembered.
+    Only remembered rules are deleted.
     """
-    carried = _carried(view)
+    carried = _carry_rules(view)
     there = set(view.target)
-    changes = [_creation(rule, carried.wanted[rule]) for rule in sorted(carried.wanted.keys() - there, key=_order)]
-    changes += carried.told
-    # What another link made is made for both, and stays as long as one of them has it.
+    changes = [
+        _build_creation(rule, carried.wanted[rule]) for rule in sorted(carried.wanted.keys() - there, key=_order)
+    ]
+    changes += carried.unmade
+    # A rule that another link created counts for both, and stays as long as one of them wants it.
     found = carried.wanted.keys() & there - {memory.rule for memory in view.remembered}
     settled = [
         RememberedRule(rule=rule, origin=carried.wanted[rule], is_certain=True)
@@ -103,7 +104,7 @@ def access_plan(view: AccessView) -> AccessPlan:
     ]
     forgotten = []
     deletions: list[RuleChange] = []
-    # What another link lets in stays until that one takes it away.
+    # An ALLOW of another link stays until that link deletes it.
     left = [rule for rule in view.held if rule in there and rule not in carried.wanted]
     for memory in sorted(view.remembered, key=lambda memory: _order(memory.rule)):
         is_ours = memory.is_certain or memory.rule in view.attempted
@@ -117,11 +118,13 @@ def access_plan(view: AccessView) -> AccessPlan:
         elif memory.rule not in there:
             forgotten.append(memory.rule)
         elif is_ours and (others := view.held.get(memory.rule)):
-            # Whoever is the last to want it no more deletes it; one that is not run may want it for long.
+            # The last link that wants it deletes it; a link that is not run may want it for long.
             settled += [] if memory.is_unwanted else [replace(memory, is_certain=True, is_unwanted=True)]
-            changes.append(replace(_deletion(memory, is_ours=True), problem=_held_by(min(others)), is_by_design=True))
+            changes.append(
+                replace(_build_deletion(memory, is_ours=True), problem=_held_by_problem(min(others)), is_by_design=True)
+            )
         else:
-            deletions.append(_deletion(memory, is_ours=is_ours))
+            deletions.append(_build_deletion(memory, is_ours=is_ours))
     changes += held_back(deletions, left)
     return AccessPlan(
         changes=tuple(changes),
@@ -132,69 +135,71 @@ def access_plan(view: AccessView) -> AccessPlan:
 
 
 def held_back(deletions: Collection[RuleChange], left: Collection[Rule] = ()) -> list[RuleChange]:
-    """Deletions, without those of a DENY of which an ALLOW stays that it overrides: whom it keeps out that one would
-    let in. `left` are rules that stay, as the link is not concerned with what they are about any more.
+    """Hold back deletions of a DENY while an ALLOW that it overrides stays: that one would let in the principals that
+    it keeps out. `left` are rules that stay, as the link no longer carries their names.
     """
     allowed = [rule for rule in left if rule.permission is PermissionType.ALLOW]
     stuck = [c.rule for c in deletions if c.problem is not None and c.rule.permission is PermissionType.ALLOW]
 
-    def judged(change: RuleChange) -> RuleChange:
+    def judge(change: RuleChange) -> RuleChange:
         if change.problem is not None or change.rule.permission is PermissionType.ALLOW:
             return change
         problem, by_design = (next((a for a in rules if change.rule.overrides(a)), None) for rules in (stuck, allowed))
         staying = problem or by_design
         if staying is None:
             return change
-        return replace(change, problem=_held_back(staying), is_by_design=problem is None)
+        return replace(change, problem=_held_back_problem(staying), is_by_design=problem is None)
 
-    return [judged(change) for change in deletions]
+    return [judge(change) for change in deletions]
 
 
-def _carried(view: AccessView) -> _Carried:
-    carried = _Carried()
+def _carry_rules(view: AccessView) -> _CarriedRules:
+    carried = _CarriedRules()
     there = set(view.target)
     rules = [
         rule
         for original in sorted(view.source, key=_order)
-        if (rule := _by_policy(view.settings, original)) is not None
+        if (rule := _apply_policy(view.settings, original)) is not None
     ]
-    placed = {rule: dict(_placed(rule, view.scopes)) for rule in rules}
+    placed = {rule: dict(_place_rule(rule, view.scopes)) for rule in rules}
     allowing = [rule for rule in rules if rule.permission is PermissionType.ALLOW and _is_ahead(rule, placed[rule])]
     for denial in (rule for rule in rules if rule.permission is PermissionType.DENY):
         overridden = [placed[rule] for rule in allowing if denial.overrides(rule)]
         if overridden and not _is_ahead(denial, placed[denial]):
-            placed[denial].update(_ahead(denial, overridden, view.scopes[denial.resource]))
+            placed[denial].update(_place_ahead(denial, overridden, view.scopes[denial.resource]))
     dangerous: list[Rule] = []
     for rule in rules:
         if _shuts_us_out(rule, view.own_principal):
             missing = [each for each in placed[rule] if each not in there]
             dangerous += [rule] if missing else []
-            carried.told += [_not_made(each, _SHUT_OUT) for each in missing]
+            carried.unmade += [_build_unmade(each, _SHUT_OUT) for each in missing]
     for rule in rules:
         if _shuts_us_out(rule, view.own_principal):
-            # Where it has been made already it stays as long as the source has it, whoever made it.
+            # If the target has it already it stays as long as the source has it.
             carried.sources.append(rule)
             continue
-        overriding = _overriding(rule, dangerous)
+        overriding = _find_overriding(rule, dangerous)
         if overriding is not None:
-            carried.told += [_not_made(each, _overridden(overriding)) for each in placed[rule] if each not in there]
+            carried.unmade += [
+                _build_unmade(each, _overridden_problem(overriding)) for each in placed[rule] if each not in there
+            ]
             continue
         carried.sources.append(rule)
         carried.wanted.update(placed[rule])
         scope = view.scopes.get(rule.resource)
         if scope is not None and scope.is_scattered(rule):
-            carried.told.append(_not_made(rule, _SCATTERED, is_by_design=True))
-    # What one rule of the source is not to give, another may.
-    carried.told = [change for change in carried.told if change.is_by_design or change.rule not in carried.wanted]
+            carried.unmade.append(_build_unmade(rule, _SCATTERED, is_by_design=True))
+    # Another rule of the source may lead to the same rule at the target.
+    carried.unmade = [change for change in carried.unmade if change.is_by_design or change.rule not in carried.wanted]
     return carried
 
 
-def _by_policy(settings: AccessSettings, rule: Rule) -> Rule | None:
-    """The rule as the policy carries it, for the principal at the target, under the source's name; `None` if it does
-    not.
+def _apply_policy(settings: AccessSettings, rule: Rule) -> Rule | None:
+    """Return the rule as the policy carries it, for the principal at the target, under the source's name; `None` if the
+    policy does not carry it.
     """
     if rule.permission is PermissionType.DENY and rule.principal == EVERYBODY and settings.principals:
-        # It is about those who are attached as well: what it overrides is not to be had at the target either.
+        # It denies attached principals as well: the target must not allow what it overrides.
         principal: str | None = EVERYBODY
     else:
         principal = settings.at_target(rule.principal)
@@ -209,23 +214,25 @@ def _by_policy(settings: AccessSettings, rule: Rule) -> Rule | None:
         return rule
     if rule.operation != "ALL":
         return None
-    # Whoever may do nothing may not read either.
+    # A DENY of ALL also denies reading.
     return rule if rule.permission is PermissionType.DENY else replace(rule, operation="READ")
 
 
-def _placed(rule: Rule, scopes: Mapping[Resource, NameScope]) -> Iterator[tuple[Rule, str]]:
+def _place_rule(rule: Rule, scopes: Mapping[Resource, NameScope]) -> Iterator[tuple[Rule, str]]:
     scope = scopes.get(rule.resource)
     for place in () if scope is None else scope.places(rule):
         yield replace(rule, name=place.name, pattern=place.pattern), place.origin
 
 
 def _is_ahead(rule: Rule, placed: Iterable[Rule]) -> bool:
-    """Whether it is at the target before what it is about: it is one rule there, and not one for each name there is."""
+    """Whether a rule is at the target before its names are: as one rule there, and not one for each existing name."""
     return any(each.pattern is RulePattern.PREFIXED or rule.prefix is None for each in placed)
 
 
-def _ahead(denial: Rule, overridden: Iterable[Mapping[Rule, str]], scope: NameScope) -> Iterator[tuple[Rule, str]]:
-    """A DENY on what ALLOWs are about that are there ahead: they let in to whatever comes, at once."""
+def _place_ahead(
+    denial: Rule, overridden: Iterable[Mapping[Rule, str]], scope: NameScope
+) -> Iterator[tuple[Rule, str]]:
+    """Place a DENY on the places of the ALLOWs that it overrides, as those let principals in to new names at once."""
     for placed in overridden:
         for allowed, origin in placed.items():
             if denial.prefix is not None and origin.startswith(denial.prefix):
@@ -239,15 +246,15 @@ def _shuts_us_out(rule: Rule, own: str | None) -> bool:
     return rule.permission is PermissionType.DENY and rule.principal in (EVERYBODY, own)
 
 
-def _overriding(rule: Rule, dangerous: Collection[Rule]) -> Rule | None:
+def _find_overriding(rule: Rule, dangerous: Collection[Rule]) -> Rule | None:
     if rule.permission is PermissionType.DENY:
         return None
-    # One about us takes nothing from anybody else.
+    # A DENY for our own principal overrides no rule of others.
     return next((d for d in dangerous if d.overrides(rule) and d.principal in (EVERYBODY, rule.principal)), None)
 
 
 def _is_founded(memory: RememberedRule, sources: Collection[Rule]) -> bool:
-    """Whether a rule of the source is still there for it, whatever the link selects by now."""
+    """Whether the source still has a rule for it, even if the link no longer selects its name."""
     made = memory.rule
     return any(
         (rule.resource, rule.principal, rule.host, rule.operation, rule.permission)
@@ -267,7 +274,7 @@ def _is_about(rule: Rule, place: Place) -> bool:
 
 def _is_concerned(memory: RememberedRule, view: AccessView) -> bool:
     scope = view.scopes.get(memory.rule.resource)
-    # Those whose principals were detached stay, as the topics do.
+    # Rules of detached principals stay, as detached topics do.
     return scope is not None and scope.has(memory.place) and view.settings.may_be_ours(memory.rule.principal)
 
 
@@ -286,38 +293,40 @@ _UNCERTAIN: Final = Problem(
 )
 
 
-def _held_by(link: str) -> Problem:
+def _held_by_problem(link: str) -> Problem:
     return Problem(f"link {link} has made it as well: it stays", "Nothing needs to be done: it goes with that link's.")
 
 
-def _held_back(allowing: Rule) -> Problem:
+def _held_back_problem(allowing: Rule) -> Problem:
     return Problem(
         f"it stays as long as ALLOW {allowing.grant} on {allowing.subject} does, which would let in whom it keeps out",
         "Delete that one yourself if nobody else needs it; this one follows then.",
     )
 
 
-def _overridden(deny: Rule) -> Problem:
+def _overridden_problem(deny: Rule) -> Problem:
     return Problem(
         f"at the source it is overridden by DENY {deny.grant} on {deny.subject}, which is not created at the target",
         "Create that one at the target yourself; this one follows then.",
     )
 
 
-def _creation(rule: Rule, origin: str) -> RuleChange:
-    return _change(rule, before=None, after=str(rule.permission), origin=origin)
+def _build_creation(rule: Rule, origin: str) -> RuleChange:
+    return _build_change(rule, before=None, after=str(rule.permission), origin=origin)
 
 
-def _deletion(memory: RememberedRule, *, is_ours: bool) -> RuleChange:
+def _build_deletion(memory: RememberedRule, *, is_ours: bool) -> RuleChange:
     problem = None if is_ours else _UNCERTAIN
-    return _change(memory.rule, before=str(memory.rule.permission), after=None, origin=memory.origin, problem=problem)
+    return _build_change(
+        memory.rule, before=str(memory.rule.permission), after=None, origin=memory.origin, problem=problem
+    )
 
 
-def _not_made(rule: Rule, problem: Problem, *, is_by_design: bool = False) -> RuleChange:
-    return replace(_creation(rule, ""), problem=problem, is_by_design=is_by_design)
+def _build_unmade(rule: Rule, problem: Problem, *, is_by_design: bool = False) -> RuleChange:
+    return replace(_build_creation(rule, ""), problem=problem, is_by_design=is_by_design)
 
 
-def _change(
+def _build_change(
     rule: Rule, *, before: str | None, after: str | None, origin: str, problem: Problem | None = None
 ) -> RuleChange:
     return RuleChange(

@@ -1,4 +1,4 @@
-"""Runs the loops of a link, each beside the others: what goes wrong in one ends nothing else."""
+"""Runs the loops of a link concurrently: an error in one loop does not end the others."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from isthmus.model.timings import USUAL
 _log = logging.getLogger(__name__)
 WAIT_S: Final = 0.25
 HURRY_S: Final = 1.0
-"""How often it is seen whether something waits for a loop."""
+"""How often (s) to check whether a loop is waited for."""
 AGAIN_S: Final = 30.0
-"""What was refused, or cannot be done as things are, is tried again after so long: it takes an operator to mend it."""
+"""When (s) to retry a change that was rejected or is impossible for now: an operator has to mend that."""
 Viewing = Callable[[], LinkView | None]
-"""What there is to see of the link now; `None` until its clusters were first looked at."""
+"""Returns the current view of the link; `None` until its clusters were first looked at."""
 
 
 class LoopRunner:
-    """Keeps one loop going as long as `run` is kept running. `problem` is why it is IN_ERROR.
+    """Runs one loop as long as `run` runs. `problem` is why it is IN_ERROR.
 
-    A cluster that is away is asked again after `outage_s`.
+    A cluster that is unreachable is asked again after `outage_s`.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class LoopRunner:
 
     @property
     def progress(self) -> LoopProgress:
-        """How the loop stands."""
+        """The progress of the loop."""
         if self._loop.interval_s(self._link) is None:
             return LoopProgress(loop=self._loop.name, state=LoopState.NOT_CONFIGURED)
         state = LoopState.ACTIVE if self.problem is None else LoopState.IN_ERROR
@@ -69,7 +69,7 @@ class LoopRunner:
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing for it to do."""
+        """Whether it has nothing to do."""
         return self._loop.interval_s(self._link) is None or self._is_paused()
 
     def follow(self, link: Link) -> None:
@@ -90,25 +90,25 @@ class LoopRunner:
             while True:
                 await self._cycle()
         finally:
-            await self._let_go()
+            await self._close_loop()
 
     async def _cycle(self) -> None:
         self._stirred.clear()
         interval_s = self._loop.interval_s(self._link)
         view = None if self.is_idle else self._look()
-        # What is not configured is woken by what is.
+        # A loop that is not configured sleeps until new settings wake it.
         pause_s = None if interval_s is None else WAIT_S
         if view is not None and interval_s is not None:
             await self._pass(view)
             pause_s = self._pause_s(interval_s)
         elif self.is_idle:
-            await self._let_go()
+            await self._close_loop()
         with contextlib.suppress(ClusterError):
-            await self._tell()
+            await self._write_progress()
         await self._rest(pause_s)
 
     async def _rest(self, pause_s: float | None) -> None:
-        """Wait so long (s), for ever with `None`; no longer than until it is stirred, or something waits for it."""
+        """Wait for `pause_s`, for ever with `None`; end earlier when it is stirred, or is waited for."""
         deadline = None if pause_s is None else Deadline(pause_s)
         while deadline is None or not deadline.has_passed:
             left_s = None if deadline is None else deadline.left_s
@@ -124,7 +124,7 @@ class LoopRunner:
     def _is_awaited(self, view: LinkView) -> bool:
         return isinstance(self._loop, Hurried) and self._loop.is_awaited(view)
 
-    async def _let_go(self) -> None:
+    async def _close_loop(self) -> None:
         if isinstance(self._loop, Holding):
             await self._loop.aclose()
 
@@ -157,7 +157,7 @@ class LoopRunner:
             self.problem = Problem(message, "This is a bug in Isthmus: please report it.")
         self.passes += 1
 
-    async def _tell(self) -> None:
+    async def _write_progress(self) -> None:
         now = self.progress
         document = LoopDocument(link=self._link.name, loop=now.loop, state=now.state, problem=now.problem)
         known = self._ledger.documents.get(document.key)
@@ -174,7 +174,7 @@ class LoopRunners:
 
     @property
     def progress(self) -> tuple[LoopProgress, ...]:
-        """How they stand."""
+        """The progress of all loops."""
         return tuple(runner.progress for runner in self._runners)
 
     def follow(self, link: Link) -> None:
@@ -183,14 +183,14 @@ class LoopRunners:
             runner.follow(link)
 
     def stir(self) -> None:
-        """Have each look now."""
+        """Have each loop look now."""
         for runner in self._runners:
             runner.stir()
 
     def catch_up(self) -> bool:
-        """Have each look and change what it can; whether all have since this was first asked. The answer stays true."""
+        """Have each loop look and apply; whether all have since the first call. Once true it stays true."""
         if self._awaited is None:
-            # One pass may be under way that saw less.
+            # A pass that is under way may have seen an older state.
             self._awaited = tuple(runner.passes + 2 for runner in self._runners)
         pairs = zip(self._runners, self._awaited, strict=True)
         waiting = [runner for runner, passes in pairs if runner.passes < passes and not runner.is_idle]

@@ -25,15 +25,15 @@ SCHEMAS_LOOP: Final = "schemas"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryChange(Change):
-    """A change of a registry, as the other loops have theirs."""
+    """A change of a registry, in the form of the other loops."""
 
     change: SchemaChange
 
 
 class SchemasLoop:
-    """Registers what is missing, deletes what was deleted, and sets what compatibility is asked for.
+    """Registers missing schemas, deletes deleted ones, and sets the compatibility of the source.
 
-    Links into one cluster do it beside each other: whatever one has done the others find done.
+    Links into one cluster do that concurrently: changes of one link are found done by the others.
     """
 
     name = SCHEMAS_LOOP
@@ -44,7 +44,7 @@ class SchemasLoop:
         self._distributed: DistributedSchemas | None = None
 
     async def aclose(self) -> None:
-        """Let go of the ledger."""
+        """Close the ledger."""
         if self._distributed is not None:
             self._distributed.close()
             self._distributed = None
@@ -59,10 +59,10 @@ class SchemasLoop:
             return ()
         self._held = self._pair = None
         try:
-            known = self._followed(view).known
+            known = self._open_distributed(view).known
             self._pair = pair = await registry_pair(route, await registry_contents(route.primary), known)
         except HostError as error:
-            return (_told("registry", "", problem=error),)
+            return (_build_failure("registry", "", problem=error),)
         self._held = known_ids(pair)
         return tuple(_change(each) for each in plan_schemas(pair) if each.is_needed)
 
@@ -81,18 +81,18 @@ class SchemasLoop:
             async with opened(route.target) as registry:
                 done = await apply_schemas(registry, [change.change for change in ours])
         if self._pair is not None:
-            await self._followed(view).note(*noted(self._pair, done))
+            await self._open_distributed(view).note(*noted(self._pair, done))
         if route.gate.is_there and self._held is not None:
-            await self._tell(view, self._held, done)
+            await self._write_ids(view, self._held, done)
         return [*left, *(_change(each) for each in done if each.problem is not None)]
 
-    def _followed(self, view: LinkView) -> DistributedSchemas:
+    def _open_distributed(self, view: LinkView) -> DistributedSchemas:
         if self._distributed is None:
             self._distributed = DistributedSchemas(view.target)
         return self._distributed
 
-    async def _tell(self, view: LinkView, held: Mapping[VersionKey, int], done: Sequence[SchemaChange]) -> None:
-        """Write down which ids the registry holds now, for lanes that wait.
+    async def _write_ids(self, view: LinkView, held: Mapping[VersionKey, int], done: Sequence[SchemaChange]) -> None:
+        """Write to the ledger which ids the registry has now, for lanes that wait.
 
         :raises ClusterError: The ledger cannot be written.
         """
@@ -122,7 +122,7 @@ def _change(change: SchemaChange) -> RegistryChange:
     )
 
 
-def _told(subject: str, setting: str, *, problem: HostError) -> Change:
+def _build_failure(subject: str, setting: str, *, problem: HostError) -> Change:
     return Change(
         loop=SCHEMAS_LOOP, subject=subject, setting=setting, before=None, after=None, problem=problem_of(problem)
     )

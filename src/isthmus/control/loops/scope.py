@@ -1,7 +1,7 @@
-"""Which names a rule of the source is about at the target, as far as a link mirrors them. Pure.
+"""Map the names of access rules from the source to the target, as far as a link mirrors them. Pure.
 
-A rule never reaches further at the target than what the link carries there: one about many names stays one rule only
-where the link carries all of these names, and becomes a rule for each name elsewhere.
+At the target a rule never covers more than the link carries there: a rule about many names stays one rule only if the
+link carries all of them, and otherwise becomes a rule for each name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from isthmus.model.patterns import NamePattern
 
 
 class Place(NamedTuple):
-    """What a rule is about at the target; `origin` is the name, or the prefix, that this was at the source."""
+    """The name or prefix of a rule at the target; `origin` is the name or prefix at the source."""
 
     name: str
     pattern: RulePattern
@@ -33,9 +33,9 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameScope:
-    """The names of one kind that a link carries: `known` are those there are, at the source and at the target.
+    """The names of one kind that a link carries: `known` are the existing ones, source to target.
 
-    `target_of` tells what the link makes of any name, `None` where it does not carry it.
+    `target_of` maps any name of the source to the target, `None` where the link does not carry it.
     """
 
     include: Sequence[NamePattern]
@@ -46,7 +46,7 @@ class NameScope:
     needs_known: bool
 
     def places(self, rule: Rule) -> tuple[Place, ...]:
-        """Where a rule of the source belongs at the target: nowhere, if it is about nothing that the link carries."""
+        """Return the places of a rule of the source at the target: none, if the link carries none of its names."""
         if rule.prefix is None:
             name = self.known.get(rule.name) if self.needs_known else self.target_of(rule.name)
             return () if name is None else (Place(name, RulePattern.LITERAL, rule.name),)
@@ -60,7 +60,7 @@ class NameScope:
         )
 
     def is_scattered(self, rule: Rule) -> bool:
-        """Whether a rule about many names, all of which the link carries, has to be one for each: by the naming."""
+        """Whether a rule about many names, all of which the link carries, becomes one rule for each, by the naming."""
         return (
             rule.prefix is not None
             and self._carries_all(rule.prefix)
@@ -68,7 +68,7 @@ class NameScope:
         )
 
     def has(self, place: Place) -> bool:
-        """Whether the link still carries what a rule of an earlier time was made for."""
+        """Whether the link still carries the names that an earlier rule was created for."""
         if place.pattern is RulePattern.LITERAL:
             return self.target_of(place.origin) == place.name
         return moved_prefix(self.naming, place.origin) == place.name and any(
@@ -76,11 +76,11 @@ class NameScope:
         )
 
     def _prefix_at_target(self, prefix: str) -> str | None:
-        """What all names begin with that come of those with this prefix, where that says nothing about any other."""
+        """Return the prefix at the target of all names with this prefix, if it covers no other names there."""
         moved = moved_prefix(self.naming, prefix)
         if moved is None or not self._carries_all(prefix):
             return None
-        # What is Kafka's, or our own, is no business of any rule of the source.
+        # No rule of the source may cover topics of Kafka, or our own.
         is_too_wide = RESERVED_PREFIX.startswith(moved) or moved.startswith(RESERVED_PREFIX)
         return None if is_too_wide else moved
 
@@ -106,7 +106,7 @@ def _may_match(pattern: NamePattern, prefix: str) -> bool:
 
 
 def topic_scope(link: Link, mirrored: Mapping[SourceTopic, TargetTopic]) -> NameScope:
-    """The topics of a link; those that cannot be mirrored get no rules."""
+    """Return the scope of the topics of a link; topics that cannot be mirrored get no rules."""
     return NameScope(
         include=link.topics.include,
         exclude=link.topics.exclude,
@@ -118,7 +118,7 @@ def topic_scope(link: Link, mirrored: Mapping[SourceTopic, TargetTopic]) -> Name
 
 
 def group_scope(link: Link, groups: Sequence[str]) -> NameScope:
-    """The groups of a link; `groups` are those that the source has. A rule may be there before its group."""
+    """Return the scope of the groups of a link; `groups` are those of the source. A rule may precede its group."""
     settings = link.groups
 
     def target_of(name: str) -> str | None:

@@ -20,7 +20,7 @@ _INTERVAL_S: Final = 30.0
 
 
 class SemanticsLoop:
-    """Looks at what both clusters can keep, and changes nothing: what to make of a downgrade is for an operator."""
+    """Looks for downgrades of both clusters, and changes nothing: an operator has to decide about them."""
 
     name = SEMANTICS_LOOP
 
@@ -30,31 +30,31 @@ class SemanticsLoop:
         return _INTERVAL_S if is_declared else None
 
     async def look(self, view: LinkView) -> Sequence[Change]:
-        """The clusters that were downgraded.
+        """Return the clusters that were downgraded.
 
         :raises ClusterError: A cluster cannot be asked.
         """
         known = declaration_of(view.link.name, view.documents.values())
-        found = [await self._examined(view.link, known, client) for client in (view.source, view.target)]
+        found = [await self._examine(view.link, known, client) for client in (view.source, view.target)]
         return [change for change in found if change is not None]
 
     async def apply(self, view: LinkView, changes: Sequence[Change]) -> Sequence[Change]:
-        """Nothing: they stay as they are."""
+        """Change nothing: return all changes."""
         return changes
 
-    async def _examined(self, link: Link, known: Declaration, client: Client) -> Change | None:
+    async def _examine(self, link: Link, known: Declaration, client: Client) -> Change | None:
         alias = client.cluster.alias
         declared = known.semantics.get((await describe_cluster(client)).cluster_id)
         if declared is None:
             return None
-        # Loaded by links that need it: whoever asks for a status wants no more of a loop than its name.
+        # Imported only when needed: a status asks for no more than the names of loops.
         from isthmus.control.links.handshake import semantics_of
 
-        told = downgrade(declared, await semantics_of(client))
-        if told is None:
+        downgraded = downgrade(declared, await semantics_of(client))
+        if downgraded is None:
             return None
         problem = Problem(
-            f"{alias} was downgraded since link {link.name} was declared: {told}",
+            f"{alias} was downgraded since link {link.name} was declared: {downgraded}",
             f"Upgrade it again, or accept that: isthmus link update {link.name} --accept-semantics.",
         )
         return Change(

@@ -1,4 +1,4 @@
-"""The data, the topics and the groups of a link as loops like the others: how they stand, and why. Pure."""
+"""The progress of data, topics and groups of a link, in the form of loops. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from isthmus.model.problem import Problem
 
 
 def topics_loop(plan: LinkPlan | None, away: Problem | None, *, is_paused: bool) -> LoopProgress:
-    """How looking for topics and creating them stands: `away` is why it cannot be done now."""
+    """Return the progress of finding and creating topics: `away` is why that is impossible now."""
     refused: Iterator[Problem] = iter(())
     if plan is not None:
         refused = (reason for topic in plan.topics for reason in topic.reasons)
@@ -20,14 +20,14 @@ def topics_loop(plan: LinkPlan | None, away: Problem | None, *, is_paused: bool)
 
 
 def data_loop(reports: Collection[LaneReport], trouble: Problem | None, *, is_paused: bool) -> LoopProgress:
-    """How copying stands: `trouble` is what ails the leases as a whole."""
+    """Return the progress of copying: `trouble` is a problem of the leases as a whole."""
     unwell = (report.problem for report in reports if not report.state.is_calm)
     problem = trouble or next((problem for problem in unwell if problem is not None), None)
     return _loop(DATA_TASK, problem, is_paused=is_paused)
 
 
 def groups_loop(problem: Problem | None, *, is_configured: bool, is_paused: bool) -> LoopProgress:
-    """How carrying groups stands as a whole; each group says for itself what it waits for."""
+    """Return the progress of carrying groups as a whole; each group has a state of its own."""
     if not is_configured:
         return LoopProgress(loop=GROUPS_TASK, state=LoopState.NOT_CONFIGURED)
     return _loop(GROUPS_TASK, problem, is_paused=is_paused)

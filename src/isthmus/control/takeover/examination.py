@@ -1,4 +1,4 @@
-"""One partition examined: what of it MirrorMaker 2 has copied, by its position and by what the target's log holds."""
+"""Examine one partition: find what MirrorMaker 2 has copied, by its position and by the target's log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from isthmus.model.wording import counted
 from isthmus.wire.client import Client
 
 LOOK_BACK: Final = 1_000
-"""How many offsets before MirrorMaker 2's position are compared at first; more where that does not explain all."""
+"""The offsets before MirrorMaker 2's position to compare at first; more where that does not explain all."""
 _WIDER: Final = 16
 _DIGEST_BYTES: Final = 16
 _EXCLUDE: Final = (
@@ -41,7 +41,7 @@ OnRead = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BothLogs:
-    """A partition at both sides, with its logs as they stand still at the target. `committed` is the next offset by
+    """A partition on both sides, with its logs while the target stands still. `committed` is the next offset by
     MirrorMaker 2's positions, -1 for none. A target that stamps records itself `has_other_times`.
     """
 
@@ -57,9 +57,9 @@ class BothLogs:
 
 
 class Examiner:
-    """Examines partitions. With `is_whole` all that the target holds is compared, else its end.
+    """Examines partitions. With `is_whole` the whole target is compared, otherwise its end.
 
-    Where the flow `begins_late`, what lies before its first record was not to be copied.
+    If the flow `begins_late`, records before its first one were not to be copied.
     """
 
     def __init__(
@@ -78,27 +78,27 @@ class Examiner:
         self._on_read = on_read
 
     async def examine(self, pair: BothLogs) -> PartitionTakeover:
-        """What becomes of the partition.
+        """Decide whether the partition can be taken over, and from where.
 
         :raises ClusterError: One of its logs cannot be read.
         """
         source, target, committed = pair.source, pair.target, pair.committed
         if target.end == 0 and committed >= 0:
-            return _refused(pair, contradiction(f"{pair.target_topic}-{pair.partition} never held a record", committed))
+            return _refuse(pair, contradiction(f"{pair.target_topic}-{pair.partition} never held a record", committed))
         if committed < 0 and target.start == target.end:
             if target.end > 0 and source.start < source.end:
-                return _refused(pair, _unknown(pair))
+                return _refuse(pair, _unknown_problem(pair))
             return PartitionTakeover(partition=pair.partition, outcome=Outcome.NEW, committed=committed)
         if pair.has_other_times:
-            return _refused(pair, _OTHER_TIMES)
+            return _refuse(pair, _OTHER_TIMES)
         if committed > source.end:
-            return _refused(pair, _shorter(pair))
+            return _refuse(pair, _shorter_problem(pair))
         if committed > source.stable_end:
-            return _refused(pair, _open_at_source(source))
-        found = await self._compared(pair)
+            return _refuse(pair, _open_problem(source))
+        found = await self._compare(pair)
         problem = self._problem(pair, found)
         if problem is not None:
-            return _refused(pair, problem, found)
+            return _refuse(pair, problem, found)
         begin, gap = found.begin, None
         if 0 <= committed < source.start and not found.ranges:
             gap, begin = Gap(committed, source.start), source.start
@@ -127,7 +127,7 @@ class Examiner:
                 _EXCLUDE,
             )
         if found.foreign and pair.source.stable_end < pair.source.end:
-            return _open_at_source(pair.source)
+            return _open_problem(pair.source)
         if found.foreign and not self._allows_foreign:
             at = ", ".join(map(str, found.foreign_at))
             return Problem(
@@ -139,23 +139,27 @@ class Examiner:
             )
         return None
 
-    async def _compared(self, pair: BothLogs) -> Aligned:
+    async def _compare(self, pair: BothLogs) -> Aligned:
         """Compare from a little before the position on, and from earlier while that does not explain everything."""
         look_back = LOOK_BACK
         while True:
             is_all = self._is_whole or pair.committed - look_back <= pair.source.start
-            begins = await self._all(pair) if is_all else await self._by_time(pair, pair.committed - look_back)
+            begins = (
+                await self._find_begins_of_all(pair)
+                if is_all
+                else await self._find_begins_by_time(pair, pair.committed - look_back)
+            )
             if begins is not None:
-                found = await self._aligned(pair, *begins)
+                found = await self._align(pair, *begins)
                 if found.is_sound or is_all:
                     return found
             look_back *= _WIDER
 
-    async def _all(self, pair: BothLogs) -> tuple[int, int]:
-        """From where to compare where all that the source has is."""
+    async def _find_begins_of_all(self, pair: BothLogs) -> tuple[int, int]:
+        """Return the begins on both sides of a comparison with all that the source has."""
         if self._is_whole or pair.source.start == 0 or pair.is_target_compacted:
             return pair.source.start, pair.target.start
-        # What lies before the first copy of the first record that is left was deleted at the source.
+        # Records before the first copy of the source's first record were deleted at the source.
         here, there = (pair.source_topic, pair.partition), (pair.target_topic, pair.partition)
         stamps = await record_timestamps(self._source, {here: pair.source.start}, {here: pair.source})
         if here not in stamps:
@@ -163,9 +167,9 @@ class Examiner:
         found = (await offsets_by_time(self._target, {there: stamps[here]}))[there]
         return pair.source.start, pair.target.end if found < 0 else found
 
-    async def _by_time(self, pair: BothLogs, offset: int) -> tuple[int, int] | None:
-        """Where records begin at both sides that are as young as that of a source offset; `None` where that is behind
-        the position.
+    async def _find_begins_by_time(self, pair: BothLogs, offset: int) -> tuple[int, int] | None:
+        """Return the begins on both sides of records as new as the one at a source offset; `None` if that is behind the
+        position.
 
         The first record of the target with such a timestamp is a copy of the first one of the source: first copies
         are in the order of the source, and they keep their timestamps.
@@ -180,7 +184,7 @@ class Examiner:
         found = (await offsets_by_time(self._target, {there: stamps[here]}))[there]
         return begin, pair.target.end if found < 0 else found
 
-    async def _aligned(self, pair: BothLogs, source_begin: int, target_begin: int) -> Aligned:
+    async def _align(self, pair: BothLogs, source_begin: int, target_begin: int) -> Aligned:
         source, target = pair.source, pair.target
         alignment = Alignment(
             Circumstances(
@@ -202,12 +206,12 @@ class Examiner:
             def key_of(one: Record) -> bytes:
                 return digest_of(one.key) if pair.is_target_compacted and one.key is not None else b""
 
-            def compared(one: Record, is_aborted: bool) -> SourceRecord:
+            def to_source_record(one: Record, is_aborted: bool) -> SourceRecord:
                 return SourceRecord(one.offset, digest(one), is_aborted, key_of(one), one.value is None)
 
             async def feed() -> None:
                 async for records, is_aborted in there:
-                    alignment.feed(compared(one, is_aborted) for one in records)
+                    alignment.feed(to_source_record(one, is_aborted) for one in records)
                     return
                 alignment.source_ended()
 
@@ -223,7 +227,7 @@ class Examiner:
 
 
 async def _records(reader: LogReader, span: OffsetRange, alias: str) -> AsyncGenerator[tuple[list[Record], bool], None]:
-    """The records of a range, batch by batch, and whether they were aborted.
+    """Read the records of a range, batch by batch, and whether they were aborted.
 
     :raises ClusterError: They cannot be read or decoded.
     """
@@ -246,26 +250,26 @@ async def _records(reader: LogReader, span: OffsetRange, alias: str) -> AsyncGen
 
 
 def digest(record: Record) -> bytes:
-    """All that a record holds but its offset, in few bytes."""
+    """Return the digest of a record without its offset."""
     hashed = blake2b(b"%d" % record.timestamp, digest_size=_DIGEST_BYTES)
     parts = [record.key, record.value]
     for name, value in record.headers:
         parts += [name.encode("utf-8", "surrogateescape"), value]
     for part in parts:
-        # With the length before each no two records have the same parts in one row.
+        # The length before each part keeps the concatenation unambiguous.
         hashed.update(b"-" if part is None else b"|%d|" % len(part))
         hashed.update(part or b"")
     return hashed.digest()
 
 
 def digest_of(key: bytes) -> bytes:
-    """A key in few bytes."""
+    """Return the digest of a key."""
     return blake2b(key, digest_size=_DIGEST_BYTES).digest()
 
 
 def _holds_nothing(pair: BothLogs, found: Aligned) -> bool:
-    """Whether a target that has deleted nothing holds only other records, though the source has some of those that
-    were copied: where a flow began late it is not known which that are, but the last one is among them.
+    """Whether a target that has deleted nothing has only foreign records, though the source still has some that were
+    copied: if a flow began late it is unknown which, but the last one is among them.
     """
     is_cleaned = pair.is_source_compacted or pair.is_target_compacted
     has_copies = bool(found.ranges or found.aborted)
@@ -273,7 +277,7 @@ def _holds_nothing(pair: BothLogs, found: Aligned) -> bool:
     return bool(found.foreign) and is_kept and not (is_cleaned or has_copies)
 
 
-def _refused(pair: BothLogs, problem: Problem, found: Aligned | None = None) -> PartitionTakeover:
+def _refuse(pair: BothLogs, problem: Problem, found: Aligned | None = None) -> PartitionTakeover:
     return PartitionTakeover(
         partition=pair.partition,
         outcome=Outcome.REFUSED,
@@ -285,7 +289,7 @@ def _refused(pair: BothLogs, problem: Problem, found: Aligned | None = None) -> 
 
 
 def contradiction(found: str, committed: int) -> Problem:
-    """What MirrorMaker 2 says it has copied up to an offset is not where the naming of the link says it is."""
+    """Build the problem that copies up to a committed offset are not at the place that the link's naming gives."""
     return Problem(
         f"MirrorMaker 2 says it has copied everything before source offset {committed}, and {found}: it named the "
         "topic otherwise, or its copy was deleted",
@@ -294,7 +298,7 @@ def contradiction(found: str, committed: int) -> Problem:
     )
 
 
-def _shorter(pair: BothLogs) -> Problem:
+def _shorter_problem(pair: BothLogs) -> Problem:
     return Problem(
         f"the source ends at {pair.source.end}, before MirrorMaker 2's position {pair.committed}: it lost records, or "
         "the topic was deleted and created again",
@@ -302,7 +306,7 @@ def _shorter(pair: BothLogs) -> Problem:
     )
 
 
-def _unknown(pair: BothLogs) -> Problem:
+def _unknown_problem(pair: BothLogs) -> Problem:
     return Problem(
         f"the target held {pair.target_topic}-{pair.partition} up to offset {pair.target.end} and has deleted all of "
         "it, and MirrorMaker 2 has no position of it any more: nobody knows what it had copied",
@@ -310,7 +314,7 @@ def _unknown(pair: BothLogs) -> Problem:
     )
 
 
-def _open_at_source(source: LogRange) -> Problem:
+def _open_problem(source: LogRange) -> Problem:
     return Problem(
         f"a transaction is open at the source from offset {source.stable_end} on, and MirrorMaker 2 may have copied "
         "records of it",

@@ -1,4 +1,4 @@
-"""A link taken over from MirrorMaker 2: looked at, compared, and written into the ledger, documents last."""
+"""Take a link over from MirrorMaker 2: look at it, compare both sides, and write the ledger."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ LogRanges = Mapping[PartitionKey, LogRange]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeoverSettings:
-    """How a take-over goes about it. Nothing may have moved for `quiet_s`; workers and transactions that are left are
-    waited for up to `patience_s`. With `is_whole` all that the target holds is compared.
+    """The settings of a take-over. Nothing may have moved for `quiet_s`; remaining workers and transactions are waited
+    for up to `patience_s`. With `is_whole` the whole target is compared.
     """
 
     quiet_s: float = 10.0
@@ -85,14 +85,14 @@ async def take_over(
     ledger: LedgerSettings,
     on_progress: OnProgress,
 ) -> LinkTakeover:
-    """Have a link go on where a flow of MirrorMaker 2 stopped. `on_progress` is told what is done, and how many records
-    of the target were compared.
+    """Have a link go on where a flow of MirrorMaker 2 stopped. `on_progress` gets the current step, and how many
+    records of the target were compared.
 
-    Called again it does what is left: topics that were taken over stay as they are.
+    A repeated call resumes: topics that were taken over stay as they are.
 
     :raises GateNotMet: MirrorMaker 2 has not stopped.
     :raises PlanRefused: A controller runs the link or came meanwhile, or MirrorMaker 2 keeps no positions there.
-    :raises ClusterError: A cluster or a log cannot be read, or the ledger not be written.
+    :raises ClusterError: A cluster or a log cannot be read, or the ledger cannot be written.
     """
     async with Client(link.source) as source, Client(link.target) as target:
         return await _Takeover(link, predecessor, settings, ledger, source, target, on_progress).run()
@@ -124,7 +124,7 @@ class _Takeover:
         pairs = dict(observed.pairs)
         positions = PositionsTopic(self._target, self._predecessor)
         standstill = Standstill(
-            partitions=[*await positions.partitions(), *_partitions(pairs)],
+            partitions=[*await positions.partitions(), *_list_partitions(pairs)],
             positions=positions,
             worker_group=self._predecessor.worker_group,
             quiet_s=self._settings.quiet_s,
@@ -134,10 +134,13 @@ class _Takeover:
         self._on_progress(f"reading {positions.name}", self._compared)
         left = await positions.read(at_target)
         unread = await Unread.look(observed, self._link, left.committed, self._source, self._target)
-        at_source = await ranges_of(self._source, _source_partitions(pairs))
+        at_source = await ranges_of(self._source, _list_source_partitions(pairs))
         topics = (
-            *await self._topics(pairs, left, at_source, at_target, known),
-            *(_unread(name, source, problem, known) for name, (source, problem) in sorted(unread.problems.items())),
+            *await self._examine_topics(pairs, left, at_source, at_target, known),
+            *(
+                _build_unread(name, source, problem, known)
+                for name, (source, problem) in sorted(unread.problems.items())
+            ),
         )
         if any(log.start < log.end for log in at_source.values()):
             self._require_something(topics, left)
@@ -156,8 +159,7 @@ class _Takeover:
         return found
 
     def _require_something(self, topics: tuple[TopicTakeover, ...], left: KeptPositions) -> None:
-        """That nothing of the flow is found does not show that it has copied nothing of what there is: it may be looked
-        for in the wrong place.
+        """Require a trace of the flow: without one the positions may have been looked for in the wrong place.
 
         :raises PlanRefused: There are no positions, and no copies.
         """
@@ -174,7 +176,7 @@ class _Takeover:
 
     # What is there
 
-    async def _topics(
+    async def _examine_topics(
         self,
         pairs: Mapping[TargetTopic, TopicPair],
         left: KeptPositions,
@@ -184,7 +186,7 @@ class _Takeover:
     ) -> tuple[TopicTakeover, ...]:
         committed = left.committed
         begun_before = map_segments(self._link.name, known.documents)
-        remembered = await self._remembered(pairs, known)
+        remembered = await self._find_remembered(pairs, known)
         examiner = Examiner(
             self._source,
             self._target,
@@ -195,15 +197,15 @@ class _Takeover:
         )
         room = asyncio.Semaphore(_AT_ONCE)
 
-        async def examined(pair: BothLogs) -> PartitionTakeover:
+        async def examine(pair: BothLogs) -> PartitionTakeover:
             async with room:
                 self._on_progress(f"comparing {pair.target_topic}-{pair.partition}", self._compared)
                 return await examiner.examine(pair)
 
         topics = []
         for name, pair in sorted(pairs.items()):
-            topic = _unexamined(name, pair)
-            before = _before(topic, known, begun_before)
+            topic = _build_unexamined(name, pair)
+            before = _find_earlier_outcome(topic, known, begun_before)
             ahead = _ahead(topic, left.furthest, begun_before) if before is Outcome.DONE_BEFORE else None
             if ahead is not None:
                 topics.append(replace(topic, problem=ahead))
@@ -212,22 +214,24 @@ class _Takeover:
             elif name in remembered:
                 topics.append(replace(topic, problem=_REMEMBERED))
             elif pair.target is None:
-                topics.append(_absent(topic, committed))
+                topics.append(_check_absent(topic, committed))
             else:
-                parts = _pairs(name, pair, committed, at_source, at_target)
-                topics.append(replace(topic, partitions=tuple(await asyncio.gather(*map(examined, parts)))))
+                parts = _pair_logs(name, pair, committed, at_source, at_target)
+                topics.append(replace(topic, partitions=tuple(await asyncio.gather(*map(examine, parts)))))
         return tuple(topics)
 
     def _count(self, records: int) -> None:
         self._compared += records
         self._on_progress("comparing", self._compared)
 
-    async def _remembered(self, pairs: Mapping[TargetTopic, TopicPair], known: LinkMemory) -> frozenset[TargetTopic]:
-        """The topics that the link wrote in an earlier life, as far as brokers remember: its numbers would go on."""
+    async def _find_remembered(
+        self, pairs: Mapping[TargetTopic, TopicPair], known: LinkMemory
+    ) -> frozenset[TargetTopic]:
+        """Find the topics that an earlier link of this name wrote, if brokers know: its sequences would go on."""
         document = known.documents.get(f"{LinkDocument.KIND}/{self._link.name}")
         if not isinstance(document, LinkDocument):
             return frozenset()
-        keys = _partitions(pairs)
+        keys = _list_partitions(pairs)
         leaders, _ = leaders_of(await self._target.metadata(sorted({topic for topic, _ in keys})), keys)
         asked = {key: node for node, epochs in leaders.items() for key in epochs}
         producers = await active_producers(self._target, asked)
@@ -240,18 +244,18 @@ class _Takeover:
     # What is written
 
     async def _write(self, found: LinkTakeover, known: LinkMemory) -> None:
-        changes = [list(self._changes(topic, known)) for topic in found.topics]
+        changes = [list(self._build_changes(topic, known)) for topic in found.topics]
         if not any(changes):
             return
         writer = FencedWriter(self._target, self._link.name)
         try:
-            # First without a fence: a run that came meanwhile goes on. Then for good: who is fenced writes no more.
+            # First without a fence, so that a run that came meanwhile goes on; then again once others are fenced.
             await self._require_nobody_came(known)
             await writer.take_over()
             async with writer.looking(replication_factor=self._ledger.replication_factor):
                 await self._require_nobody_came(known)
             for topic in changes:
-                # What says that a topic was begun comes last.
+                # The document that a topic was begun comes last.
                 for batch in in_batches(topic):
                     append = partial(writer.append, batch)
                     await on_topic(self._target, append, replication_factor=self._ledger.replication_factor)
@@ -259,30 +263,30 @@ class _Takeover:
             writer.close()
 
     async def _require_nobody_came(self, known: LinkMemory) -> None:
-        """Comparing takes a while, and the tasks of a run that has begun meanwhile may write for seconds after it was
-        fenced: its topics are not at the place any more where they would be gone on with.
+        """Require that no controller came during the comparison: its tasks may write for seconds after they were
+        fenced, so that their topics are no longer at the compared positions.
 
         :raises PlanRefused: A controller has come since the ledger was read first, or has begun topics.
         """
         now = await recollect(self._link.name, self._target)
         is_run = now.controller not in (None, known.controller)
-        if is_run or _begun_in(now).items() - _begun_in(known).items():
+        if is_run or _find_begun(now).items() - _find_begun(known).items():
             raise PlanRefused(
                 f"a controller began to run link {self._link.name} meanwhile: nothing was written",
                 hint="End that isthmus run and call this again: it tells which topics that run has begun.",
             )
 
-    def _changes(self, topic: TopicTakeover, known: LinkMemory) -> Iterator[LedgerChange]:
+    def _build_changes(self, topic: TopicTakeover, known: LinkMemory) -> Iterator[LedgerChange]:
         if topic.outcome is Outcome.REFUSED:
             yield PauseDocument(link=self._link.name, topic=topic.topic, since_ms=now_ms(), by=operator())
         if topic.outcome is Outcome.DONE_BEFORE:
-            # It counts although an earlier call may have been cut off before it committed, but brokers drop it one day.
-            yield from _said_before(topic.topic, known)
+            # An earlier call may have been cut off before it committed: write its documents again, in a transaction.
+            yield from _repeat_changes(topic.topic, known)
         if topic.outcome is not Outcome.TAKEN_OVER:
             return
         for each in topic.partitions:
             if each.outcome is Outcome.TAKEN_OVER:
-                yield from _segments(self._link.name, topic, each)
+                yield from _build_segments(self._link.name, topic, each)
             if each.gap is not None:
                 yield GapDocument(
                     link=self._link.name,
@@ -294,13 +298,13 @@ class _Takeover:
         yield begun(self._link.name, topic.topic, topic.ids)
 
 
-def _begun_in(known: LinkMemory) -> dict[str, Document]:
-    """What a controller says before its tasks write anything."""
+def _find_begun(known: LinkMemory) -> dict[str, Document]:
+    """Find the documents that a controller writes before its tasks write anything."""
     return {key: each for key, each in known.documents.items() if isinstance(each, LeaseDocument | TopicDocument)}
 
 
-def _segments(link: str, topic: TopicTakeover, each: PartitionTakeover) -> Iterator[MapDocument]:
-    """The map of a lane up to the place where it begins."""
+def _build_segments(link: str, topic: TopicTakeover, each: PartitionTakeover) -> Iterator[MapDocument]:
+    """Build the map of a lane up to the offset where it begins."""
     ranges = () if each.found is None else each.found.ranges
     cursor = Cursor(each.begin, 0, each.target_end, continues_another=True)
     for number, begin in enumerate(range(0, max(len(ranges), 1), SEGMENT_RANGES // 2)):
@@ -318,10 +322,10 @@ def _segments(link: str, topic: TopicTakeover, each: PartitionTakeover) -> Itera
         )
 
 
-def _unexamined(name: TargetTopic, pair: TopicPair) -> TopicTakeover:
+def _build_unexamined(name: TargetTopic, pair: TopicPair) -> TopicTakeover:
     target = pair.target
     target_id = NO_TOPIC_ID if target is None else target.topic_id
-    # What MirrorMaker 2 has not created came later: it has a beginning, whatever `topics.start` says.
+    # Partitions that MirrorMaker 2 has not created came later: they are copied from the start despite `topics.start`.
     first = pair.source.partition_count if target is None else min(pair.source.partition_count, target.partition_count)
     ids = TopicIds(
         source_topic=pair.source_name,
@@ -333,16 +337,18 @@ def _unexamined(name: TargetTopic, pair: TopicPair) -> TopicTakeover:
     return TopicTakeover(topic=name, source_topic=pair.source_name, ids=ids)
 
 
-def _absent(topic: TopicTakeover, committed: Mapping[PartitionKey, int]) -> TopicTakeover:
-    """A topic that the target does not have, which is a contradiction where MirrorMaker 2 says it has copied any."""
+def _check_absent(topic: TopicTakeover, committed: Mapping[PartitionKey, int]) -> TopicTakeover:
+    """Check a topic that the target does not have: a contradiction if MirrorMaker 2 has a position of it."""
     offsets = [offset for (name, _), offset in committed.items() if name == topic.source_topic]
     if not offsets:
         return topic
     return replace(topic, problem=contradiction(f"the target has no topic {topic.topic}", max(offsets)))
 
 
-def _before(topic: TopicTakeover, known: LinkMemory, segments: Mapping[LaneKey, list[MapDocument]]) -> Outcome | None:
-    """What became of a topic in an earlier call or run."""
+def _find_earlier_outcome(
+    topic: TopicTakeover, known: LinkMemory, segments: Mapping[LaneKey, list[MapDocument]]
+) -> Outcome | None:
+    """Return the outcome of a topic in an earlier call or run; `None` if there was none."""
     document = known.topics.get(topic.topic)
     if document is None or document.target_topic_id != topic.ids.target:
         return None
@@ -352,7 +358,7 @@ def _before(topic: TopicTakeover, known: LinkMemory, segments: Mapping[LaneKey, 
 def _ahead(
     topic: TopicTakeover, committed: Mapping[PartitionKey, int], segments: Mapping[LaneKey, list[MapDocument]]
 ) -> Problem | None:
-    """Whether MirrorMaker 2 has copied on since the link took the topic over: it would all be copied again."""
+    """Find out whether MirrorMaker 2 went on after the take-over of a topic: its records would be copied again."""
     for (name, number), offset in sorted(committed.items()):
         if name != topic.source_topic:
             continue
@@ -374,8 +380,8 @@ def _begun_as(name: TargetTopic, segments: Mapping[LaneKey, list[MapDocument]]) 
     return Outcome.DONE_BEFORE if any(segment.cursor.continues_another for segment in own) else Outcome.BEGUN
 
 
-def _unread(name: TargetTopic, source: SourceTopic, problem: Problem, known: LinkMemory) -> TopicTakeover:
-    """A topic that could not be looked at. What was begun before is not paused for it."""
+def _build_unread(name: TargetTopic, source: SourceTopic, problem: Problem, known: LinkMemory) -> TopicTakeover:
+    """Build the result of a topic that could not be looked at. A topic that was begun before is not paused for that."""
     is_begun = name in known.topics
     return TopicTakeover(
         topic=name,
@@ -386,26 +392,26 @@ def _unread(name: TargetTopic, source: SourceTopic, problem: Problem, known: Lin
     )
 
 
-def _said_before(name: TargetTopic, known: LinkMemory) -> Iterator[LedgerChange]:
-    """What an earlier call has written of a topic, in the order in which it did so."""
+def _repeat_changes(name: TargetTopic, known: LinkMemory) -> Iterator[LedgerChange]:
+    """Yield the documents that an earlier call has written for a topic, in the same order."""
     own = [each for each in known.documents.values() if isinstance(each, MapDocument | GapDocument)]
     yield from (each for each in own if each.topic == name and (isinstance(each, GapDocument) or _is_ours(each)))
     yield known.topics[name]
 
 
 def _is_ours(segment: MapDocument) -> bool:
-    """Whether a take-over has written a segment, and no lease."""
+    """Whether a segment was written by a take-over, and not by a lease."""
     return segment.segment.startswith(f"{SEGMENT}.")
 
 
-def _pairs(
+def _pair_logs(
     name: TargetTopic,
     pair: TopicPair,
     committed: Mapping[PartitionKey, int],
     at_source: LogRanges,
     at_target: LogRanges,
 ) -> list[BothLogs]:
-    """The partitions of a topic that both sides have; MirrorMaker 2 makes as many as the source has."""
+    """Pair the partitions of a topic that both sides have; MirrorMaker 2 creates as many as the source has."""
     target = pair.target
     if target is None:
         return []
@@ -426,9 +432,9 @@ def _pairs(
     ]
 
 
-def _partitions(pairs: Mapping[TargetTopic, TopicPair]) -> list[PartitionKey]:
+def _list_partitions(pairs: Mapping[TargetTopic, TopicPair]) -> list[PartitionKey]:
     return [(name, n) for name, pair in pairs.items() if pair.target for n in range(pair.target.partition_count)]
 
 
-def _source_partitions(pairs: Mapping[TargetTopic, TopicPair]) -> list[PartitionKey]:
+def _list_source_partitions(pairs: Mapping[TargetTopic, TopicPair]) -> list[PartitionKey]:
     return [(pair.source_name, n) for pair in pairs.values() for n in range(pair.source.partition_count)]

@@ -1,4 +1,4 @@
-"""What a take-over comes to: by link, topic and partition, before and after it is done."""
+"""The result of a take-over: by link, topic and partition, before and after it is done."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Outcome(enum.StrEnum):
     BEGUN = "begun"
     """Isthmus copies it already, from wherever it began: it stays as it is."""
     REFUSED = "refused"
-    """It cannot be, for a reason that is told; the topic stays paused."""
+    """It cannot be taken over, for the reason in `problem`; the topic stays paused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class TopicTakeover:
 
     @property
     def outcome(self) -> Outcome:
-        """What becomes of the topic."""
+        """The outcome of the topic."""
         found = {each.outcome for each in self.partitions}
         if self.before is not None:
             return self.before
@@ -121,7 +121,7 @@ class LinkTakeover:
         return not {topic.outcome for topic in self.topics} & {Outcome.REFUSED, Outcome.BEGUN}
 
     def count(self, name: str) -> int:
-        """The sum of what was found under a name over all partitions."""
+        """Sum a value of `PartitionTakeover.as_dict` over all partitions."""
         return sum(int(each.as_dict()[name]) for topic in self.topics for each in topic.partitions)
 
     def as_dict(self) -> dict[str, Any]:

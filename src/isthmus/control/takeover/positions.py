@@ -1,4 +1,4 @@
-"""The topic of Kafka Connect in which MirrorMaker 2 keeps its positions, which connectors of others may share."""
+"""The topic of Kafka Connect in which MirrorMaker 2 stores its positions, which may be shared with other connectors."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from isthmus.wire.offsets import PartitionKey
 
 @dataclass(frozen=True, slots=True)
 class KeptPositions:
-    """What such a topic holds: the next offset of each partition of the source, and what other sources are called of
-    which there are positions as well. Where several connectors have one for the same partition, as one that was renamed
-    leaves behind, `committed` is the lowest and `furthest` the highest.
+    """The positions in such a topic: the next offset of each partition of the source, and the aliases of other sources
+    that have positions as well. If several connectors have one for the same partition, as after a renaming,
+    `committed` is the lowest and `furthest` the highest.
     """
 
     committed: Mapping[PartitionKey, int]
@@ -30,7 +30,7 @@ class KeptPositions:
 
 
 class PositionsTopic:
-    """Reads what connectors of MirrorMaker 2 wrote there, and nothing that others did."""
+    """Reads the positions of MirrorMaker 2's connectors, and not those of others."""
 
     def __init__(self, target: Client, predecessor: Predecessor) -> None:
         self._target, self._predecessor = target, predecessor
@@ -41,7 +41,7 @@ class PositionsTopic:
         return self._predecessor.offsets_topic
 
     async def partitions(self) -> list[PartitionKey]:
-        """All of them.
+        """List the partitions of the topic.
 
         :raises PlanRefused: There is no such topic.
         :raises ClusterError: It cannot be described.
@@ -61,14 +61,14 @@ class PositionsTopic:
         return [(self.name, partition.partition) for partition in described.partitions]
 
     async def read(self, logs: Mapping[PartitionKey, LogRange]) -> KeptPositions:
-        """The positions that the logs show up to their stable ends. For a first take-over the lowest counts: what lies
-        beyond is found by content.
+        """Read the positions in the logs up to their stable ends. For a first take-over the lowest one counts: records
+        beyond it are found by content.
 
         :raises ClusterError: They cannot be read.
         """
         found: dict[tuple[str, PartitionKey], int | None] = {}
         others = set[str]()
-        for key in self._own(logs):
+        for key in self._find_own(logs):
             async with aclosing(self._progress(OffsetRange(*key, logs[key].start, logs[key].stable_end))) as positions:
                 async for progress in positions:
                     if progress.source_alias == self._predecessor.source_alias:
@@ -86,19 +86,19 @@ class PositionsTopic:
     async def of_others(
         self, before: Mapping[PartitionKey, LogRange], after: Mapping[PartitionKey, LogRange]
     ) -> Collection[PartitionKey]:
-        """The partitions of the topic in which nothing of this flow became stable in between.
+        """Find the partitions of the topic in which no position of this flow became stable in between.
 
         :raises ClusterError: They cannot be read.
         """
         found = []
-        for key in self._own(after):
+        for key in self._find_own(after):
             added = OffsetRange(*key, before[key].stable_end, after[key].stable_end)
             async with aclosing(self._progress(added)) as positions:
                 if not [each async for each in positions if each.source_alias == self._predecessor.source_alias]:
                     found.append(key)
         return found
 
-    def _own(self, logs: Mapping[PartitionKey, LogRange]) -> list[PartitionKey]:
+    def _find_own(self, logs: Mapping[PartitionKey, LogRange]) -> list[PartitionKey]:
         return [key for key in logs if key[0] == self.name]
 
     async def _progress(self, span: OffsetRange) -> AsyncGenerator[Progress, None]:

@@ -1,4 +1,4 @@
-"""Whether MirrorMaker 2 has stopped: nothing moves where it writes, its group has no workers, nothing is open."""
+"""Whether MirrorMaker 2 has stopped: no log that it writes grows, its group has no workers, no transaction is open."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ OnWait = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standstill:
-    """Where MirrorMaker 2 would write: partitions of the target, its positions among them, and the group of its
-    workers. If that is `None`, those of all Connect clusters there are waited for; if it is "", none.
+    """The partitions of the target that MirrorMaker 2 would write, with its positions, and the group of its workers. If
+    that is `None`, the groups of all Connect clusters there are waited for; if it is "", none.
 
-    It has stopped when nothing has moved for `quiet_s`. What still writes, is open or has not left is waited for, up to
-    `patience_s`: workers and transactions of a process that was killed are given up by brokers only after a while.
+    It has stopped when no log has grown for `quiet_s`. Writes, open transactions and remaining workers are waited for
+    up to `patience_s`: brokers give up workers and transactions of a killed process only after a while.
     """
 
     partitions: Collection[PartitionKey]
@@ -47,16 +47,16 @@ class Standstill:
     patience_s: float
 
     async def shown(self, target: Client, on_wait: OnWait) -> Mapping[PartitionKey, LogRange]:
-        """The logs as they stand, when they do.
+        """Wait until the logs stand still, and return them.
 
-        :raises GateNotMet: Something moves, or is open for too long.
+        :raises GateNotMet: A log grows, or a transaction is open, for too long.
         :raises ClusterError: The target does not answer.
         """
         deadline = Deadline(max(self.patience_s, self.quiet_s))
         ranges = await ranges_of(target, self.partitions)
-        # Quiet is what lies between two looks, however long each of them takes.
+        # The quiet time counts between two looks, however long each of them takes.
         since = looked_at = time.monotonic()
-        reason = await self._unfinished(target, ranges)
+        reason = await self._find_unfinished(target, ranges)
         while True:
             if reason is None and looked_at - since >= self.quiet_s:
                 return ranges
@@ -66,37 +66,37 @@ class Standstill:
             on_wait(still if reason is None else reason.message)
             await asyncio.sleep(_LOOK_S)
             looked_at, now = time.monotonic(), await ranges_of(target, self.partitions)
-            if (grown := await self._growth(ranges, now)) is not None:
+            if (grown := await self._find_growth(ranges, now)) is not None:
                 since = time.monotonic()
-            # Where a transaction ends its marker moves the end.
+            # The marker of a transaction that ends moves the log end.
             ranges = now
-            reason = await self._unfinished(target, ranges) if grown is None else Problem(grown, _STOP)
+            reason = await self._find_unfinished(target, ranges) if grown is None else Problem(grown, _STOP)
 
-    async def _unfinished(self, target: Client, ranges: Mapping[PartitionKey, LogRange]) -> Problem | None:
+    async def _find_unfinished(self, target: Client, ranges: Mapping[PartitionKey, LogRange]) -> Problem | None:
         pending = [key for key, log in ranges.items() if log.stable_end < log.end]
         if pending:
-            return Problem(f"a transaction is open in {_named(pending)} of {target.cluster.alias}", _STOP)
+            return Problem(f"a transaction is open in {_list_keys(pending)} of {target.cluster.alias}", _STOP)
         groups = await _groups_of_connect(target) if self.worker_group is None else [self.worker_group]
         outcomes = await describe_groups(target, [group for group in groups if group])
         found = {group: len(described.members) for group, described in sorted(outcomes.all().items())}
-        told = [f"group {group} has {counted(members, 'worker')}" for group, members in found.items() if members]
-        if not told:
+        busy = [f"group {group} has {counted(members, 'worker')}" for group, members in found.items() if members]
+        if not busy:
             return None
-        return Problem(first_few(told, _NAMED_MAX), _STOP if self.worker_group is not None else f"{_STOP} {_WHOSE}")
+        return Problem(first_few(busy, _NAMED_MAX), _STOP if self.worker_group is not None else f"{_STOP} {_WHOSE}")
 
     async def require_unmoved(self, target: Client, before: Mapping[PartitionKey, LogRange]) -> None:
-        """See that nothing was written since.
+        """Require that nothing was written since.
 
-        :raises GateNotMet: Something was; what, is told.
+        :raises GateNotMet: Logs have grown; the error names them.
         :raises ClusterError: The target does not answer.
         """
-        if (grown := await self._growth(before, await ranges_of(target, self.partitions))) is not None:
+        if (grown := await self._find_growth(before, await ranges_of(target, self.partitions))) is not None:
             raise GateNotMet(f"MirrorMaker 2 has not stopped: {grown}", hint=_STOP)
 
-    async def _growth(
+    async def _find_growth(
         self, before: Mapping[PartitionKey, LogRange], after: Mapping[PartitionKey, LogRange]
     ) -> str | None:
-        """What was written in between, if anything was: other connectors may go on with positions of their own."""
+        """Describe what was written in between, `None` if nothing was; positions of other connectors do not count."""
         # An open transaction that ends adds nothing but its marker.
         moved = {
             key: log
@@ -109,15 +109,15 @@ class Standstill:
             return None
         grown = sum(log.end - before[key].end for key, log in moved.items())
         return (
-            f"it is still running, or somebody else writes: {_named(moved)} grew by {counted(grown, 'offset')} "
+            f"it is still running, or somebody else writes: {_list_keys(moved)} grew by {counted(grown, 'offset')} "
             "while it was looked at"
         )
 
 
 async def _groups_of_connect(client: Client) -> list[str]:
-    """The groups of all Connect clusters that keep their state in a cluster.
+    """List the groups of all Connect clusters that keep their state in a cluster.
 
-    :raises ClusterError: A broker does not say which groups it has.
+    :raises ClusterError: A broker does not list its groups.
     """
     outcomes = await list_groups(client)
     for error in outcomes.errors.values():
@@ -126,12 +126,12 @@ async def _groups_of_connect(client: Client) -> list[str]:
 
 
 async def ranges_of(client: Client, keys: Collection[PartitionKey]) -> dict[PartitionKey, LogRange]:
-    """The logs of partitions, all of them.
+    """Read the logs of all these partitions.
 
     :raises ClusterError: One of them does not answer.
     """
     return dict((await log_ranges(client, keys)).all())
 
 
-def _named(keys: Collection[PartitionKey]) -> str:
+def _list_keys(keys: Collection[PartitionKey]) -> str:
     return first_few((f"{topic}-{partition}" for topic, partition in sorted(keys)), _NAMED_MAX)

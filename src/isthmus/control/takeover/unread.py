@@ -1,4 +1,4 @@
-"""Topics that MirrorMaker 2 may have copied and that cannot be looked at: what is not seen is not new, nor gone."""
+"""Topics that MirrorMaker 2 may have copied and that cannot be looked at: they count neither as new nor as gone."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from isthmus.wire.offsets import PartitionKey
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """`problems` says of each why, with its name at the source. `gone` are topics of the source that MirrorMaker 2 has
-    positions of, and that every broker of the source says it does not have.
+    """`problems` has the reason for each, with its name at the source. `gone` are topics of the source that MirrorMaker
+    2 has positions of, and that no broker of the source has.
     """
 
     problems: Mapping[TargetTopic, tuple[SourceTopic, Problem]]
@@ -29,7 +29,7 @@ class Unread:
     async def look(
         cls, observed: ObservedLink, link: Link, committed: Iterable[PartitionKey], source: Client, target: Client
     ) -> Self:
-        """Ask about what was observed with a problem, and about what positions tell of and the source does not show.
+        """Ask about topics that were observed with a problem, and those with positions that the source does not show.
 
         :raises ClusterError: A cluster does not answer.
         """
@@ -38,14 +38,16 @@ class Unread:
         unseen = {name: own for name, own in claimed.items() if name not in names or name in observed.absent}
         gone = await known_absent(source, list(unseen.values()))
         broken = {name: problem for name, problem in observed.problems.items() if name not in observed.absent}
-        # Of what the target does not have there is no copy, so it is new once it can be looked at.
+        # A topic that the target does not have has no copy, so it is new once it can be looked at.
         new = (await known_absent(target, list(broken))) - claimed.keys()
-        hidden = {name: (own, _hidden(own, link.source.alias)) for name, own in unseen.items() if own not in gone}
+        hidden = {
+            name: (own, _hidden_problem(own, link.source.alias)) for name, own in unseen.items() if own not in gone
+        }
         shown = {name: (names[name], problem) for name, problem in broken.items() if name not in new}
         return cls({**hidden, **shown}, gone)
 
 
-def _hidden(name: str, alias: str) -> Problem:
+def _hidden_problem(name: str, alias: str) -> Problem:
     return Problem(
         f"MirrorMaker 2 has positions of it, and {alias} does not show it, nor say that it has no such topic",
         f"Grant {on_topic('DESCRIBE', name)}, and call this again.",

@@ -1,4 +1,4 @@
-"""From what was found in the records of a tree to a verdict. Pure."""
+"""Assemble a verdict from the findings in the records of a tree. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from isthmus.model.treeverdict import TreeFaultKind, TreeFinding, TreePartitionV
 from isthmus.spark.treeverification.judgement import TreeStandings
 
 FaultCounts = tuple[int, int, int, int, int]
-"""How many records are doubled, missing, waiting, deleted and unjudged."""
+"""The numbers of records that are doubled, missing, waiting, deleted and unjudged."""
 _NO_FAULTS: Final[FaultCounts] = (0, 0, 0, 0, 0)
 
 
 class LaneTotals(NamedTuple):
-    """How many records a partition has, and how many came in, on each cluster; and of how many different ones there
-    are too many or too few somewhere.
+    """The number of records of a partition, and of those that came in, on each cluster; and the number of different
+    records with too many or too few copies on a cluster.
     """
 
     lane: int
@@ -27,9 +27,9 @@ class LaneTotals(NamedTuple):
 
 
 class TreeFound(NamedTuple):
-    """What was found, with partitions and clusters by their numbers: totals; what is too much or too little, by
-    partition and cluster; by partition, origin and cluster in how many places the order breaks; and the first findings,
-    as rows of partition, cluster, kind, offset, origin, its offset, and the other offset.
+    """The results, with partitions and clusters by their numbers: totals; the counts of faults, by partition and
+    cluster; the number of breaks of the order, by partition, origin and cluster; and the first findings, as rows of
+    partition, cluster, kind, offset, origin, its offset, and the other offset.
     """
 
     totals: Sequence[LaneTotals] = ()
@@ -44,7 +44,7 @@ class TreeFound(NamedTuple):
         return frozenset(disordered | {lane for (lane, _), each in self.faults.items() if each[0] or each[1]})
 
     def with_other(self, other: TreeFound, lanes: Collection[int]) -> TreeFound:
-        """What was found, but of these partitions what the other one says."""
+        """Return the results with those of these partitions replaced by the other ones."""
         return TreeFound(
             [each for each in self.totals if each.lane not in lanes] + list(other.totals),
             {key: each for key, each in self.faults.items() if key[0] not in lanes} | dict(other.faults),
@@ -54,7 +54,7 @@ class TreeFound(NamedTuple):
 
 
 def topic_verdicts(known: TreeStandings, found: TreeFound) -> tuple[TreeTopicVerdict, ...]:
-    """The verdicts of all topics, each with its partitions, and on each cluster."""
+    """Build the verdicts of all topics, for each partition on each cluster."""
     aliases = known.tree.clusters
     nothing = (0,) * len(aliases)
     totals = {each.lane: each for each in found.totals}

@@ -1,4 +1,4 @@
-"""The verification of a tree: what is read when, and what becomes of it."""
+"""The verification of a tree: read records on all clusters, compare them, and build the verdict."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FINDINGS_MAX: Final = 10
-"""How many findings of each kind are named of a partition on a cluster."""
+"""The maximum number of findings of each kind that are named for a partition on a cluster."""
 
 ResultT = TypeVar("ResultT")
 
@@ -65,7 +65,7 @@ def verify_tree(
     found = verification.found(known, sized, exactly=header is not None)
     wrong = found.wrong if header is None else ()
     if wrong:
-        # That may be numbers written in more bytes than they need.
+        # The digests may differ only because numbers are written in more bytes than they need.
         again = [(part, size_bytes) for part, size_bytes in sized if part.lane in wrong]
         found = found.with_other(verification.found(known, again, exactly=True), wrong)
     return TreeVerdict(
@@ -78,7 +78,7 @@ def verify_tree(
 
 
 class _Verification:
-    """One tree, and the Spark that reads its clusters."""
+    """One tree, and the Spark session that reads its clusters."""
 
     def __init__(
         self,
@@ -95,19 +95,21 @@ class _Verification:
         self._progress = progress
 
     def found(self, known: TreeStandings, sized: Sequence[tuple[TreeSlice, int]], *, exactly: bool) -> TreeFound:
-        """All that is found in records, read and compared once. Only `exactly` it is said what is wrong."""
+        """Read and compare the records once. The findings themselves are returned only if `exactly`."""
         parts = grouped_for_slots(sized, self._spark.sparkContext.defaultParallelism)
         if not parts:
             return TreeFound()
         what = "records" if exactly else "records as they are stored"
-        standing, totals = self._told(what, lambda: self._standings(parts, exactly=exactly))
+        standing, totals = self._run_watched(what, lambda: self._compute_standings(parts, exactly=exactly))
         try:
-            return self._judged(known, standing, totals, exactly=exactly)
+            return self._judge(known, standing, totals, exactly=exactly)
         finally:
             standing.unpersist()
 
-    def _standings(self, parts: Sequence[Sequence[TreeSlice]], *, exactly: bool) -> tuple[DataFrame, list[LaneTotals]]:
-        """Where each record stands, kept on disk as it is looked at several times."""
+    def _compute_standings(
+        self, parts: Sequence[Sequence[TreeSlice]], *, exactly: bool
+    ) -> tuple[DataFrame, list[LaneTotals]]:
+        """Compute the standing of each record, persisted on disk as it is used several times."""
         clusters, header = {each.alias: each for each in self.clusters}, self._header
 
         def task(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -125,7 +127,7 @@ class _Verification:
             raise
         return found, [LaneTotals(row.lane, tuple(row.here), tuple(row.local), row.suspect) for row in totals]
 
-    def _judged(
+    def _judge(
         self, known: TreeStandings, standing: DataFrame, totals: list[LaneTotals], *, exactly: bool
     ) -> TreeFound:
         def order() -> tuple[DataFrame, list[Row]]:
@@ -137,23 +139,23 @@ class _Verification:
             faulty = counting.faults(standing, ranges, known.compacted_lanes)
             return counting.wrong(faulty), counting.fault_totals(faulty).collect()
 
-        def named(findings: list[DataFrame]) -> list[Row]:
+        def collect_findings(findings: list[DataFrame]) -> list[Row]:
             return counting.first_of_each(reduce(DataFrame.unionByName, findings), FINDINGS_MAX).collect()
 
-        disordered, rows = self._told("the order of records", order)
+        disordered, rows = self._run_watched("the order of records", order)
         findings = [disordered]
         reaches = {(row.lane, row.origin, row.cluster): Reach(row.first, row.last) for row in rows}
         found = TreeFound(totals, breaks={(row.lane, row.origin, row.cluster): row.breaks for row in rows})
         if any(each.suspect for each in totals):
-            # Now that all is read: what was deleted meanwhile is deleted.
+            # Only after all was read: records deleted meanwhile count as deleted.
             certain = list(known.certain_ranges(reaches, settled(logs_now(self.clusters, known.late))))
-            more, rows = self._told("records that are too many or too few", lambda: faults(certain))
+            more, rows = self._run_watched("records that are too many or too few", lambda: faults(certain))
             found = found._replace(faults={(lane, cluster): (*each,) for lane, cluster, *each in rows})
             findings = [*findings, more]
         if not (exactly and found.wrong):
             return found
-        return found._replace(findings=self._told("what is wrong", lambda: named(findings)))
+        return found._replace(findings=self._run_watched("what is wrong", lambda: collect_findings(findings)))
 
-    def _told(self, what: str, work: Callable[[], ResultT]) -> ResultT:
+    def _run_watched(self, what: str, work: Callable[[], ResultT]) -> ResultT:
         with our_errors():
             return watched(self._spark, f"verify tree {self._tree.name}: {what}", self._progress, work)

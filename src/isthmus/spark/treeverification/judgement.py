@@ -1,8 +1,8 @@
-"""Of a record that a cluster of a tree lacks: whether it is missing, still to come, or deleted there already. Pure.
+"""Judge whether a record that a cluster of a tree lacks is missing, still to come, or deleted there already. Pure.
 
-All records that come in on one cluster go the same way to another one, in their order. So the records of one cluster
-that another one lacks lie before the first of them that is there (deleted, if the log has lost its beginning), behind
-the last one (still to come, unless whoever copies has copied all), or between: these are missing.
+All records that come in on one cluster go the same way to another one, in order. So records of one cluster that another
+one lacks are before the first of them that is there (deleted, if the log has lost its beginning), behind the last one
+(still to come, unless the distributors have copied all), or between: these are missing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ClusterLogs = Mapping[str, Mapping[PartitionKey, LogRange]]
 
 
 class Reach(NamedTuple):
-    """Of the records of one cluster that another has: the offsets, where they came in, of the first and the last."""
+    """The offsets, at their origin, of the first and the last record of a cluster that another cluster has."""
 
     first: int
     last: int
@@ -31,7 +31,7 @@ class Reach(NamedTuple):
 
 class CertainRange(NamedTuple):
     """Records of `origin` that `cluster` lacks are deleted there if they came in before the offset `begin`, still to
-    come from `end` on, and missing if they are neither. Clusters are numbers, as `lane` is of the partition.
+    come from `end` on, and otherwise missing. Clusters are numbers, and `lane` is the number of the partition.
     """
 
     lane: int
@@ -43,10 +43,10 @@ class CertainRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeStandings:
-    """What is known of a tree besides records. `early` are the logs at a first look, `late` at a second one; between
-    the two each distributor had copied up to `copied_to`, by its name. `doubted` are clusters that get late what they
-    may lack now. To those that are `switched` a distributor went over from another leaf, and what that one had may come
-    from there, in another order. `compacted` are the topics of which a log cleaner takes records.
+    """The state of a tree without its records. `early` are the logs at a first look, `late` at a second one; between
+    the two each distributor had copied up to `copied_to`, by its name. `doubted` are clusters that may lack records
+    which come late. A distributor went over to the `switched` ones from another leaf, and records of that leaf may come
+    from there, in another order. `compacted` are the topics from which a log cleaner removes records.
     """
 
     tree: Tree
@@ -64,30 +64,30 @@ class TreeStandings:
         return [number for number, (topic, _) in enumerate(self.lanes) if topic in self.compacted]
 
     def has_copied_all(self, key: PartitionKey, origin: str) -> dict[str, bool]:
-        """By cluster, whether all that had come in on `origin` at the first look was there at the second one, as far as
-        those say that copy it.
+        """Whether all records that had come in on `origin` at the first look were there at the second one, by cluster;
+        according to the distributors on the way.
         """
         ways = self.tree.ways(origin).items()
-        return {cluster: all(self._is_done(each, key) for each in way) for cluster, way in ways}
+        return {cluster: all(self._has_copied(each, key) for each in way) for cluster, way in ways}
 
-    def _is_done(self, distributor: Distributor, key: PartitionKey) -> bool:
+    def _has_copied(self, distributor: Distributor, key: PartitionKey) -> bool:
         log = self.late.get(distributor.cluster, {}).get(key)
-        # All that was there after it was written how far it is.
+        # The log end is newer than the position of the distributor.
         return log is None or self.copied_to.get(distributor.name, {}).get(key, 0) >= log.stable_end
 
-    def _awaited(self, key: PartitionKey) -> frozenset[str]:
-        """The clusters that may still get what later records have overtaken."""
+    def _find_awaited(self, key: PartitionKey) -> frozenset[str]:
+        """Find the clusters that may still get records that later ones have overtaken."""
         into_switched = (each for each in self.tree.distributors if each.target in self.switched)
-        is_quiet = all(self._is_done(each, key) for each in into_switched)
+        is_quiet = all(self._has_copied(each, key) for each in into_switched)
         return frozenset(self.doubted) if is_quiet else frozenset((*self.doubted, *self.switched))
 
     def certain_ranges(self, reaches: Mapping[tuple[int, int, int], Reach], now: ClusterLogs) -> Iterator[CertainRange]:
-        """For each partition, and from each cluster to each other one. `reaches` are by the numbers of partition,
-        origin and cluster; `now` are the logs after they were read.
+        """Yield the certain range of each partition, from each cluster to each other one. `reaches` are by the numbers
+        of partition, origin and cluster; `now` are the logs after they were read.
         """
         clusters = self.tree.clusters
         for lane, key in enumerate(self.lanes):
-            awaited = self._awaited(key)
+            awaited = self._find_awaited(key)
             for origin, source in enumerate(clusters):
                 has_all = self.has_copied_all(key, source)
                 for number, cluster in enumerate(clusters):
@@ -107,7 +107,7 @@ class TreeStandings:
 def certain_range(
     reach: Reach | None, *, has_deleted: bool, is_compacted: bool, has_copied_all: bool, is_doubted: bool
 ) -> tuple[int, int]:
-    """The `begin` and `end` of a `CertainRange`. `reach` is `None` if nothing is there of the origin."""
+    """Return the `begin` and `end` of a `CertainRange`. `reach` is `None` if no record of the origin is there."""
     if is_doubted:
         return 0, 0
     begin = 0

@@ -1,8 +1,8 @@
-"""The records of a tree's clusters as rows: what each is by its digest, and whether it came in where it stands.
+"""The records of a tree's clusters as rows: the digest of each, and whether it came in on its cluster.
 
 A digest covers timestamp, key, value and headers, without the header that holds copy flags. In columns it is of the
-bytes as they are stored, see `blocks`: equal ones prove equal records, different ones prove nothing. Decoded, one by
-one, they prove both.
+stored bytes, see `blocks`: equal digests prove equal records, different ones prove nothing. Digests of decoded records
+prove both.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _TIMESTAMP: Final = struct.Struct("<q").pack
 
 
 class TreeSlice(NamedTuple):
-    """A part of a partition's log on one cluster. `lane` numbers the partition, `cluster` the cluster; what lies before
-    `early_end` was there when the clusters were first looked at.
+    """A part of a partition's log on one cluster. `lane` is the number of the partition, `cluster` that of the cluster;
+    records before `early_end` were there when the clusters were first looked at.
     """
 
     lane: int
@@ -53,7 +53,7 @@ class TreeSlice(NamedTuple):
 
 
 class RecordColumns(NamedTuple):
-    """Records side by side: their offsets, whether they came in where they stand, and their digests."""
+    """Records in columns: their offsets, whether they came in on this cluster, and their digests."""
 
     offsets: npt.NDArray[np.int64]
     is_local: npt.NDArray[np.bool_]
@@ -61,7 +61,7 @@ class RecordColumns(NamedTuple):
 
 
 class _Content(NamedTuple):
-    """What a digest is of."""
+    """The content that a digest covers."""
 
     key: bytes | None
     value: bytes | None
@@ -88,14 +88,14 @@ def _columns(
     part: TreeSlice, seen: Sequence[StoredBatch], header: FlagsHeader | None, *, exactly: bool
 ) -> RecordColumns:
     if header is None and not exactly:
-        # Codecs raise what they like; record by record it is told what is wrong.
+        # Codecs raise any error; decoding record by record reports it.
         with contextlib.suppress(Exception):
             return stored(seen, part.span)
     return decoded(seen, RowOrigin(part.alias, part.lane, part.span), header)
 
 
 def stored(seen: Sequence[StoredBatch], span: OffsetRange) -> RecordColumns:
-    """The records in the range of batches of magic 2, by their bytes."""
+    """Read the records of batches of magic 2 in the range, by their bytes."""
     columns = columns_of(seen, span)
     bases = np.array([item.batch.base_offset for item in seen], np.int64)
     is_local = np.array([level_of(item.batch.producer_id) == 0 for item in seen])
@@ -112,7 +112,7 @@ def stored(seen: Sequence[StoredBatch], span: OffsetRange) -> RecordColumns:
 
 
 def decoded(seen: Iterable[StoredBatch], origin: RowOrigin, header: FlagsHeader | None) -> RecordColumns:
-    """The records in the range of batches, one by one.
+    """Decode the records of batches in the range, one by one.
 
     :raises BrokerRefused: A batch cannot be decoded.
     """

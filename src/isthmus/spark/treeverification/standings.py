@@ -1,8 +1,8 @@
-"""Counting on all clusters of a tree at once where records stand, as DataFrames.
+"""Count the records of all clusters of a tree at once, as DataFrames.
 
 `standings` has a row for each different record of a partition, with arrays that have an element for each cluster. All
-else is found in these rows: a record of which there are too many or too few somewhere is seen in its own row, and the
-order in which records stand is compared by windows over them.
+other results come from these rows: a record with too many or too few copies on a cluster shows in its own row, and the
+order of records is compared by windows over the rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FINDING_FIELDS: Final = ("lane", "cluster", "kind", "offset", "origin", "origin_
 
 
 def standings(rows: DataFrame, clusters: int, partitions: int) -> DataFrame:
-    """A row for each different record of a lane, from rows of `STANDING_FIELDS`.
+    """Build a row for each different record of a lane, from rows of `STANDING_FIELDS`.
 
     By cluster: how often it is there (`here`), and was at the first look (`early`); how often it came in there
     (`local`), and before the first look (`early_local`); the `first` and the `last` offset that it has there. And the
@@ -48,7 +48,7 @@ def standings(rows: DataFrame, clusters: int, partitions: int) -> DataFrame:
 
 
 def totals(standing: DataFrame, clusters: int) -> DataFrame:
-    """How many records there are: lane, `here` and `local` by cluster, and how many different ones are `suspect`."""
+    """Count the records: lane, `here` and `local` by cluster, and the number of different ones that are `suspect`."""
 
     def sums(name: str) -> Column:
         return F.array(*(F.sum(F.col(name)[number]) for number in range(clusters))).alias(name)
@@ -60,8 +60,8 @@ def pairs(standing: DataFrame) -> DataFrame:
     """Records of one cluster beside where another has them: lane, origin, cluster, at_origin, at_cluster, and `before`,
     where the one stands on the cluster that came in right before it.
 
-    Those that are alike cannot be told from one another: the first of them belongs to the first, and the last to the
-    last, if both clusters have as many and no other cluster had one come in.
+    Records that are alike cannot be distinguished: the first of them belongs to the first, and the last to the last, if
+    both clusters have as many and none came in on another cluster.
     """
     origin = (F.array_position("local", F.col("came_in")) - 1).cast("int")
     of_one = standing.where(F.size(F.filter("local", lambda count: count > 0)) == 1).withColumn("origin", origin)
@@ -94,7 +94,7 @@ def reaches(paired: DataFrame) -> DataFrame:
 
 
 def out_of_order(paired: DataFrame) -> DataFrame:
-    """Where the order breaks, as findings."""
+    """Return the places where the order breaks, as findings."""
     return paired.where(_breaks()).select(
         "lane",
         "cluster",
@@ -111,11 +111,12 @@ def _breaks() -> Column:
 
 
 def faults(standing: DataFrame, certain: DataFrame, compacted_lanes: Collection[int]) -> DataFrame:
-    """What is there too often or too seldom: lane, cluster, and how often it is `doubled`, `missing`, `waiting`,
-    `deleted`, `unjudged`; with its offsets `first` and `last` there, and where it came in: `origin`, `origin_offset`.
+    """Find records with too many or too few copies: lane, cluster, and how often one is `doubled`, `missing`,
+    `waiting`, `deleted`, `unjudged`; with its offsets `first` and `last` there, and where it came in: `origin`,
+    `origin_offset`.
 
-    `certain` has a row of `CERTAIN_FIELDS` for every two clusters. What came twice of a compacted topic cannot be told:
-    a log cleaner may have taken the record of which it is the copy.
+    `certain` has a row of `CERTAIN_FIELDS` for every two clusters. Doubled records of a compacted topic cannot be
+    judged: a log cleaner may have removed the record of which one is the copy.
     """
     each = standing.where(_is_suspect()).select(
         "lane", "digest", "came_in", "came_in_early", "early", "first", "last", "early_local",
@@ -138,7 +139,7 @@ def faults(standing: DataFrame, certain: DataFrame, compacted_lanes: Collection[
         F.lit(None).cast("int").alias("origin"),
         F.lit(None).cast("bigint").alias("origin_offset"),
     )
-    return there.unionByName(_lacking(each.where("lacking > 0"), certain))
+    return there.unionByName(_find_lacking(each.where("lacking > 0"), certain))
 
 
 def _is_suspect() -> Column:
@@ -150,8 +151,8 @@ def _is_suspect() -> Column:
     )
 
 
-def _lacking(each: DataFrame, certain: DataFrame) -> DataFrame:
-    """Of records that a cluster lacks: how many are missing there, still to come, or deleted."""
+def _find_lacking(each: DataFrame, certain: DataFrame) -> DataFrame:
+    """Count for records that a cluster lacks how many are missing there, still to come, or deleted."""
     origins = each.select(
         "lane", "digest", "cluster", "lacking", "first", "last", F.posexplode("early_local").alias("origin", "count")
     ).where((F.col("count") > 0) & (F.col("origin") != F.col("cluster")))
@@ -166,7 +167,7 @@ def _lacking(each: DataFrame, certain: DataFrame) -> DataFrame:
         F.sum(F.when(is_deleted, F.col("count")).otherwise(0)).alias("gone"),
         F.min(F.struct("origin", "at_first")).alias("place"),
     )
-    # Of records that are alike it cannot be told which one is lacking: what may be explained is no fault.
+    # Of records that are alike it is unknown which one is lacking: one that may be explained is no fault.
     waiting = F.least("lacking", "to_come")
     deleted = F.least(F.col("lacking") - waiting, F.col("gone"))
     return counted.select(
@@ -185,13 +186,13 @@ def _lacking(each: DataFrame, certain: DataFrame) -> DataFrame:
 
 
 def fault_totals(fault: DataFrame) -> DataFrame:
-    """The counts of `faults` by lane and cluster."""
+    """Sum the counts of `faults` by lane and cluster."""
     names = ("doubled", "missing", "waiting", "deleted", "unjudged")
     return fault.groupBy("lane", "cluster").agg(*(F.sum(name).alias(name) for name in names))
 
 
 def wrong(fault: DataFrame) -> DataFrame:
-    """What is doubled or missing, as findings."""
+    """Return the doubled and missing records, as findings."""
     doubled = fault.where("doubled > 0").select(
         "lane",
         "cluster",
@@ -214,7 +215,7 @@ def wrong(fault: DataFrame) -> DataFrame:
 
 
 def first_of_each(findings: DataFrame, findings_max: int) -> DataFrame:
-    """The first findings of each kind, lane and cluster."""
+    """Return the first findings of each kind, lane and cluster."""
     in_order = Window.partitionBy("lane", "cluster", "kind").orderBy(F.coalesce("offset", "origin_offset"))
     return (
         findings.withColumn("place", F.row_number().over(in_order))

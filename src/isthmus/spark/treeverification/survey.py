@@ -1,4 +1,4 @@
-"""Looking at all clusters of a tree: where their logs begin and end, and how far distributors say they have copied."""
+"""Survey all clusters of a tree: their log ranges, and the positions of the distributors."""
 
 from __future__ import annotations
 
@@ -34,23 +34,26 @@ async def survey(
     doubted: Collection[str],
     switched: Collection[str],
 ) -> tuple[TreeStandings, list[tuple[TreeSlice, int]]]:
-    """What is to be read of the clusters, which are those of the tree in its order, in slices with their sizes.
+    """Return the standings of a tree, and the slices to read of its clusters, with their sizes. The clusters are in the
+    order of the tree.
 
-    Ends are looked at twice. What is there at the first look had come in before the second one, wherever it did; and
-    what had come in before the first one may have come to others up to the second. Between the two distributors are
-    asked how far they are.
+    Log ends are read twice. Records there at the first look had come in before the second one on any cluster; and
+    records that had come in before the first one may have come to others up to the second. The positions of the
+    distributors are read between the two.
 
-    :raises ClusterError: Something cannot be read.
+    :raises ClusterError: A log or a ledger cannot be read.
     """
-    async with _clients(clusters) as clients:
-        keys = await asyncio.gather(*(_partitions(client, topics) for client in clients))
-        early = await _logs(clients, keys)
-        copied_to = await _copied_to(clients, tree)
-        late = await _logs(clients, keys)
+    async with _open_clients(clusters) as clients:
+        keys = await asyncio.gather(*(_list_partitions(client, topics) for client in clients))
+        early = await _read_logs(clients, keys)
+        copied_to = await _read_copied_to(clients, tree)
+        late = await _read_logs(clients, keys)
         lanes = tuple(sorted({key for found in keys for key in found}))
-        cut = await asyncio.gather(*(_slices(clients, number, lanes, early, late) for number in range(len(clients))))
+        cut = await asyncio.gather(
+            *(_cut_slices(clients, number, lanes, early, late) for number in range(len(clients)))
+        )
         compacted = await asyncio.gather(
-            *(_compacted(client, found) for client, found in zip(clients, keys, strict=True))
+            *(_find_compacted(client, found) for client, found in zip(clients, keys, strict=True))
         )
     standings = TreeStandings(
         tree=tree,
@@ -66,22 +69,22 @@ async def survey(
 
 
 async def logs_now(clusters: Sequence[Cluster], known: ClusterLogs) -> ClusterLogs:
-    """The logs as they are by now: retention may have gone on.
+    """Read the current logs, as retention may have gone on.
 
-    :raises ClusterError: An answer did not come.
+    :raises ClusterError: A cluster does not answer.
     """
-    async with _clients(clusters) as clients:
-        return await _logs(clients, [set(known[client.cluster.alias]) for client in clients])
+    async with _open_clients(clusters) as clients:
+        return await _read_logs(clients, [set(known[client.cluster.alias]) for client in clients])
 
 
 @asynccontextmanager
-async def _clients(clusters: Iterable[Cluster]) -> AsyncIterator[list[Client]]:
+async def _open_clients(clusters: Iterable[Cluster]) -> AsyncIterator[list[Client]]:
     async with AsyncExitStack() as stack:
         yield [await stack.enter_async_context(Client(each)) for each in clusters]
 
 
-async def _partitions(client: Client, topics: Collection[str]) -> set[PartitionKey]:
-    """The partitions that a cluster has of topics: not all of them have to be there yet."""
+async def _list_partitions(client: Client, topics: Collection[str]) -> set[PartitionKey]:
+    """List the partitions that a cluster has of topics: not all topics have to exist yet."""
     metadata = await client.metadata(sorted(topics))
     found: set[PartitionKey] = set()
     for name, topic in metadata.topics.items():
@@ -92,13 +95,13 @@ async def _partitions(client: Client, topics: Collection[str]) -> set[PartitionK
     return found
 
 
-async def _logs(clients: Sequence[Client], keys: Sequence[Collection[PartitionKey]]) -> ClusterLogs:
+async def _read_logs(clients: Sequence[Client], keys: Sequence[Collection[PartitionKey]]) -> ClusterLogs:
     found = await asyncio.gather(*(log_ranges(client, wanted) for client, wanted in zip(clients, keys, strict=True)))
     return {client.cluster.alias: outcomes.all() for client, outcomes in zip(clients, found, strict=True)}
 
 
-async def _copied_to(clients: Sequence[Client], tree: Tree) -> dict[str, dict[PartitionKey, int]]:
-    """By distributor, up to which offset of its source it has copied each partition, as its target's ledger says."""
+async def _read_copied_to(clients: Sequence[Client], tree: Tree) -> dict[str, dict[PartitionKey, int]]:
+    """Read up to which offset of its source each distributor has copied each partition, by its target's ledger."""
     found = await asyncio.gather(*map(read_documents, clients))
     documents = {client.cluster.alias: each for client, each in zip(clients, found, strict=True)}
     return {
@@ -109,7 +112,7 @@ async def _copied_to(clients: Sequence[Client], tree: Tree) -> dict[str, dict[Pa
     }
 
 
-async def _slices(
+async def _cut_slices(
     clients: Sequence[Client], number: int, lanes: Sequence[PartitionKey], early: ClusterLogs, late: ClusterLogs
 ) -> list[tuple[TreeSlice, int]]:
     client = clients[number]
@@ -123,8 +126,8 @@ async def _slices(
     return found
 
 
-async def _compacted(client: Client, keys: Collection[PartitionKey]) -> set[str]:
-    """The topics that a log cleaner works on. Without DESCRIBE_CONFIGS it is not known."""
+async def _find_compacted(client: Client, keys: Collection[PartitionKey]) -> set[str]:
+    """Find the topics that a log cleaner works on. Without DESCRIBE_CONFIGS none is known."""
     described = await describe_topic_configs(client, {topic for topic, _ in keys}, only={_POLICY})
     policies = {topic: entries.get(_POLICY) for topic, entries in described.values.items()}
     return {topic for topic, entry in policies.items() if entry is not None and "compact" in (entry.value or "")}

@@ -1,4 +1,4 @@
-"""From what was found in slices to a verdict. Pure."""
+"""Assemble a verdict from the findings in slices. Pure."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ CLEANED: Final = "cleaned"
 LEFT_OUT: Final = "left out"
 """The kind of an aborted record that the target may lack, and does."""
 FINDINGS_MAX: Final = 10
-"""How many findings of each kind a partition's verdict names."""
+"""The maximum number of findings of each kind that a partition's verdict names."""
 
 
 class SliceTotals(NamedTuple):
-    """What reading the batches of a slice told. `left_out` counts only where `is_equal`: else its records tell."""
+    """The totals from reading the batches of a slice. `left_out` counts only if `is_equal`; else records decide."""
 
     source_records: int = 0
     target_records: int = 0
@@ -31,7 +31,7 @@ class SliceTotals(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SliceFindings:
-    """What comparing the records of a slice told: the first findings of each kind, and how many records of it are."""
+    """The result of comparing the records of a slice: the first findings of each kind, and its number of records."""
 
     findings: tuple[Discrepancy, ...] = ()
     records: Mapping[str, int] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class SliceFindings:
 
 
 def one_sided(part: ComparedSlice, totals: SliceTotals) -> SliceFindings | None:
-    """The findings of a slice that is read on one side only, which takes no comparison; else `None`."""
+    """Return the findings of a slice that is read on one side only, without a comparison; else `None`."""
     if part.source.is_empty == part.target.is_empty:
         return None
     kind, span, records = (
@@ -58,7 +58,7 @@ def one_sided(part: ComparedSlice, totals: SliceTotals) -> SliceFindings | None:
 
 
 def slice_findings(rows: Iterable[Sequence[Any]]) -> dict[int, SliceFindings]:
-    """By slice, what `comparison.findings` tells in rows of slice, kind, offset_begin, offset_end, total."""
+    """Group the rows of `comparison.findings` (slice, kind, offset_begin, offset_end, total) by slice."""
     found: dict[int, SliceFindings] = {}
     for number, kind, begin, end, total in sorted(rows, key=lambda row: (row[0], row[1], row[2])):
         one = found.get(number, SliceFindings())
@@ -78,14 +78,14 @@ def topic_verdicts(
     extents: Sequence[ComparedRange],
     problems: Mapping[str, str],
 ) -> tuple[TopicVerdict, ...]:
-    """The verdicts of all topics, from totals and findings by the numbers of slices."""
+    """Build the verdicts of all topics, from totals and findings by the numbers of slices."""
     mapped = {extent.source_topic for extent in extents if extent.lane is not None}
     of_extent: dict[ComparedRange, list[int]] = {extent: [] for extent in extents}
     for number, part in slices.items():
         of_extent[part.extent].append(number)
     topics: dict[tuple[str, str], list[PartitionVerdict]] = {}
     for extent, numbers in of_extent.items():
-        verdict = _partition(
+        verdict = _build_partition(
             extent,
             [totals[number] for number in numbers],
             [found[number] for number in numbers if number in found],
@@ -103,7 +103,7 @@ def topic_verdicts(
     )
 
 
-def _partition(
+def _build_partition(
     extent: ComparedRange, totals: Sequence[SliceTotals], found: Sequence[SliceFindings]
 ) -> PartitionVerdict:
     findings = [finding for one in found for finding in one.findings]
@@ -122,12 +122,16 @@ def _partition(
         lag=extent.lag,
         foreign=extent.foreign,
         waiting=extent.waiting,
-        findings=tuple(_placed(extent, finding) for kind in DiscrepancyKind for finding in _first(kind, findings)),
+        findings=tuple(
+            _add_target_offset(extent, finding)
+            for kind in DiscrepancyKind
+            for finding in _first_of_kind(kind, findings)
+        ),
     )
 
 
-def _placed(extent: ComparedRange, finding: Discrepancy) -> Discrepancy:
-    """The finding with the target's offset of its first record, where that is another one and known."""
+def _add_target_offset(extent: ComparedRange, finding: Discrepancy) -> Discrepancy:
+    """Add the target's offset of the first record to a finding, if that offset is mapped and known."""
     ranges = extent.ranges(finding.offset_begin, finding.offset_begin + 1)
     return replace(finding, target_offset=ranges[0].target_begin) if ranges else finding
 
@@ -136,13 +140,13 @@ def _count(found: Iterable[SliceFindings], kind: str) -> int:
     return sum(one.records.get(kind, 0) for one in found)
 
 
-def _first(kind: DiscrepancyKind, findings: Iterable[Discrepancy]) -> list[Discrepancy]:
+def _first_of_kind(kind: DiscrepancyKind, findings: Iterable[Discrepancy]) -> list[Discrepancy]:
     of_kind = sorted((one for one in findings if one.kind is kind), key=lambda one: one.offset_begin)
-    return list(_joined(of_kind))[:FINDINGS_MAX]
+    return list(_join_touching(of_kind))[:FINDINGS_MAX]
 
 
-def _joined(findings: Iterable[Discrepancy]) -> Iterator[Discrepancy]:
-    """Findings of one kind, in order, with those that touch made one: slices end where they like."""
+def _join_touching(findings: Iterable[Discrepancy]) -> Iterator[Discrepancy]:
+    """Join adjacent findings of one kind, given in order: the borders of slices are arbitrary."""
     last: Discrepancy | None = None
     for finding in findings:
         if last is not None and last.offset_end == finding.offset_begin:

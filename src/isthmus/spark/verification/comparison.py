@@ -1,8 +1,8 @@
-"""Comparing two logs as DataFrames.
+"""Compare two logs as DataFrames.
 
 Both sides are read by one scan in which every slice has two ranges: number `2n` is slice `n` at the source, `2n + 1`
-the same slice at the target. Rows that are alike on both sides cancel out, and what is left over differs. Counting
-instead of joining finds a row that one side has twice, and costs the same.
+the same slice at the target. Rows that are alike on both sides cancel out, and the others differ. Counting instead of
+joining also finds a row that one side has twice, and costs the same.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ RECORD_FIELDS: Final = "range INT, offset BIGINT, timestamp_ms BIGINT, is_aborte
 KEYED_RECORD_FIELDS: Final = f"{RECORD_FIELDS}, key_digest BINARY, is_tombstone BOOLEAN"
 KEY_FIELDS: Final = "range INT, offset BIGINT, key_digest BINARY"
 TargetEnds = Mapping[int, int]
-"""By slice, where the target ends, if the source goes on: nothing behind that is left out, it is missing."""
+"""By slice, the end of the target, if the source goes on: records behind it count as missing, not as left out."""
 
 
 def together(rows: DataFrame, partitions: int) -> DataFrame:
-    """Rows with all those of a slice in one place: whatever is counted by slice then needs no other exchange."""
+    """Repartition rows by slice, so that counting by slice needs no other exchange."""
     return rows.repartition(partitions, _slice())
 
 
 def differences(records: DataFrame, *, ends: TargetEnds | None = None) -> DataFrame:
-    """The offsets at which the sides differ, from rows of `RECORD_FIELDS`: slice, offset, kind.
+    """Find the offsets at which the sides differ, from rows of `RECORD_FIELDS`: slice, offset, kind.
 
     With `ends` the target may lack aborted records: their kind is `LEFT_OUT`.
     """
-    differing = _alike(records).where("surplus <> 0").groupBy("slice", "offset")
+    differing = _count_alike(records).where("surplus <> 0").groupBy("slice", "offset")
     kind = F.when(_is_left_out(_kind(), F.bool_and("is_aborted"), ends), LEFT_OUT).otherwise(_kind())
     return differing.agg(kind.alias("kind"))
 
 
 def differences_of_keys(records: DataFrame, held: DataFrame, *, ends: TargetEnds | None = None) -> DataFrame:
-    """As `differences`, from rows of `KEYED_RECORD_FIELDS` of compacted topics; `held` is what `keys_held` tells.
+    """As `differences`, from rows of `KEYED_RECORD_FIELDS` of compacted topics; `held` is the result of `keys_held`.
 
-    Each side's log cleaner works when it likes, so a record that one side lacks may be obsolete there: its kind is
+    The log cleaners of both sides run at different times, so a record that one side lacks may be obsolete: its kind is
     `CLEANED` when that side has a later record of the same key, when it deletes a key of which that side has nothing
     before it, or when it belongs to an aborted transaction. A cleaner never puts two records at one offset.
     """
     one_sided = F.when(F.col("count") == 1, F.when(F.col("kind") == DiscrepancyKind.MISSING, -1).otherwise(1))
     differing = (
-        _alike(records, "key_digest", "is_tombstone")
+        _count_alike(records, "key_digest", "is_tombstone")
         .groupBy("slice", "offset")
         .agg(
             F.bool_or(F.col("surplus") != 0).alias("differs"),
@@ -69,13 +69,14 @@ def differences_of_keys(records: DataFrame, held: DataFrame, *, ends: TargetEnds
         | (F.col("is_tombstone") & deletes_nothing)
     )
     kind = F.when(F.col("side").isNotNull() & is_obsolete, CLEANED).otherwise(F.col("kind"))
-    # Before it counts as cleaned.
+    # This kind takes precedence over CLEANED.
     kind = F.when(_is_left_out(F.col("kind"), F.col("is_aborted"), ends), LEFT_OUT).otherwise(kind)
     return joined.select("slice", "offset", kind.alias("kind"))
 
 
 def keys_held(records: DataFrame) -> DataFrame:
-    """Where the whole logs have each key, from rows of `KEY_FIELDS`: slice, side, key_digest, first, last.
+    """Find the first and last offset of each key in the whole logs, from rows of `KEY_FIELDS`: slice, side, key_digest,
+    first, last.
 
     Slices here are whole partitions, numbered as `differences_of_keys` is to see them.
     """
@@ -85,7 +86,7 @@ def keys_held(records: DataFrame) -> DataFrame:
 
 
 def findings(differing: DataFrame, findings_max: int) -> DataFrame:
-    """Differing offsets joined to runs: slice, kind, offset_begin, offset_end, total.
+    """Join differing offsets to runs: slice, kind, offset_begin, offset_end, total.
 
     Of each kind the first `findings_max` runs of a slice are kept; `total` counts the offsets of all of them.
     """
@@ -115,8 +116,8 @@ def _side() -> Column:
     return F.expr("1 - 2 * (range % 2)")
 
 
-def _alike(records: DataFrame, *more: str) -> DataFrame:
-    """Records that are equal in everything: how many there are, and how many more at the source than at the target."""
+def _count_alike(records: DataFrame, *more: str) -> DataFrame:
+    """Group records that are equal in everything: their count, and the surplus of the source over the target."""
     alike = records.groupBy(_slice().alias("slice"), "offset", "timestamp_ms", "is_aborted", "digest", *more)
     return alike.agg(F.sum(_side()).alias("surplus"), F.count("*").alias("count"))
 

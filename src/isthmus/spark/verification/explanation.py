@@ -1,4 +1,4 @@
-"""What differs in a record that both logs have: found by reading the two records again."""
+"""Find the fields that differ in a record of both logs, by reading the two records again."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _FIELDS: Final = {
 
 
 def differing_fields(rows: Iterable[Mapping[str, Any]]) -> dict[int, tuple[str, ...]]:
-    """By slice, the names of what differs between the record of range `2n` and that of range `2n + 1`.
+    """Return, by slice, the names of fields that differ between the record of range `2n` and that of `2n + 1`.
 
-    Each slice is one offset. One that a side has no record for any more, or several, is left out.
+    Each slice is one offset. An offset for which a side has no record any more, or several, is left out.
     """
     sides: dict[int, list[Mapping[str, Any]]] = {}
     for row in sorted(rows, key=lambda row: int(row["range"])):

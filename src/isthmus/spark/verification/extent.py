@@ -1,4 +1,4 @@
-"""Which offsets of a partition a verification compares, and the slices it reads them in. Pure."""
+"""The offsets of a partition that a verification compares, and the slices that it reads. Pure."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ class ComparedRange:
 
     @property
     def source(self) -> OffsetRange:
-        """What is compared of the source."""
+        """The compared range of the source."""
         return OffsetRange(self.source_topic, self.partition, self.offset_begin, self.offset_end)
 
     @property
     def target(self) -> OffsetRange:
-        """What is compared of the target."""
+        """The compared range of the target."""
         return self.at_target(self.ranges(self.offset_begin, self.target_end), self.offset_begin, self.target_end)
 
     def ranges(self, begin: int, end: int) -> tuple[MappedRange, ...] | None:
-        """What the map says of the source's offsets `[begin, end)`; `None` where offsets are the same."""
+        """Return the ranges of the map for the source's offsets `[begin, end)`; `None` where offsets are the same."""
         return None if self.lane is None else self.lane.offsets.within(begin, end)
 
     def at_target(self, ranges: tuple[MappedRange, ...] | None, begin: int, end: int) -> OffsetRange:
-        """Where ranges lie at the target; or, where there are no maps, the offsets `[begin, end)` themselves."""
+        """Return the range at the target that covers `ranges`; without a map, the offsets `[begin, end)` themselves."""
         if ranges is not None:
             begin, end = (ranges[0].target_begin, ranges[-1].target_end) if ranges else (0, 0)
         return OffsetRange(self.target_topic, self.partition, begin, end)
@@ -76,48 +76,48 @@ class ComparedSlice(NamedTuple):
 
     @property
     def lags(self) -> bool:
-        """Whether the target ends within the slice, or before it: what the source has behind that is missing."""
+        """Whether the target ends within the slice, or before it: later records of the source are missing."""
         return self.extent.target_end < self.source.offset_end
 
     @property
     def seen(self) -> OffsetRange:
-        """What there is at the target, in offsets of the source."""
+        """The range of the target, in offsets of the source."""
         if not self.ranges:
             return self.target
         return self.target._replace(offset_begin=self.ranges[0].source_begin, offset_end=self.ranges[-1].source_end)
 
     def from_offset(self, begin: int) -> ComparedSlice:
-        """What is left of the slice from this offset on."""
+        """Return the rest of the slice from this offset on."""
         source = self.source._replace(offset_begin=max(self.source.offset_begin, begin))
         if self.ranges is not None:
-            return self._mapped(source, begin, max(begin, self.seen.offset_end))
+            return self._map_slice(source, begin, max(begin, self.seen.offset_end))
         return self._replace(
             source=source, target=self.target._replace(offset_begin=max(self.target.offset_begin, begin))
         )
 
     def within(self, begin: int, end: int) -> ComparedSlice:
-        """What the slice has of the offsets `[begin, end)`, its size being an estimate."""
+        """Return the part of the slice in the offsets `[begin, end)`; its size is an estimate."""
 
         def cut(span: OffsetRange) -> OffsetRange:
             first, last = max(span.offset_begin, begin), min(span.offset_end, end)
             return span._replace(offset_begin=first, offset_end=max(first, last))
 
         source = cut(self.source)
-        part = self._mapped(source, begin, end) if self.ranges is not None else None
+        part = self._map_slice(source, begin, end) if self.ranges is not None else None
         part = part or self._replace(source=source, target=cut(self.target))
         offsets = max(self.source.offset_end - self.source.offset_begin, 1)
         share = part.source.offset_end - part.source.offset_begin
         return part._replace(size_bytes=self.size_bytes * share // offsets)
 
     def at_offset(self, offset: int) -> ComparedSlice:
-        """This one offset at both sides."""
+        """Return a slice of this one offset on both sides."""
         source = self.source._replace(offset_begin=offset, offset_end=offset + 1)
         if self.ranges is not None:
-            return self._mapped(source, offset, offset + 1)._replace(size_bytes=0)
+            return self._map_slice(source, offset, offset + 1)._replace(size_bytes=0)
         target = self.target._replace(offset_begin=offset, offset_end=offset + 1)
         return ComparedSlice(self.extent, source, target, 0)
 
-    def _mapped(self, source: OffsetRange, begin: int, end: int) -> ComparedSlice:
+    def _map_slice(self, source: OffsetRange, begin: int, end: int) -> ComparedSlice:
         ranges = OffsetMap(self.ranges or ()).within(begin, end)
         return self._replace(source=source, target=self.extent.at_target(ranges, begin, end), ranges=ranges)
 
@@ -132,10 +132,10 @@ def extent_of(
     allow_lag: bool = False,
     lane: LaneMap | None = None,
 ) -> ComparedRange:
-    """The extent of a partition: source topic, target topic, number; `None` stands for a log that does not exist.
+    """Return the extent of a partition: source topic, target topic, number; `None` is a log that does not exist.
 
-    `since` and `until` are offsets. What retention or DeleteRecords has removed on either side is not compared. Where
-    there is a `lane`, the target's log is that of `LaneMap.seen_by_source`.
+    `since` and `until` are offsets. Records that retention or DeleteRecords has removed on either side are not
+    compared. With a `lane`, the target's log is that of `LaneMap.seen_by_source`.
     """
     begin = max(since or 0, *(log.start for log in (source, target) if log is not None))
     end = begin if source is None else source.stable_end
@@ -164,7 +164,7 @@ def extent_of(
 
 
 def compared_slices(extent: ComparedRange, parts: Sequence[Slice]) -> Iterator[ComparedSlice]:
-    """The extent in the slices its source part was cut into, with a last one for what only the target has."""
+    """Yield the extent in the slices its source part was cut into, and a last one for records only at the target."""
     for part in parts:
         begin = part.span.offset_begin
         end = max(min(part.span.offset_end, extent.target_end), begin)

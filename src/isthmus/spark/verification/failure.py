@@ -1,4 +1,4 @@
-"""Errors that were raised in Spark's workers, raised again in the driver as what they were."""
+"""Raise errors of Spark's workers again in the driver, with their own types."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from isthmus.errors import (
     UnsupportedByBroker,
 )
 
-# How a traceback ends that came from a worker as text.
+# The end of a traceback that came from a worker as text.
 _RAISED: Final = re.compile(r"^isthmus\.errors\.(\w+): (.*)$", re.MULTILINE)
 _SAME: Final = (AuthenticationFailed, ConfigError, NotAuthorized, Unreachable, UnsupportedByBroker)
 
 
 @contextlib.contextmanager
 def our_errors() -> Iterator[None]:
-    """Raises our own error where a worker raised one; other errors of Spark stay what they are.
+    """Raise our own error where a worker raised one; other errors of Spark are raised unchanged.
 
     :raises ClusterError: A cluster could not be read by a worker.
     """
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        told = _RAISED.findall(str(error))
-        if not told:
+        raised = _RAISED.findall(str(error))
+        if not raised:
             raise
-        name, message = told[-1]
+        name, message = raised[-1]
         hint = "It was raised by a Spark worker: can the executors reach the cluster, too?"
         kind = next((kind for kind in _SAME if kind.__name__ == name), ClusterError)
         raise kind(message, hint=hint) from error

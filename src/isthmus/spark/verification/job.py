@@ -1,4 +1,4 @@
-"""The verification itself: what is read when, and what becomes of it."""
+"""The verification of a link: compare batches, then blocks, then records, and build the verdict."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from isthmus.spark.verification.survey import ComparisonBounds, compacted_topics
 from isthmus.spark.verification.watch import OnVerified
 
 EXPLAINED_MAX: Final = 20
-"""For how many findings it is read again what differs."""
+"""The maximum number of findings whose records are read again to explain what differs."""
 _RETENTION_ROUNDS: Final = 3
 
 Slices = Mapping[int, ComparedSlice]
@@ -81,12 +81,12 @@ def verify(
     began = time.monotonic()
     surveyed = sides.ask(survey, topics, ComparisonBounds(since_ms, until_ms, allow_lag), link)
     slices = dict(enumerate(surveyed.slices))
-    totals = _totals(sides, slices)
-    told = {number: one_sided(part, totals[number]) for number, part in slices.items()}
-    found = {number: findings for number, findings in told.items() if findings is not None}
+    totals = _compute_totals(sides, slices)
+    simple = {number: one_sided(part, totals[number]) for number, part in slices.items()}
+    found = {number: findings for number, findings in simple.items() if findings is not None}
     suspects = {n: part for n, part in slices.items() if n not in found and not totals[n].is_equal}
-    found |= _compared(sides, _unlike(sides, suspects))
-    found |= _explained(sides, slices, found)
+    found |= _compare_records(sides, _unlike(sides, suspects))
+    found |= _explain(sides, slices, found)
     return Verdict(
         source=source.alias,
         target=target.alias,
@@ -96,96 +96,96 @@ def verify(
     )
 
 
-def _totals(sides: Sides, slices: Slices) -> dict[int, SliceTotals]:
-    """The fast path: batches as bytes."""
+def _compute_totals(sides: Sides, slices: Slices) -> dict[int, SliceTotals]:
+    """Compare batches as bytes: the fast path."""
     totals = dict.fromkeys(slices, SliceTotals())
     if not slices:
         return totals
 
     compare = partial(batch_totals, may_lack_aborted=sides.may_lack_aborted)
     found = {number: SliceTotals(*one) for number, one in sides.compared("batches", compare, slices.items())}
-    # Only its records tell whether something aborted is left out, or not there yet.
+    # Only a comparison of records tells whether aborted records are left out, or have not come yet.
     lagging = {n: one._replace(is_equal=False) for n, one in found.items() if one.left_out and slices[n].lags}
     return totals | found | lagging
 
 
-def _ends(sides: Sides, parts: Iterable[tuple[int, ComparedSlice]]) -> comparison.TargetEnds | None:
-    """Up to where the target may lack aborted records, as `comparison` has it."""
+def _find_target_ends(sides: Sides, parts: Iterable[tuple[int, ComparedSlice]]) -> comparison.TargetEnds | None:
+    """Return the offsets up to which the target may lack aborted records, for `comparison`."""
     return {n: part.extent.target_end for n, part in parts if part.lags} if sides.may_lack_aborted else None
 
 
 def _unlike(sides: Sides, suspects: Slices) -> dict[int, list[ComparedSlice]]:
-    """Of slices whose batches are not alike, what is not alike in columns either."""
+    """Find the parts of slices with unlike batches whose blocks are not alike either."""
     if not suspects:
         return {}
 
-    told = sides.compared("blocks of records where batches differ", unlike_blocks, suspects.items())
-    return {n: [suspects[n].within(*span) for span in offsets_of(blocks)] for n, blocks in told if blocks}
+    unlike = sides.compared("blocks of records where batches differ", unlike_blocks, suspects.items())
+    return {n: [suspects[n].within(*span) for span in offsets_of(blocks)] for n, blocks in unlike if blocks}
 
 
-def _compared(sides: Sides, suspects: Suspects) -> dict[int, SliceFindings]:
-    """The records of what may differ."""
+def _compare_records(sides: Sides, suspects: Suspects) -> dict[int, SliceFindings]:
+    """Compare the records of parts that may differ."""
     found: dict[int, SliceFindings] = {}
     for _ in range(_RETENTION_ROUNDS):
         if not suspects:
             return {}
-        starts = sides.ask(log_starts, _extents(suspects))
+        starts = sides.ask(log_starts, _list_extents(suspects))
         clipped = {n: [part.from_offset(starts[part.extent]) for part in parts] for n, parts in suspects.items()}
         left = {n: [part for part in parts if not part.is_empty] for n, parts in clipped.items()}
-        found = _differences(sides, left)
+        found = _find_differences(sides, left)
         # One log may lose its oldest records before they are read, and the other one after.
         suspects = {number: parts for number, parts in left.items() if number in found}
-        now = sides.ask(log_starts, _extents(suspects))
+        now = sides.ask(log_starts, _list_extents(suspects))
         if all(now[extent] == starts[extent] for extent in now):
             break
-    return found | _without_cleaned(sides, suspects, found)
+    return found | _drop_cleaned(sides, suspects, found)
 
 
-def _extents(suspects: Suspects) -> set[ComparedRange]:
+def _list_extents(suspects: Suspects) -> set[ComparedRange]:
     return {part.extent for parts in suspects.values() for part in parts}
 
 
-def _differences(sides: Sides, suspects: Suspects) -> dict[int, SliceFindings]:
+def _find_differences(sides: Sides, suspects: Suspects) -> dict[int, SliceFindings]:
     def build() -> DataFrame:
-        records = sides.read("records", comparison.RECORD_FIELDS, _numbered(suspects))
-        differing = comparison.differences(records, ends=_ends(sides, _numbered(suspects)))
+        records = sides.read("records", comparison.RECORD_FIELDS, _number_parts(suspects))
+        differing = comparison.differences(records, ends=_find_target_ends(sides, _number_parts(suspects)))
         return comparison.findings(differing, FINDINGS_MAX)
 
     return slice_findings(sides.rows("records where blocks differ", build))
 
 
-def _numbered(suspects: Suspects) -> list[tuple[int, ComparedSlice]]:
+def _number_parts(suspects: Suspects) -> list[tuple[int, ComparedSlice]]:
     return [(number, part) for number, parts in suspects.items() for part in parts]
 
 
-def _without_cleaned(sides: Sides, suspects: Suspects, found: Findings) -> dict[int, SliceFindings]:
-    """New findings for slices of compacted topics that have records on one side only."""
+def _drop_cleaned(sides: Sides, suspects: Suspects, found: Findings) -> dict[int, SliceFindings]:
+    """Return new findings for slices of compacted topics that have records on one side only."""
     lacking = {n: parts for n, parts in suspects.items() if n in found and found[n].is_one_sided}
     if not lacking:
         return {}
-    compacted = sides.ask(compacted_topics, _extents(lacking))
+    compacted = sides.ask(compacted_topics, _list_extents(lacking))
     affected = {n: parts for n, parts in lacking.items() if parts[0].extent.source_topic in compacted}
     if not affected:
         return {}
-    # Keys are compared over partitions, so all slices of one have the same number here: its first slice's.
+    # Keys are compared within partitions, so all slices of one partition have the number of its first slice here.
     first = {parts[0].extent: n for n, parts in reversed(affected.items())}
     logs = sides.ask(whole_logs, list(first))
 
     def build() -> DataFrame:
-        parts = [(first[part.extent], part) for _, part in _numbered(affected)]
+        parts = [(first[part.extent], part) for _, part in _number_parts(affected)]
         records = sides.read("records", comparison.KEYED_RECORD_FIELDS, parts)
         keys = sides.read(
             "records", comparison.KEY_FIELDS, [(first[part.extent], part) for part in logs], keeps_others=True
         )
         held = comparison.keys_held(keys)
-        differing = comparison.differences_of_keys(records, held, ends=_ends(sides, parts))
+        differing = comparison.differences_of_keys(records, held, ends=_find_target_ends(sides, parts))
         return comparison.findings(differing, FINDINGS_MAX)
 
     return dict.fromkeys(affected, SliceFindings()) | slice_findings(sides.rows("keys of compacted topics", build))
 
 
-def _explained(sides: Sides, slices: Slices, found: Findings) -> dict[int, SliceFindings]:
-    """The findings with what differs in the first records of some."""
+def _explain(sides: Sides, slices: Slices, found: Findings) -> dict[int, SliceFindings]:
+    """Return the findings with the fields that differ in the first records of some of them."""
     places = [
         (number, at)
         for number, one in sorted(found.items())
@@ -200,7 +200,7 @@ def _explained(sides: Sides, slices: Slices, found: Findings) -> dict[int, Slice
         return sides.read("records", RECORD_PARTS, enumerate(parts))
 
     fields = differing_fields(row.asDict() for row in sides.rows("what differs", build))
-    told = {number: list(found[number].findings) for number, _ in places}
+    named = {number: list(found[number].findings) for number, _ in places}
     for index, (number, at) in enumerate(places):
-        told[number][at] = replace(told[number][at], fields=fields.get(index, ()))
-    return {number: replace(found[number], findings=tuple(findings)) for number, findings in told.items()}
+        named[number][at] = replace(named[number][at], fields=fields.get(index, ()))
+    return {number: replace(found[number], findings=tuple(findings)) for number, findings in named.items()}

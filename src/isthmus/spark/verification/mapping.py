@@ -1,4 +1,4 @@
-"""Which topics of a link have other offsets at the target, and the maps of which record went where."""
+"""The topics of a link that have other offsets at the target, and their maps."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ NOT_BEGUN: Final = LaneMap(OffsetMap(), Cursor(source_offset=0, ordinal=0, targe
 
 @dataclass(frozen=True, slots=True)
 class LinkMapping:
-    """The maps of a link by target partition, the target topics that are mapped, and what is wrong with some maps.
-    `begins` are the offsets of the source behind which target partitions begin that left something in its remote tier:
-    where they keep its offsets, what lies before may still be filled.
+    """The maps of a link by target partition, the target topics that are mapped, and the errors of broken maps.
+    `begins` are the source offsets at which target partitions begin that left records in its remote tier: where they
+    keep its offsets, earlier ones may still be filled.
     """
 
     lanes: Mapping[PartitionKey, LaneMap] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class LinkMapping:
     def lanes_of(
         self, topics: Mapping[SourceTopic, TargetTopic], partitions: Collection[PartitionKey]
     ) -> dict[PartitionKey, LaneMap]:
-        """The maps of these partitions of the source, as far as their topics are mapped."""
+        """Return the maps of these partitions of the source, if their topics are mapped."""
         return {
             (topic, partition): self.lanes.get((topics[SourceTopic(topic)], partition), NOT_BEGUN)
             for topic, partition in partitions
@@ -43,7 +43,7 @@ class LinkMapping:
 
 
 async def read_maps(target: Client, link: str | None) -> LinkMapping:
-    """The maps that the ledger has of a link; none where it may not be read, or there is no link.
+    """Read the maps of a link from the ledger; none without the right to read it, or without a link.
 
     :raises ClusterError: The ledger cannot be read now.
     :raises PlanRefused: A newer Isthmus wrote it.
@@ -57,7 +57,7 @@ async def read_maps(target: Client, link: str | None) -> LinkMapping:
 
 
 def mapping_of(link: str, documents: Mapping[str, Document]) -> LinkMapping:
-    """What the documents of a ledger say of a link."""
+    """Build the mapping of a link from the documents of a ledger."""
     lanes: dict[PartitionKey, LaneMap] = {}
     broken: dict[str, str] = {}
     for (topic, partition), found in sorted(map_segments(link, documents).items()):

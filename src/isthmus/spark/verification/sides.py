@@ -1,4 +1,4 @@
-"""The two clusters of a verification: asked from the driver, and read as DataFrames by Spark."""
+"""The two clusters of a verification: queried by the driver, and read as DataFrames by Spark."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _TARGET: Final = 1
 """The side of an odd number."""
 
 Views = dict[int, CommittedRows | Projection]
-"""What is to be seen of mapped partitions, by the numbers of ranges."""
+"""The views of mapped partitions, by the numbers of ranges."""
 
 PartT = TypeVar("PartT")
 ResultT = TypeVar("ResultT")
 
 
 class Sides:
-    """A source and a target. What is read of them is described to `progress` and in the Spark UI.
+    """A source and a target. Reads are shown by `progress` and in the Spark UI.
 
-    `copying` is how the distributor between them copies, if there is one: what it leaves alone counts as aborted.
+    `copying` is how the distributor between them copies, if there is one: records it does not copy count as aborted.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class Sides:
         self._progress = progress
 
     def ask(self, question: Callable[..., Coroutine[Any, Any, ResultT]], *given: Any) -> ResultT:
-        """The answer to `question(source_client, target_client, *given)`.
+        """Run `question(source_client, target_client, *given)` and return its answer.
 
-        :raises ClusterError: An answer did not come.
+        :raises ClusterError: A cluster does not answer.
         """
 
         async def ask() -> ResultT:
@@ -73,13 +73,13 @@ class Sides:
         return settled(ask())
 
     def rows(self, what: str, build: Callable[[], DataFrame]) -> list[Row]:
-        """The rows of the DataFrame that `build` makes of what `read` gives it.
+        """Collect the rows of the DataFrame that `build` makes, with the help of `read`.
 
         :raises ClusterError: A cluster could not be read by a worker.
         """
-        return self._told(what, lambda: build().collect())
+        return self._run_watched(what, lambda: build().collect())
 
-    def _told(self, what: str, work: Callable[[], ResultT]) -> ResultT:
+    def _run_watched(self, what: str, work: Callable[[], ResultT]) -> ResultT:
         description = f"verify {self.source.alias} to {self.target.alias}: {what}"
         with our_errors():
             return watched(self._spark, description, self._progress, work)
@@ -90,13 +90,14 @@ class Sides:
         compare: Callable[[Logs, Pair], ResultT],
         slices: Iterable[tuple[int, ComparedSlice]],
     ) -> list[tuple[int, ResultT]]:
-        """What `compare` tells of slices, by their numbers. It runs in Spark's workers and reads both sides there.
+        """Return the results of `compare` for slices, by their numbers. It runs in Spark's workers and reads both sides
+        there.
 
         :raises ClusterError: A cluster could not be read by a worker.
         """
         clusters, copying = self._clusters, self._copying
-        sized = [((number, self._pair(part)), 2 * part.size_bytes) for number, part in slices]
-        groups = self._grouped(sized)
+        sized = [((number, self._build_pair(part)), 2 * part.size_bytes) for number, part in slices]
+        groups = self._group(sized)
 
         def task(parts: Iterable[list[tuple[int, Pair]]]) -> Iterator[tuple[int, ResultT]]:
             with Logs(clusters, copying) as logs:
@@ -108,45 +109,45 @@ class Sides:
             # Without DataFrames: planning and compiling queries takes Spark longer than comparing a gigabyte.
             return self._spark.sparkContext.parallelize(groups, len(groups)).mapPartitions(task).collect()
 
-        return self._told(what, work) if groups else []
+        return self._run_watched(what, work) if groups else []
 
     def read(
         self, mode: str, fields: str, parts: Iterable[tuple[int, ComparedSlice]], *, keeps_others: bool = False
     ) -> DataFrame:
-        """Rows of the data source in this mode, of both sides' ranges, numbered as `comparison` has it.
+        """Return rows of the data source in this mode, for the ranges of both sides, numbered as in `comparison`.
 
-        Of mapped partitions all rows have the source's offsets; what others wrote to the target is left out, unless it
-        is to be told what lies before and behind a record (`keeps_others`).
+        Rows of mapped partitions have the source's offsets; records that others wrote to the target are left out,
+        unless the neighbours of a record are needed (`keeps_others`).
 
-        For `build` alone: it speaks with the JVM, which must not be interrupted. Not by way of the data source, which
-        has Spark start two more Python processes for every plan.
+        Only for use in `build`: it calls the JVM, which must not be interrupted. It does not use the data source, for
+        which Spark starts two more Python processes for every plan.
         """
         clusters, copying = self._clusters, self._copying
         names = [field.split()[0] for field in fields.split(",")]
         parts = list(parts)
-        views = _views(parts, keeps_others=keeps_others)
-        groups = self._grouped(list(self._ranges(parts)))
+        views = _build_views(parts, keeps_others=keeps_others)
+        groups = self._group(list(self._ranges(parts)))
 
         def task(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for part in numbers:
                 for number in part.column(0).to_pylist():
                     rows = read_rows(clusters, mode, names, groups[number], copying)
-                    yield from map(partial(_viewed, views), rows) if views else rows
+                    yield from map(partial(_apply_view, views), rows) if views else rows
 
         count = max(len(groups), 1)
         rows = self._spark.range(0, len(groups), 1, count).mapInArrow(task, fields)
-        # What is read in so many parts is compared in as many.
+        # Compare in as many partitions as were read.
         return comparison.together(rows, count)
 
     @property
     def _clusters(self) -> dict[str, Cluster]:
         return {self.source.alias: self.source, self.target.alias: self.target}
 
-    def _grouped(self, sized: list[tuple[PartT, int]]) -> list[list[PartT]]:
-        """What one task each is to read."""
+    def _group(self, sized: list[tuple[PartT, int]]) -> list[list[PartT]]:
+        """Group parts for tasks of equal size."""
         return grouped_for_slots(sized, self._spark.sparkContext.defaultParallelism)
 
-    def _pair(self, part: ComparedSlice) -> Pair:
+    def _build_pair(self, part: ComparedSlice) -> Pair:
         return Pair(self.source.alias, part.source, self.target.alias, part.target, part.ranges)
 
     def _ranges(self, parts: Iterable[tuple[int, ComparedSlice]]) -> Iterator[tuple[NumberedRange, int]]:
@@ -159,7 +160,7 @@ class Sides:
                         yield (2 * number + side, alias, each), part.size_bytes
 
 
-def _views(parts: Sequence[tuple[int, ComparedSlice]], *, keeps_others: bool) -> Views:
+def _build_views(parts: Sequence[tuple[int, ComparedSlice]], *, keeps_others: bool) -> Views:
     ranges: dict[int, list[MappedRange]] = defaultdict(list)
     for number, part in parts:
         if part.extent.lane is not None:
@@ -171,8 +172,8 @@ def _views(parts: Sequence[tuple[int, ComparedSlice]], *, keeps_others: bool) ->
     return targets if keeps_others else targets | {2 * number: CommittedRows() for number in ranges}
 
 
-def _viewed(views: Views, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows as the comparison sees them. All of a batch are of one range."""
+def _apply_view(views: Views, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows as the comparison sees them. All rows of a batch belong to one range."""
     view = views.get(rows.column("range")[0].as_py()) if rows.num_rows else None
     return rows if view is None else view.rows(rows)
 

@@ -1,4 +1,4 @@
-"""Looking at both clusters before anything is compared, and again while it is."""
+"""Survey both clusters before a comparison, and again during it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NOTHING: Final = OffsetRange("", 0, 0, 0)
 
 
 class ComparisonBounds(NamedTuple):
-    """What was asked for: times in ms since the epoch, and whether the target may lag behind."""
+    """The bounds of a comparison: times in ms since the epoch, and whether the target may lag behind."""
 
     since_ms: int | None = None
     until_ms: int | None = None
@@ -43,7 +43,7 @@ class ComparisonBounds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ComparisonSurvey:
-    """What there is to compare. `problems` are sentences about topics as a whole, by the source topic's name."""
+    """The slices and extents to compare. `problems` are sentences about whole topics, by the source topic's name."""
 
     slices: tuple[ComparedSlice, ...]
     extents: tuple[ComparedRange, ...]
@@ -59,10 +59,10 @@ async def survey(
 ) -> ComparisonSurvey:
     """Decide what to compare. `topics` maps source topics to target topics, and `link` has the maps of those mapped.
 
-    The source's last stable offsets are read before the maps, and these before the target's, so what is written
-    meanwhile is no difference.
+    The source's last stable offsets are read before the maps, and these before the target's, so that records written
+    meanwhile are no difference.
 
-    :raises ClusterError: A source topic does not exist, or something cannot be read.
+    :raises ClusterError: A source topic does not exist, or a log or the ledger cannot be read.
     """
     at_source = await source.metadata(sorted(topics))
     at_target = await target.metadata(sorted(topics.values()))
@@ -75,7 +75,7 @@ async def survey(
     lanes = maps.lanes_of(topics, source_logs)
     target_logs, foreign = await _target_logs(target, at_target, topics, lanes)
     ahead = {key for key, log in source_logs.items() if target_logs.get(key, _NO_LOG).stable_end > log.stable_end}
-    # The target may be right by now: what it is found to have is compared, as far as the source has it too.
+    # The source may have the newer records of the target by now: compare them as far as both have them.
     newer = await _logs(source, ahead)
     reader = LogReader(source)
     extents: list[ComparedRange] = []
@@ -91,7 +91,7 @@ async def survey(
             lane=lanes.get((s, p)),
         )
         found = replace(found, foreign=foreign.get((s, p), 0))
-        extents.append(await _aligned(reader, found, 0 if log is None else log.stable_end))
+        extents.append(await _align(reader, found, 0 if log is None else log.stable_end))
     cut = await slices(reader, [extent.source for extent in extents])
     parts = [part for extent, found in zip(extents, cut, strict=True) for part in compared_slices(extent, found)]
     problems = _problems(at_source, at_target, topics, target.cluster.alias, maps)
@@ -104,8 +104,8 @@ async def _target_logs(
     topics: Mapping[SourceTopic, TargetTopic],
     lanes: Mapping[PartitionKey, LaneMap],
 ) -> tuple[dict[PartitionKey, LogRange], dict[PartitionKey, int]]:
-    """The logs of the target by the partitions of the source, those of mapped ones as the source sees them, and how
-    much of these is of others.
+    """Return the logs of the target by the partitions of the source, mapped ones in source offsets, and the number of
+    foreign offsets in mapped ones.
     """
     names: dict[str, str] = {target_topic: source_topic for source_topic, target_topic in topics.items()}
     mapped = {topic for topic, _ in lanes}
@@ -121,9 +121,9 @@ async def _target_logs(
 
 
 async def log_starts(source: Client, target: Client, extents: Collection[ComparedRange]) -> dict[ComparedRange, int]:
-    """From which offset on both logs hold these partitions by now: retention may have gone on.
+    """Return from which offset on both logs currently hold these partitions, as retention may have gone on.
 
-    :raises ClusterError: An answer did not come.
+    :raises ClusterError: A cluster does not answer.
     """
     at_source = await _logs(source, {extent.source.key for extent in extents})
     at_target = await _logs(target, {extent.target.key for extent in extents})
@@ -137,7 +137,7 @@ async def log_starts(source: Client, target: Client, extents: Collection[Compare
 
 
 async def compacted_topics(source: Client, target: Client, extents: Collection[ComparedRange]) -> set[str]:
-    """The source topics that a log cleaner works on, at either side. Without DESCRIBE_CONFIGS it is not known."""
+    """Find the source topics that a log cleaner works on, on either side. Without DESCRIBE_CONFIGS none is known."""
     at_source = await describe_topic_configs(source, {extent.source_topic for extent in extents})
     at_target = await describe_topic_configs(target, {extent.target_topic for extent in extents})
     return {
@@ -149,9 +149,9 @@ async def compacted_topics(source: Client, target: Client, extents: Collection[C
 
 
 async def whole_logs(source: Client, target: Client, extents: Sequence[ComparedRange]) -> list[ComparedSlice]:
-    """Everything both logs hold of these partitions by now, in slices that are read on one side each.
+    """Return all that both logs currently hold of these partitions, in slices that are read on one side each.
 
-    :raises ClusterError: Something cannot be read.
+    :raises ClusterError: A log cannot be read.
     """
     found: list[ComparedSlice] = []
     for client, keys in ((source, [e.source.key for e in extents]), (target, [e.target.key for e in extents])):
@@ -175,7 +175,7 @@ async def _logs(client: Client, keys: Collection[PartitionKey]) -> dict[Partitio
 async def _offsets_at(
     client: Client, metadata: Metadata, logs: Mapping[PartitionKey, LogRange], timestamp_ms: int | None
 ) -> dict[PartitionKey, int]:
-    """The first offsets with this timestamp or a later one; where there is none, the ends of the logs."""
+    """Look up the first offsets with this timestamp or a later one; without one, the ends of the logs."""
     if timestamp_ms is None:
         return {}
     epochs: dict[int, dict[PartitionKey, int]] = defaultdict(dict)
@@ -191,8 +191,8 @@ async def _offsets_at(
     return offsets
 
 
-async def _aligned(reader: LogReader, extent: ComparedRange, stable_end: int) -> ComparedRange:
-    """The extent ending where a batch of the source ends, so that its batches can be counted whole."""
+async def _align(reader: LogReader, extent: ComparedRange, stable_end: int) -> ComparedRange:
+    """Align the end of an extent with the end of a batch of the source, so that whole batches can be counted."""
     if extent.offset_end >= stable_end or extent.offset_begin == extent.offset_end:
         return extent
     batch = await reader.first_batch(extent.source._replace(offset_begin=extent.offset_end, offset_end=stable_end))

@@ -1,4 +1,4 @@
-"""Waiting for Spark: telling how far it has come, and ending its work with whoever waits for it."""
+"""Wait for Spark: report its progress, and cancel its jobs when the caller is interrupted."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Final, TypeVar
 from pyspark.sql import SparkSession
 
 OnVerified = Callable[[str, int, int], None]
-"""Called now and then, from a thread of its own, with what is being done, how many tasks of it are done, and how many
-are known; none while it is being planned."""
+"""Called now and then, from a thread of its own, with the current work, the number of its finished tasks, and of its
+known tasks; none while it is being planned."""
 
 _INTERVAL_S: Final = 0.2
 ResultT = TypeVar("ResultT")
@@ -20,19 +20,19 @@ ResultT = TypeVar("ResultT")
 def watched(spark: SparkSession, description: str, progress: OnVerified | None, work: Callable[[], ResultT]) -> ResultT:
     """Do some work with Spark in a thread of its own; the Spark UI shows its jobs as "isthmus" with `description`.
 
-    So an interruption reaches whoever waits here, and not the middle of a conversation with the JVM, which would be of
-    no use afterwards. What is interrupted is cancelled, and has ended when this raises.
+    So an interruption reaches the caller that waits here, and not a call to the JVM, whose connection would be unusable
+    afterwards. Interrupted work is cancelled, and has ended when this raises.
     """
     group = f"isthmus-verify-{secrets.token_hex(4)}"
 
-    def described() -> ResultT:
+    def run() -> ResultT:
         spark.sparkContext.setJobGroup(group, f"isthmus {description}")
         return work()
 
     with ThreadPoolExecutor(2, thread_name_prefix="verify") as threads:
-        future = threads.submit(described)
+        future = threads.submit(run)
         if progress is not None:
-            threads.submit(_tell, spark, group, description, progress, future)
+            threads.submit(_report_progress, spark, group, description, progress, future)
         try:
             wait([future])
         except BaseException:
@@ -43,11 +43,13 @@ def watched(spark: SparkSession, description: str, progress: OnVerified | None, 
     return future.result()
 
 
-def _tell(spark: SparkSession, group: str, description: str, progress: OnVerified, future: Future[ResultT]) -> None:
+def _report_progress(
+    spark: SparkSession, group: str, description: str, progress: OnVerified, future: Future[ResultT]
+) -> None:
     tracker = spark.sparkContext.statusTracker()
     while wait([future], timeout=_INTERVAL_S).not_done:
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
         stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
-        # Stages that are skipped, since their output is there already, would never be done.
+        # Skipped stages, whose output exists already, would never be done.
         known = [stage for stage in stages if stage is not None and stage.numCompletedTasks + stage.numActiveTasks]
         progress(description, sum(s.numCompletedTasks for s in known), sum(s.numTasks for s in known))
