@@ -1,4 +1,4 @@
-"""`isthmus acls`: the access rules that a link's own users need, in the forms that others make rules from."""
+"""`isthmus acls`: the access rules that a link's own users need, in the formats of other tools."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NO_NAME: Final = re.compile(r"[^a-z0-9.-]+")
 
 
 class AclFormat(enum.StrEnum):
-    """Who makes the rules."""
+    """The tool for which the rules are printed."""
 
     KAFKA_ACLS = "kafka-acls"
     STRIMZI = "strimzi"
@@ -94,7 +94,7 @@ def generate(
 
 
 def written(link: Link, sides: Sequence[GrantedSide], output: AclFormat) -> Iterator[str]:
-    """The rules of both sides in a form, line by line."""
+    """Yield the rules of both sides in a format, line by line."""
     match output:
         case AclFormat.KAFKA_ACLS:
             for each in sides:
@@ -160,5 +160,5 @@ def _resource(resource: Resource, place: RulePlace) -> dict[str, str]:
 
 
 def _pascal(operation: str) -> str:
-    """An operation as Kafka's tool and Strimzi write it: DescribeConfigs."""
+    """Format an operation as Kafka's tool and Strimzi have it: DescribeConfigs."""
     return "".join(part.capitalize() for part in operation.split("_"))

@@ -23,10 +23,10 @@ from isthmus.model.logsettings import LogSettings
 
 
 class Command(NamedTuple):
-    """A module with a `typer.Typer` named `app`, and the line that stands for it in the help.
+    """A module with a `typer.Typer` named `app`, and its line in the help.
 
-    The module's `app` has either one command or a callback and several; it is made with
-    `add_completion=False`, completion being the whole command's.
+    The module's `app` has either one command or a callback and several; it is made with `add_completion=False`,
+    completion being the whole command's.
     """
 
     module: str
@@ -65,13 +65,13 @@ COMMANDS: Final = {
     "config": Command("isthmus.cli.config", "Check the configuration file, or show it resolved."),
     "help": Command("isthmus.cli.help", "Show what exit codes, error codes and states mean, and pages of the docs."),
 }
-"""All commands in the order of the help. The name is what people type."""
+"""All commands in the order of the help. The name is the one that people type."""
 
 
 class Commands(TyperGroup):
-    """Loads a command's module when it is called, so that help and completion need none.
+    """Load a command's module when it is called, so that help and completion need none.
 
-    Whatever the command ends in is told here, its loading included.
+    Every error of the command is reported here, including those while it is loaded.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -96,7 +96,7 @@ _IN_WORDS: Final = {"<int>": "<number>", "<float>": "<number>", "<str>": "<text>
 
 
 def _say_types_in_words() -> None:
-    """Have the help name what an option takes in words, and nothing where it takes nothing."""
+    """Show in the help the type of an option's value in words, and nothing for a flag."""
     shown = TyperOption.display_type_rich
 
     def in_words(option: TyperOption, ctx: Any) -> str | None:
@@ -134,7 +134,7 @@ def _choose(name: str | None) -> str | None:
 
 def _choose_file(path: Path | None) -> Path | None:
     if path is not None:
-        # It is what the command is given, unless that is given another one itself.
+        # It is the default of the command, unless the command has another option.
         os.environ[CONFIG_VARIABLE] = str(path)
         os.environ.pop(CONTEXT_VARIABLE, None)
     return path
@@ -224,7 +224,7 @@ def isthmus(
 
 
 def main() -> None:
-    """What the command `isthmus` runs; ends the process with the command's exit code."""
+    """Run the command `isthmus`; end the process with the command's exit code."""
     end_at_signals()
     begin()
     with written():
@@ -232,7 +232,7 @@ def main() -> None:
 
 
 def _collect_again() -> None:
-    """The command is loaded, and what was made for that stays; from now on there may be garbage."""
+    """Collect garbage again: the command is loaded, and the objects for that stay."""
     if not gc.isenabled():
         gc.freeze()
         gc.enable()

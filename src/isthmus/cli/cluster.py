@@ -1,4 +1,4 @@
-"""`isthmus cluster`: what one Kafka cluster is made of and how it stands."""
+"""`isthmus cluster`: the parts of one Kafka cluster, and their state."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ def registry(
 
 
 def _watch(cluster: Administration) -> None:
-    """The tree once, and then what changes, a line each."""
+    """Show the tree once, and then its changes, a line each."""
     before: Registry | None = None
     for registry in cluster.watch_registry():
         if before is None:
@@ -271,7 +271,7 @@ def _watch(cluster: Administration) -> None:
 
 
 def _with_age(row: Row) -> Row:
-    """Without an age where there is nothing left to read: what does not apply is not unknown."""
+    """Remove the age if there is nothing left to read: not applicable is not the same as unknown."""
     return {key: value for key, value in row.items() if key != "lag_seconds" or row["lag_records"] != 0}
 
 
@@ -317,7 +317,7 @@ def show_last_known(known: LastKnown, output: OutputFormat) -> None:
 
 
 def _show_known_names(names: KnownNames, output: OutputFormat) -> None:
-    """What a cluster had of the namespaces of a link: counts, and everything where there is room."""
+    """Show the names of a cluster within the namespaces of a link: counts, and all names if there is room."""
     rows = [
         {
             "topic": topic.name,
@@ -335,8 +335,8 @@ def _show_known_names(names: KnownNames, output: OutputFormat) -> None:
         render([group._asdict() for group in names.groups], output, title=f"groups of link {names.link}")
         render([rule._asdict() for rule in names.rules], output, title=f"access rules of link {names.link}")
     else:
-        told = f"{counted(len(names.groups), 'group')} and {counted(len(names.rules), 'access rule')} (-o wide)"
-        console.print(Text(printable(f"link {names.link}: {told}")))
+        message = f"{counted(len(names.groups), 'group')} and {counted(len(names.rules), 'access rule')} (-o wide)"
+        console.print(Text(printable(f"link {names.link}: {message}")))
     for untold in names.untold:
         console.print(Text(printable(f"link {names.link}: no {untold.what}: {untold.why}"), style="yellow"))
     if names.left_out:

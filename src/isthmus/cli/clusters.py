@@ -1,4 +1,4 @@
-"""`isthmus cluster list`: the clusters of the configuration, and what uses them."""
+"""`isthmus cluster list`: the clusters of the configuration, and their uses."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def list_clusters(
     ids = {} if remembered is None else remembered.cluster_ids()
     found: Mapping[str, ClusterSurvey | ClusterError] = {}
     if ask:
-        configuration, found = asyncio.run(_asked(configuration))
+        configuration, found = asyncio.run(_survey_all(configuration))
         answers = {_address(configuration.cluster(alias)): each for alias, each in found.items()}
         ids |= {at: each.cluster_id for at, each in answers.items() if isinstance(each, ClusterSurvey)}
         if remembered is not None:
@@ -71,8 +71,8 @@ def list_clusters(
         raise typer.Exit(1)
 
 
-async def _asked(configuration: Configuration) -> tuple[Configuration, dict[str, ClusterSurvey | ClusterError]]:
-    """The configuration with what is declared, and what each cluster answers, or why it does not."""
+async def _survey_all(configuration: Configuration) -> tuple[Configuration, dict[str, ClusterSurvey | ClusterError]]:
+    """Return the configuration with declarations, and the survey of each cluster, or its error."""
     async with await AsyncFabric.open(configuration, declared=True) as fabric:
         aliases = [each.alias for each in configuration.clusters]
         found = await asyncio.gather(*(_survey(fabric, alias) for alias in aliases))
@@ -104,5 +104,5 @@ def _row(
 
 
 def _address(cluster: Cluster) -> str:
-    # By where it is reached: under the same alias there may be another cluster some day.
+    # By its address: some day another cluster may have the same alias.
     return ",".join(cluster.bootstrap_servers)

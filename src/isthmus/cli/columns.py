@@ -1,4 +1,4 @@
-"""Which columns of a table fit a screen, and how wide they are: columns give way whole, values do not break."""
+"""The columns of a table that fit a screen, and their widths: columns are left out whole, values do not break."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ _SHORTEST: Final = 12
 
 
 class Cells(enum.Enum):
-    """What the cells of a column are, and so what may be done to them."""
+    """The kind of a column's cells, which decides how they may be shortened."""
 
     WORD = enum.auto()
     """A state, an id, an address: stays whole on one line."""
     NUMBER = enum.auto()
-    """A quantity: stays whole, with thousands set apart; `None` is unknown."""
+    """A quantity: stays whole, with thousands separators; `None` is unknown."""
     NAME = enum.auto()
-    """Stays on one line, and is shortened in its middle where nothing else helps."""
+    """Stays on one line, and is shortened in its middle if nothing else helps."""
     PROSE = enum.auto()
     """Sentences and lists: wraps at words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column, under the key that rows have.
+    """One column, under the key of its values in rows.
 
-    `gives_way` is 0 where the column stays as long as anything does; of the others those with the highest number are
-    left out first. A column that `is_wide` is in wide tables only.
+    `gives_way` is 0 if the column stays as long as possible; of the others those with the highest number are left out
+    first. A column that `is_wide` is in wide tables only.
     """
 
     name: str
@@ -47,9 +47,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnWidth:
-    """How much room a column takes: its heading, the longest word of that, and its longest cell.
+    """The width that a column needs: its heading, the longest word of that, and its longest cell.
 
-    It `is_blank` where no row has anything to say.
+    It `is_blank` if no row has a value.
     """
 
     heading: int
@@ -75,45 +75,45 @@ class _Fitting:
 
     @property
     def gives_way(self) -> tuple[bool, int]:
-        """How early the column is left out; blank ones first of all."""
+        """The order in which columns are left out; blank ones first of all."""
         return self.extent.is_blank, self.column.gives_way
 
     @property
     def shortest(self) -> int:
-        """What the column needs at least, with names shortened."""
+        """The least width of the column, with names shortened."""
         if self.column.cells in (Cells.NAME, Cells.PROSE):
             return max(self.extent.word, min(self.extent.cell, _SHORTEST))
         return self.whole
 
     @property
     def least(self) -> int:
-        """What the column needs so that nothing is shortened and prose can be read."""
+        """The width without shortened names, and with readable prose."""
         if self.column.cells is Cells.PROSE:
             return max(self.extent.word, min(self.extent.cell, _PROSE_MIN))
         return self.whole
 
     @property
     def whole(self) -> int:
-        """What its cells need, each on one line."""
+        """The width of its cells, each on one line."""
         return max(self.extent.word, self.extent.cell)
 
     @property
     def full(self) -> int:
-        """What its cells and its heading need."""
+        """The width of its cells and its heading."""
         return max(self.extent.heading, self.extent.cell)
 
 
 def with_names(columns: Sequence[Column], rows: Sequence[Mapping[str, object]], technical: str) -> list[Column]:
-    """The columns, without that of logical names where these are no others than the technical ones."""
+    """Return the columns, without that of logical names if all are equal to the technical ones."""
     says_more = any(row.get("name") not in (None, row.get(technical)) for row in rows)
     return [column for column in columns if says_more or column.name != "name"]
 
 
 def fit(columns: Sequence[Column], extents: Sequence[ColumnWidth], width: int) -> list[ShownColumn]:
-    """The columns that fit into `width` characters, in their order; at least one, whatever its width.
+    """Return the columns that fit into `width` characters, in their order; at least one, whatever its width.
 
-    Where not all fit, blank ones are left out and then those that give way; then names are shortened; then columns are
-    left out from the right. Room that is left goes to shortened names first, then to prose, then to headings.
+    If not all fit, blank ones are left out first, then those that give way; then names are shortened; then columns are
+    left out from the right. Spare room goes to shortened names first, then to prose, then to headings.
     """
     shown = [_Fitting(index, *pair) for index, pair in enumerate(zip(columns, extents, strict=True))]
     while not _fits([each.least for each in shown], width):
@@ -130,12 +130,12 @@ def fit(columns: Sequence[Column], extents: Sequence[ColumnWidth], width: int) -
         lambda each: each.full,
     )
     for goal in goals:
-        shown = _grown(shown, goal, width)
+        shown = _grow(shown, goal, width)
     return [ShownColumn(each.index, each.width) for each in shown]
 
 
-def _grown(shown: Sequence[_Fitting], goal: Callable[[_Fitting], int], width: int) -> list[_Fitting]:
-    """The columns with the room that is left shared among those below their goal."""
+def _grow(shown: Sequence[_Fitting], goal: Callable[[_Fitting], int], width: int) -> list[_Fitting]:
+    """Share the spare room among the columns below their goal."""
     widths = [each.width for each in shown]
     spare = width - _total(widths)
     while spare > 0:

@@ -25,13 +25,13 @@ VARIABLE: Final = "_ISTHMUS_COMPLETE"
 SHELLS: Final = ("bash", "zsh", "fish")
 TREE: Final = Path(__file__).with_name("tree.json")
 _Node = Mapping[str, Any]
-# What a shell would take for more than a name is left out: zsh evaluates what it is told, bash expands stars.
+# Names that a shell would interpret are left out: zsh evaluates its completions, bash expands stars.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._/@+=-]+")
 
 
 @dataclass(slots=True)
 class Line:
-    """A command line as far as it is written: where in the tree it is, and what was given there."""
+    """A command line as far as it is written: its place in the tree, and its values."""
 
     node: _Node
     expecting: str | None = None
@@ -41,7 +41,7 @@ class Line:
     """Values of options, by the kind of value."""
 
     def take(self, word: str) -> None:
-        """One more word that is complete."""
+        """Take one more complete word."""
         if self.expecting is not None:
             self.given[self.expecting] = word
             self.expecting = None
@@ -59,12 +59,12 @@ class Line:
 
 
 def is_asked(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether a shell asks for completions, one that is known here."""
+    """Return whether a known shell asks for completions."""
     return environment.get(VARIABLE, "") in [f"complete_{shell}" for shell in SHELLS]
 
 
 def complete(environment: Mapping[str, str] = os.environ) -> tuple[str, int]:
-    """What the shell wants to read, and the exit code."""
+    """Return the answer for the shell, and the exit code."""
     shell = environment[VARIABLE].removeprefix("complete_")
     words, incomplete = _bash_words(environment) if shell == "bash" else _other_words(environment)
     found = completions(words, incomplete)
@@ -79,7 +79,7 @@ def complete(environment: Mapping[str, str] = os.environ) -> tuple[str, int]:
 
 
 def completions(words: Sequence[str], incomplete: str) -> list[str]:
-    """What the word that is being written may become; nothing where files are wanted, or nothing is known."""
+    """Return the completions of the last word; none for files, or if nothing is known."""
     line = Line(json.loads(TREE.read_text(encoding="utf-8")))
     for word in words:
         line.take(word)
@@ -135,7 +135,7 @@ def _values(kind: str, line: Line, begun: str) -> list[str]:
 def _bash_words(environment: Mapping[str, str]) -> tuple[list[str], str]:
     words = _split(environment.get("COMP_WORDS", ""))
     here = int(environment.get("COMP_CWORD", "0"))
-    # To bash `--link=east` is three words, of which the last is to be completed.
+    # For bash `--link=east` is three words, of which the last is to be completed.
     incomplete = words[here] if here < len(words) else ""
     return [word for word in words[1:here] if word != "="], incomplete.removeprefix("=")
 
@@ -149,7 +149,7 @@ def _other_words(environment: Mapping[str, str]) -> tuple[list[str], str]:
 
 
 def _split(text: str) -> list[str]:
-    """The words of a command line, of which a quote may still be open."""
+    """Return the words of a command line, whose last quote may still be open."""
     for closing in ("", "'", '"'):
         try:
             return shlex.split(text + closing)

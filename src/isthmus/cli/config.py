@@ -1,4 +1,4 @@
-"""`isthmus config`: check the configuration file, or show what it amounts to."""
+"""`isthmus config`: check the configuration file, or show its resolved values."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 AnswerT = TypeVar("AnswerT")
 
-# Spark's own default for spark.redaction.regex, and what it shows instead.
+# Spark's own default for spark.redaction.regex, and its replacement text.
 _SECRET_PROPERTY: Final = re.compile(r"(?i)secret|password|token|access[.]?key")
 _MASK: Final = str(Secret(""))
 
@@ -95,7 +95,7 @@ def show(
 
 
 def configured(path: Path | None) -> Configuration:
-    """The configuration a command works with; what is unwise in it is told on stderr.
+    """Return the configuration of a command; print its warnings on stderr.
 
     :raises ConfigError: When there is none, or it cannot be used.
     """
@@ -108,7 +108,7 @@ def configured(path: Path | None) -> Configuration:
 
 
 def file_of(path: Path | None) -> Path | None:
-    """The file a command works with; `None` where its clusters were named by -b.
+    """Return the file of a command; `None` if its clusters were named by -b.
 
     :raises ConfigError: There is none.
     """
@@ -116,8 +116,8 @@ def file_of(path: Path | None) -> Path | None:
 
 
 def linked(path: Path | None, *links: str | None) -> Configuration:
-    """The configuration with what is declared on its clusters: links, and targets of distributors. They are not asked
-    for mirrors of the file, where only such `links` are wanted.
+    """Return the configuration with the declarations on its clusters: links, and targets of distributors. The clusters
+    are not asked if only such `links` are wanted that are mirrors of the file.
 
     :raises ConfigError: There is none, or it cannot be used.
     :raises PlanRefused: A newer Isthmus wrote a ledger.
@@ -127,29 +127,29 @@ def linked(path: Path | None, *links: str | None) -> Configuration:
         return configuration
     configuration = asyncio.run(AsyncFabric.open(configuration, declared=True)).configuration
     if not configuration.links:
-        told = "there are no links: write them into the file, or declare them (isthmus link create)"
+        message = "there are no links: write them into the file, or declare them (isthmus link create)"
         if configuration.unread:
             away = "; ".join(each.in_full for each in configuration.unread.values())
-            told = f"no link is known, and what is declared on {', '.join(configuration.unread)} is not: {away}"
+            message = f"no link is known, and what is declared on {', '.join(configuration.unread)} is not: {away}"
         elif configuration.left_out:
             names = ", ".join(configuration.left_out)
-            told = f"no declared link can be run between clusters of the file: isthmus link list says why of {names}"
-        console.print(Text(printable(f"Warning: {told}"), style="yellow"))
+            message = f"no declared link can be run between clusters of the file: isthmus link list says why of {names}"
+        console.print(Text(printable(f"Warning: {message}"), style="yellow"))
     return configuration
 
 
 def answered(configuration: Configuration, ask: Callable[[AsyncFabric], Coroutine[Any, Any, AnswerT]]) -> AnswerT:
-    """What a fabric answers to one question. Less is loaded for it than for `Fabric`, which has all verbs ready."""
+    """Return a fabric's answer to one question. Less is loaded for it than for `Fabric`, which has all verbs ready."""
 
-    async def asked() -> AnswerT:
+    async def run() -> AnswerT:
         async with AsyncFabric(configuration) as fabric:
             return await ask(fabric)
 
-    return asyncio.run(asked())
+    return asyncio.run(run())
 
 
 def resolved(configuration: Configuration) -> Row:
-    """The configuration in the form of the file, with every key and without secrets."""
+    """Return the configuration in the form of the file, with every key and without secrets."""
     return {
         "clusters": {
             cluster.alias: {
@@ -204,7 +204,7 @@ def resolved(configuration: Configuration) -> Row:
 
 
 def _link_properties(link: Link, configuration: Configuration) -> dict[str, str]:
-    """What its connections have otherwise than those of its clusters."""
+    """Return the properties of a link's connections that differ from those of its clusters."""
     beside = {cluster.alias: cluster.properties for cluster in configuration.clusters}
     return {
         f"{side}.{name}": text
@@ -280,14 +280,14 @@ def _fields(value: DataclassInstance) -> dict[str, object]:
     if isinstance(value, ConfigSettings):
         shown["keep"] = {str(kept.topics): list(map(str, kept.properties)) for kept in value.keep}
     if isinstance(value, AccessSettings):
-        # They are attached to links that are declared.
+        # They are attached to declared links.
         del shown["principals"]
     if isinstance(value, Link):
-        # Those of distributors are in no file: their trees are. Nor is what operators say of a declared link's mode.
+        # Distributors are in no file: their trees are. Nor is an operator's statement about a declared link's mode.
         for name in ("distributor", "mode", "mode_said"):
             del shown[name]
     if isinstance(value, Security):
-        # Where texts come from is no key of the file.
+        # The origin of a text is no key of the file.
         del shown["origins"]
         if not value.protocol.endswith("SSL"):
             # The defaults of TLS would contradict a protocol without TLS.
@@ -296,7 +296,7 @@ def _fields(value: DataclassInstance) -> dict[str, object]:
 
 
 def _flat(value: object, path: str) -> Iterator[tuple[str, object]]:
-    """The leaves with their dotted paths; a list of plain values is a leaf."""
+    """Yield the leaves with their dotted paths; a list of plain values is a leaf."""
     if isinstance(value, Mapping) and value:
         for name, item in value.items():
             yield from _flat(item, f"{path}.{name}" if path else name)

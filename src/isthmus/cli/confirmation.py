@@ -1,4 +1,4 @@
-"""What cannot be taken back is done only after its name was typed, or with --yes."""
+"""Steps that cannot be undone: done only after their name was typed, or with --yes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def confirm(name: str, consequence: str) -> None:
-    """Have a person type the name of what is about to be changed.
+    """Have a person type the name of the thing that is about to be changed.
 
-    Where stdin is no terminal nobody is asked: a script must not take its next line of input for an answer.
+    If stdin is no terminal, do not ask: a script must not take its next line of input for an answer.
 
-    :raises ConfigError: Something else was typed, or there is nobody to ask.
+    :raises ConfigError: Something else was typed, or stdin is no terminal.
     """
     if not sys.stdin.isatty():
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""`isthmus context`: names for configuration files, and which of them counts."""
+"""`isthmus context`: names for configuration files, and the current one."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def add(
     """Give a configuration file a name, or a name another file."""
     config.load(file)
 
-    def added(found: Contexts) -> Contexts:
+    def add_context(found: Contexts) -> Contexts:
         paths = {**found.paths, name: file.absolute()}
         return replace(found, paths=paths, current=name if use else found.current)
 
-    change_contexts(user_folder(), added, dry_run=dry_run)
-    _told(f"{name} {'would be' if dry_run else 'is'} {file.absolute()}")
+    change_contexts(user_folder(), add_context, dry_run=dry_run)
+    _print(f"{name} {'would be' if dry_run else 'is'} {file.absolute()}")
 
 
 @app.command()
@@ -74,15 +74,15 @@ def use(name: NameArgument, dry_run: DryRunOption = False, _verbose: VerboseOpti
     """Use a configuration file wherever no nearer one is found: see docs/configuration.md."""
     path = read_contexts(user_folder()).path(name)
 
-    def used(found: Contexts) -> Contexts:
+    def select(found: Contexts) -> Contexts:
         found.path(name)
         return replace(found, current=name)
 
-    change_contexts(user_folder(), used, dry_run=dry_run)
-    _told(f"{name} {'would count' if dry_run else 'counts'} from now on")
+    change_contexts(user_folder(), select, dry_run=dry_run)
+    _print(f"{name} {'would count' if dry_run else 'counts'} from now on")
     nearer = _nearer(path, os.environ)
     if nearer is not None:
-        _told(f"Here {nearer} counts before it; isthmus --context {name} takes it all the same.")
+        _print(f"Here {nearer} counts before it; isthmus --context {name} takes it all the same.")
 
 
 @app.command()
@@ -94,17 +94,17 @@ def delete(
     if not (yes or dry_run):
         confirm(name, "forget the name")
 
-    def left(found: Contexts) -> Contexts:
+    def remove(found: Contexts) -> Contexts:
         found.path(name)
         paths = {known: path for known, path in found.paths.items() if known != name}
         return replace(found, paths=paths, current=None if found.current == name else found.current)
 
-    change_contexts(user_folder(), left, dry_run=dry_run)
-    _told(f"{name} {'would be' if dry_run else 'is'} forgotten")
+    change_contexts(user_folder(), remove, dry_run=dry_run)
+    _print(f"{name} {'would be' if dry_run else 'is'} forgotten")
 
 
 def _nearer(path: Path, environment: Mapping[str, str]) -> Path | None:
-    """The file that a command would use here in place of the one that was chosen, if any."""
+    """Return the file that a command would use here in place of the chosen one, if any."""
     try:
         found = config.find(environment=environment)
     except ConfigError:
@@ -112,5 +112,5 @@ def _nearer(path: Path, environment: Mapping[str, str]) -> Path | None:
     return None if found.absolute() == path else found
 
 
-def _told(text: str) -> None:
+def _print(text: str) -> None:
     console.print(Text(printable(text)))

@@ -1,4 +1,4 @@
-"""`isthmus groups copy` and `groups key`: the copy of a source's positions at the target, and what opens it."""
+"""`isthmus groups copy` and `groups key`: the copy of a source's positions at the target, and its keys."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def copy(
     closed = sum(each.committed is None for each in found)
     if closed:
         why = "the key given does not open them" if opened else "isthmus groups key GROUP prints their keys"
-        told = f"{counted(closed, 'position')} cannot be read: {why}"
-        console.print(Text(printable(told), style="yellow"))
+        message = f"{counted(closed, 'position')} cannot be read: {why}"
+        console.print(Text(printable(message), style="yellow"))
     if closed and opened is not None:
         raise typer.Exit(1)
 

@@ -1,4 +1,4 @@
-"""`isthmus doctor`: examine everything a configuration needs, and say what to do about it."""
+"""`isthmus doctor`: check everything a configuration needs, and print the remedies."""
 
 from __future__ import annotations
 

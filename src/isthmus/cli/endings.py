@@ -1,4 +1,4 @@
-"""How a command ends: whatever happens becomes one message on stderr and an exit code."""
+"""The end of a command: each error becomes one message on stderr and an exit code."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ Handler = Callable[[int, FrameType | None], object]
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM arrived. What handles Ctrl-C handles this too, and only the exit code differs."""
+    """SIGTERM arrived. Handlers of Ctrl-C handle this too, and only the exit code differs."""
 
 
 def end_at_signals() -> None:
-    """From now on Ctrl-C and SIGTERM end the process at once, with the exit code of the signal.
+    """From now on let Ctrl-C and SIGTERM end the process at once, with the exit code of the signal.
 
-    So it is until a command begins and after it has ended: there is nothing to be ended in good order.
+    This is in force until a command begins and after it has ended: nothing needs an orderly end then.
     """
     _handle(_end, _end)
 
 
 @contextlib.contextmanager
 def written() -> Iterator[None]:
-    """Runs what writes results, help included, and sees that they arrive where stdout leads.
+    """Run the code that writes results, help included, and check that they arrive at stdout.
 
     :raises SystemExit: They did not, with the exit code for that.
     """
@@ -47,7 +47,7 @@ def written() -> Iterator[None]:
         try:
             yield
         finally:
-            # Buffered results meet a full disk or a closed pipe here, not when the interpreter is gone already.
+            # Buffered results meet a full disk or a closed pipe here, before the interpreter ends.
             sys.stdout.flush()
     except OutputFailed as error:
         discard_results()
@@ -60,9 +60,9 @@ def written() -> Iterator[None]:
 
 @contextlib.contextmanager
 def told() -> Iterator[None]:
-    """Runs a command; every way in which it may fail is told in one message.
+    """Run a command; report every error in one message.
 
-    Ctrl-C and SIGTERM interrupt it meanwhile, and what it does about that is its own matter.
+    Ctrl-C and SIGTERM interrupt the command, which decides itself how to react.
 
     :raises typer.Exit: With the exit code of what happened.
     """
@@ -71,7 +71,7 @@ def told() -> Iterator[None]:
     try:
         yield
     except (typer.Exit, typer.Abort, typer.TyperException, OutputFailed, ReaderLeft):
-        # A command's own exit code, usage errors, which typer tells with the usage line, and what `written` tells.
+        # A command's own exit code, usage errors, which typer reports with the usage line, and errors from `written`.
         raise
     except IsthmusError as error:
         _tell(error.error_code, str(error), error.hint)
@@ -101,7 +101,7 @@ def _is_worth_telling(record: logging.LogRecord) -> bool:
 
 
 def _handle(interrupted: Handler, terminated: Handler) -> None:
-    # A shell has what it starts in the background ignore Ctrl-C, for good.
+    # A shell makes its background processes ignore Ctrl-C, for good.
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, interrupted)
     signal.signal(signal.SIGTERM, terminated)
@@ -118,9 +118,9 @@ def _terminate(_: int, __: FrameType | None) -> NoReturn:
 
 def _tell(code: str, message: str, hint: str, *, bug: Exception | None = None) -> None:
     note(f"{code}: {Problem(message, hint).in_full}", level=logging.ERROR, error=bug)
-    # As plain text: brackets in a message are no markup, and it may hold what a broker sent.
-    told = f"Error {code}: {message}"
-    console.print(Text("\n".join(printable(line) for line in told.splitlines()), style="red"))
+    # As plain text: brackets in a message are no markup, and it may contain text from a broker.
+    text = f"Error {code}: {message}"
+    console.print(Text("\n".join(printable(line) for line in text.splitlines()), style="red"))
     if hint:
         lines = [printable(line) for line in hint.rstrip().splitlines()]
         console.print(Text("\n".join([f"Suggestion: {lines[0]}", *lines[1:]])))

@@ -1,4 +1,4 @@
-"""Where the command `isthmus` begins: completion is answered before anything is loaded that takes time."""
+"""The entry of the command `isthmus`: completion is answered before any slow import."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from isthmus.cli import completion
 
 
 def main() -> None:
-    """What the command `isthmus` runs; ends the process with the command's exit code."""
+    """Run the command `isthmus`; end the process with the command's exit code."""
     if completion.is_asked():
         answer, code = completion.complete()
         sys.stdout.write(answer)

@@ -1,4 +1,4 @@
-"""`isthmus filters`: what a link selects, changed while it runs."""
+"""`isthmus filters`: the selection of a link, changed while it runs."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def filters(
         found = fabric.filters(name)
         if reset or not given.is_as_written:
             written = fabric.configuration.link(name)
-            wanted = _wanted(given, found, written, add=add, remove=remove)
+            wanted = _apply(given, found, written, add=add, remove=remove)
             lost = [] if add or remove or reset or yes or dry_run else given.lost_of(found, written)
             if lost:
                 confirm(name, consequence(given, lost))
@@ -80,16 +80,16 @@ def filters(
 
 
 def consequence(given: Filters, lost: Sequence[str]) -> str:
-    """What a change does that leaves patterns out which count now, as whoever asked for it is to confirm it."""
+    """Describe a change that removes patterns, for the operator who is to confirm it."""
     found = f"have {', '.join(lost)} count no longer"
     if given.topics_include == ():
         return f"{found}, and have it mirror no topic at all"
-    # Who empties lists has nothing to be put beside what is in force.
+    # An operator who empties lists adds no pattern to those in force.
     return f"{found} (--add keeps that)" if any(given.said.values()) else found
 
 
 def _check(given: Filters, *, add: bool, remove: bool, reset: bool) -> None:
-    """See that what is asked for can be meant.
+    """Check that the options do not contradict each other.
 
     :raises ConfigError: It contradicts itself.
     """
@@ -99,7 +99,7 @@ def _check(given: Filters, *, add: bool, remove: bool, reset: bool) -> None:
         raise ConfigError("--add and --remove say what becomes of patterns", hint="Give one of them, and the patterns.")
 
 
-def _wanted(given: Filters, now: Filters, written: Link, *, add: bool, remove: bool) -> Filters:
+def _apply(given: Filters, now: Filters, written: Link, *, add: bool, remove: bool) -> Filters:
     if add:
         return given.added_to(now, written)
     return given.taken_from(now, written) if remove else given
@@ -119,8 +119,8 @@ def _show(fields: dict[str, Any], output: OutputFormat, *, is_named: bool, dry_r
         by = f" by {fields['by']}" if fields["by"] else ""
         console.print(Text(printable(f"{fields['link']}: set{by} at {fields['since']}")))
     for name, texts in fields["dropped"].items():
-        told = f"{fields['link']}: the file's {name.replace('_', ' ')} no longer counts: {', '.join(texts)}"
-        console.print(Text(printable(f"{told}. Give it again with the rest to keep it"), style="yellow"))
+        message = f"{fields['link']}: the file's {name.replace('_', ' ')} no longer counts: {', '.join(texts)}"
+        console.print(Text(printable(f"{message}. Give it again with the rest to keep it"), style="yellow"))
     if dry_run:
         console.print(Text(printable(f"{fields['link']}: nothing was changed")))
 

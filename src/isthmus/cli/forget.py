@@ -1,4 +1,4 @@
-"""`isthmus forget`: have the ledger forget topics that a link mirrors no more."""
+"""`isthmus forget`: remove topics from the ledger that a link mirrors no more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`isthmus gateway`: what clients are connected to in place of brokers, and how it does."""
+"""`isthmus gateway`: the server to which clients connect in place of brokers, and its health."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ ClientCaOption = Annotated[
 
 
 class _Gateway(Noun):
-    """Serves, unless another of its commands is named."""
+    """Serve, unless another of its commands is named."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
@@ -140,7 +140,7 @@ def status(
     if where is not None and ":" in where:
         _show_one(asked(_address(where, "HOST:PORT")), output)
         return
-    found = asyncio.run(_registered(configured(path), where))
+    found = asyncio.run(_read_gateways(configured(path), where))
     if output.is_table:
         render([_gateway_row(each) for each in found.gateways], output, title="Gateways", columns=_GATEWAYS)
         if found.pairs:
@@ -200,20 +200,20 @@ def _tell_forgotten(found: ForgottenGateway, *, dry_run: bool) -> None:
     one = found.gateway
     where = f" on {one.host}" if one.host else ""
     processes = f", {counted(one.silent, 'process', 'processes')}" if one.processes > 1 else ""
-    told = [
+    lines = [
         f"{one.address}{where}{processes}, heard {ago(one.beat_age_s)}, {'would be' if dry_run else 'is'} forgotten by "
         f"the ledgers of {first_few(found.ledgers)}"
     ]
     if found.links:
-        told.append(
+        lines.append(
             f"of {first_few(found.links)}: once a gateway has proven that the follower has all that it answered"
         )
-    told += [f"{alias}: {each.in_full}" for alias, each in found.away.items()]
-    for each in told:
+    lines += [f"{alias}: {each.in_full}" for alias, each in found.away.items()]
+    for each in lines:
         console.print(Text(printable(each)))
 
 
-async def _registered(configuration: Configuration, cluster: str | None) -> GatewaysReport:
+async def _read_gateways(configuration: Configuration, cluster: str | None) -> GatewaysReport:
     if cluster is not None:
         configuration.cluster(cluster)
     async with await AsyncFabric.open(configuration, declared=True) as fabric:
@@ -252,11 +252,11 @@ def _pair_row(found: GatewayPair) -> Row:
 
 
 def _tell(found: GatewaysReport) -> None:
-    """What else there is to know: on stderr."""
-    told = [*found.clashes, *(each.told for each in found.unmarked if each.told)]
-    told += [f"{each.link}: {each.problem.in_full}" for each in found.pairs if each.problem is not None]
-    told += [f"{alias}: {each.in_full}" for alias, each in found.away.items()]
-    for each in told:
+    """Print further notes on stderr."""
+    lines = [*found.clashes, *(each.told for each in found.unmarked if each.told)]
+    lines += [f"{each.link}: {each.problem.in_full}" for each in found.pairs if each.problem is not None]
+    lines += [f"{alias}: {each.in_full}" for alias, each in found.away.items()]
+    for each in lines:
         console.print(Text(printable(each), style="yellow"))
 
 
@@ -264,9 +264,9 @@ def _show_one(found: dict[str, Any], output: OutputFormat) -> None:
     if not output.is_table:
         render(found, output)
         return
-    told = {key: value for key, value in found.items() if key != "clients"}
-    told["refused"] = ", ".join(f"{why} {count}" for why, count in found["refused"].items()) or "none"
-    render(told, output, title=f"Gateway of {found['cluster']}")
+    shown = {key: value for key, value in found.items() if key != "clients"}
+    shown["refused"] = ", ".join(f"{why} {count}" for why, count in found["refused"].items()) or "none"
+    render(shown, output, title=f"Gateway of {found['cluster']}")
     render(found["clients"], output, title="Clients", columns=_COLUMNS)
 
 
@@ -325,8 +325,10 @@ def serve(
     configuration = configured(path)
     configuration.cluster(cluster)
     be_verbose(1)
-    told = MetricsSettings(listen=metrics, any_interface=metrics_any_interface)
-    raise typer.Exit(128 + asyncio.run(serve_gateway(configuration, cluster, settings, told, processes=processes)))
+    metrics_settings = MetricsSettings(listen=metrics, any_interface=metrics_any_interface)
+    raise typer.Exit(
+        128 + asyncio.run(serve_gateway(configuration, cluster, settings, metrics_settings, processes=processes))
+    )
 
 
 def _address(written: str, option: str) -> ListenAddress:

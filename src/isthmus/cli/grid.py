@@ -1,4 +1,4 @@
-"""Rows as a table that fits the screen it is shown on."""
+"""Rows as a table that fits its screen."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ UNKNOWN: Final = "unknown"
 NOT_APPLICABLE: Final = "-"
 _ELLIPSIS: Final = "…"
 _EDGES: Final = 2
-"""Characters left and right of a table that is printed; one that is shown live has none."""
+"""Characters left and right of a table that is printed; a live table has none."""
 _EDGE: Final = " " * (_EDGES // 2)
 _BETWEEN: Final = " " * GAP
 _MISSING: Final = object()
-# Where a long word may be broken: behind punctuation that is not within a number.
+# A long word may be broken behind punctuation that is not within a number.
 _PARTS: Final = re.compile(r"(?<=[=/:;_-])|(?<=[.,])(?=\D)")
 
 
 class LaidColumn(NamedTuple):
-    """A column as a screen of some width has it: heading (in as many lines as all others), width, and cells."""
+    """A column for a screen of some width: heading (in as many lines as all others), width, and cells."""
 
     heading: str
     width: int
@@ -41,8 +41,8 @@ class LaidColumn(NamedTuple):
 class Grid:
     """Rows under columns. Printed, it takes the width of the console, and shown live its height as well.
 
-    `wider` is what shows more than fits. A row without a column's key has nothing to say there; with `None` for a
-    number it is not known. Cells that are `Text` already are shown as they are.
+    `wider` is the option that shows more than fits. A row without a column's key is blank there; `None` for a number
+    means unknown. Cells that are `Text` already are shown unchanged.
     """
 
     def __init__(
@@ -67,13 +67,13 @@ class Grid:
     def of_fields(
         cls, value: Mapping[str, object], columns: Sequence[Column], title: str | None = None, *, wider: str = ""
     ) -> Self:
-        """One value as rows of keys and values; `columns` say of what kind some of its fields are."""
+        """Return one value as rows of keys and values; `columns` give the kind of some of its fields."""
         kinds = {column.name: column.cells for column in columns}
         rows = [{"key": key, "value": cell(given, kinds.get(key, Cells.WORD))} for key, given in value.items()]
         return cls(rows, (Column("key", Cells.NAME), Column("value", Cells.PROSE)), title, wider=wider)
 
     def missing(self, width: int) -> str:
-        """What a table of this width leaves out, in words; empty where it shows all there is to say."""
+        """Describe what a table of this width leaves out; empty if it shows everything."""
         places = self._places(width)
         there = {place.index for place in places}
         left_out = [
@@ -91,13 +91,13 @@ class Grid:
         return "" if is_whole else f"names are shortened to fit the screen{shows_all}"
 
     def laid_out(self, width: int) -> list[LaidColumn]:
-        """The columns that fit, each cell on one line; for those who draw the rows themselves."""
+        """Return the columns that fit, each cell on one line; for callers that draw the rows themselves."""
         places = fit(self._columns, self._extents, width)
         height = self._heading_lines(places)
         laid = []
         for place in places:
             lines = wrapped(self._headings[place.index], place.width)
-            cells = [self._shown(row[place.index], place) for row in self._cells]
+            cells = [self._fit_cell(row[place.index], place) for row in self._cells]
             for each in cells if self._is_right[place.index] else ():
                 each.justify = "right"
             heading = "\n" * (height - len(lines)) + "\n".join(lines)
@@ -107,27 +107,27 @@ class Grid:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         places = self._places(options.max_width)
         if not self._is_live:
-            yield from self._printed(places, console, options)
+            yield from self._render_rows(places, console, options)
             return
         notes = wrapped(self.missing(options.max_width), options.max_width)
         # The rule below the headings and the line of the cursor take one each.
         rows = self._first(places, console.height - self._heading_lines(places) - len(notes) - 2)
         if len(rows) < len(self._cells):
             notes.insert(0, f"and {counted(len(self._cells) - len(rows), 'more row')}")
-        yield self._drawn(places, rows)
+        yield self._build_table(places, rows)
         if notes:
             yield Text("\n".join(notes), style="dim", no_wrap=True, overflow="ellipsis", end="")
 
-    def _printed(
+    def _render_rows(
         self, places: Sequence[ShownColumn], console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
-        """The table with rows made here: rich goes through five layers for each cell, a third of a second for 500 rows.
-        Its own way is taken where a cell has several styles.
+        """Render the table with rows made here: rich goes through five layers for each cell, a third of a second for
+        500 rows. Rich itself renders it if a cell has several styles.
         """
         if not places or any(each.spans for row in self._cells for each in row):
-            yield self._drawn(places, self._cells)
+            yield self._build_table(places, self._cells)
             return
-        empty = self._drawn(places, [[Text("")] * len(self._columns)])
+        empty = self._build_table(places, [[Text("")] * len(self._columns)])
         *head, _, edge = console.render_lines(empty, options, pad=False)
         for line in head:
             yield Segments([*line, Segment.line()])
@@ -136,8 +136,8 @@ class Grid:
         yield Segments([*edge, Segment.line()])
 
     def _lines(self, row: Sequence[Text], places: Sequence[ShownColumn], console: Console) -> Iterator[list[Segment]]:
-        """A row as it is printed, each cell as wide as its column."""
-        cells = [(self._shown(row[place.index], place), place) for place in places]
+        """Render a printed row, each cell as wide as its column."""
+        cells = [(self._fit_cell(row[place.index], place), place) for place in places]
         texts = [text.plain.split("\n") for text, _ in cells]
         for number in range(max(map(len, texts))):
             line = [Segment(_EDGE)]
@@ -150,7 +150,7 @@ class Grid:
                 line += [Segment(room + part if self._is_right[place.index] else part + room, style), Segment(_BETWEEN)]
             yield [*line[:-1], Segment(_EDGE)]
 
-    def _drawn(self, places: Sequence[ShownColumn], rows: Sequence[Sequence[Text]]) -> Table:
+    def _build_table(self, places: Sequence[ShownColumn], rows: Sequence[Sequence[Text]]) -> Table:
         drawn = Table(
             title=self._title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, show_edge=not self._is_live
         )
@@ -165,10 +165,10 @@ class Grid:
                 width=place.width,
             )
         for row in rows:
-            drawn.add_row(*(self._shown(row[place.index], place) for place in places))
+            drawn.add_row(*(self._fit_cell(row[place.index], place) for place in places))
         return drawn
 
-    def _shown(self, text: Text, place: ShownColumn) -> Text:
+    def _fit_cell(self, text: Text, place: ShownColumn) -> Text:
         cells = self._columns[place.index].cells
         if text.cell_len <= place.width or cells not in (Cells.NAME, Cells.PROSE):
             return text
@@ -177,9 +177,9 @@ class Grid:
         return Text(shown, style=text.style)
 
     def _first(self, places: Sequence[ShownColumn], room: int) -> list[list[Text]]:
-        """The rows that fit into so many lines, with one left for the number of the others."""
+        """Return the rows that fit into so many lines, with one left for the number of the others."""
         heights = [
-            max((self._shown(row[place.index], place).plain.count("\n") + 1 for place in places), default=1)
+            max((self._fit_cell(row[place.index], place).plain.count("\n") + 1 for place in places), default=1)
             for row in self._cells
         ]
         if sum(heights) <= room:
@@ -206,19 +206,19 @@ class Grid:
 
 
 def cell(value: object, cells: Cells) -> Text:
-    """A value as people read it."""
+    """Format a value for people."""
     if isinstance(value, Text):
         return value
     return Text(_plain(value, cells) or NOT_APPLICABLE)
 
 
 def printable(text: str) -> str:
-    """The text without control characters: a name or a message cannot move the cursor."""
+    """Return the text without control characters: a name or a message cannot move the cursor."""
     return "".join(" " if c in "\n\t" else c for c in text if c in "\n\t" or _is_shown(c))
 
 
 def shortened(name: str, width: int) -> str:
-    """A name without its middle, so that its beginning and its end fit."""
+    """Return a name without its middle, so that its beginning and its end fit."""
     if cell_len(name) <= width:
         return name
     head, tail = "", ""
@@ -233,7 +233,7 @@ def shortened(name: str, width: int) -> str:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """The text in lines. Only a word that is longer than a line is broken, behind its punctuation if that helps."""
+    """Wrap the text. Only a word that is longer than a line is broken, behind its punctuation if that helps."""
     lines: list[str] = []
     for word in text.split():
         if lines and cell_len(f"{lines[-1]} {word}") <= width:
@@ -274,7 +274,7 @@ def _plain(value: object, cells: Cells) -> str:
 
 
 def _is_right(column: Column, values: Sequence[object]) -> bool:
-    """Numbers end where numbers end."""
+    """Return whether the column is aligned to the right: numbers are."""
     given = [value for value in values if value is not None]
     return column.cells is Cells.NUMBER or (bool(given) and all(map(_is_number, given)))
 

@@ -220,18 +220,18 @@ app.command()(copies.key)
 
 
 def _end(plans: Sequence[GroupsPlan]) -> None:
-    """End with 1 if something could not be looked at or carried."""
+    """End with 1 if a group could not be examined or carried."""
     if are_troubled(plans):
         raise typer.Exit(1)
 
 
 def are_troubled(plans: Sequence[GroupsPlan]) -> bool:
-    """Whether something could not be looked at or carried."""
+    """Return whether a group could not be examined or carried."""
     return any(plan.problem or any(each.standing in _TROUBLE for each in plan.groups) for plan in plans)
 
 
 def show_groups(plans: Sequence[GroupsPlan], output: OutputFormat) -> None:
-    """How groups stand on stdout; as a table with what is to be done about them on stderr."""
+    """Show groups on stdout; with a table, print the remedies on stderr."""
     if output.is_table:
         rows = [_row(plan, each) for plan in plans for each in plan.groups]
         render(rows, output, columns=with_names(_COLUMNS, rows, "group"))
@@ -284,7 +284,7 @@ def _as_of(age_s: float) -> str:
 
 
 def _tell(plans: Sequence[GroupsPlan]) -> None:
-    """What keeps groups from being in step, and what to do about it: on stderr."""
+    """Print on stderr the obstacles of groups that are not in step, and the remedies."""
     if not any(plan.groups or plan.problem for plan in plans):
         hint = (
             "Name them in the configuration, links[].groups.include; a group without a position has nothing to carry."
@@ -315,8 +315,8 @@ def _tell_drill(found: GroupDrill) -> None:
         _say(f"{found.link}/{found.group}", Problem(f"not mirrored, and so not tried: {topics}"))
     style = "red" if found.skipped else "green"
     skipped = counted(found.skipped, "record")
-    told = f"a failover of {found.group} would skip {skipped} and read {found.read_again:,} again"
-    console.print(Text(printable(told), style=style))
+    message = f"a failover of {found.group} would skip {skipped} and read {found.read_again:,} again"
+    console.print(Text(printable(message), style=style))
 
 
 def _say(where: str, problem: Problem | None) -> None:

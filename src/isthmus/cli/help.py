@@ -52,7 +52,7 @@ def explain(
         rows = [*map(_row, error_classes()), *map(_check_row, CHECKS.values())]
         render(rows, output, columns=_ERROR_COLUMNS)
     elif topic.upper().startswith("ISTH"):
-        render(_named(topic), output)
+        render(_find_row(topic), output)
     elif topic not in COMMANDS and (states := explained(topic.upper())):
         render([each._asdict() for each in states], output, columns=_STATE_COLUMNS)
     elif topic not in COMMANDS and (text := page(topic)) is not None:
@@ -85,7 +85,7 @@ def _check_row(check: Check) -> Row:
     }
 
 
-def _named(code: str) -> Row:
+def _find_row(code: str) -> Row:
     for row in (*map(_row, error_classes()), *map(_check_row, CHECKS.values())):
         if row["code"] == code.upper():
             return row
@@ -103,5 +103,5 @@ def _show_command(ctx: typer.Context, name: str) -> None:
     whole = ctx.parent
     if whole is None:
         raise ConfigError(f"there is no help on {name}", hint=f"There is help on {_TOPICS}.")
-    # As if it had been asked for with --help: a mistyped name is told with the nearest one.
+    # As if it had been called with --help: for a mistyped name the nearest one is suggested.
     whole.command.main([name, "--help"], prog_name="isthmus", standalone_mode=False)

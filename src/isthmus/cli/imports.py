@@ -1,4 +1,4 @@
-"""`isthmus import`: a configuration of MirrorMaker 2 turned into one of Isthmus, and what it has copied taken over."""
+"""`isthmus import`: turn a configuration of MirrorMaker 2 into one of Isthmus, and take over its copied records."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _import(
             console.print(Text(printable(f"Not written without --to: {names}")))
     else:
         written = write_all(draft.text, draft.companions, to, force=force)
-    # What is known to be missing is told already, and in better words.
+    # Known gaps are reported already, and in better words.
     notices = [*(_unusable(draft, to if written else None) if draft.is_complete else ()), *notices]
     with contextlib.redirect_stdout(sys.stdout if written else sys.stderr):
         _report(deployment, draft, notices, written, output)
@@ -164,7 +164,7 @@ def _take_over(
     *,
     force: bool,
 ) -> None:
-    """Write the configuration unless it is there, and take over what its links go on with."""
+    """Write the configuration unless it is there, and take over the records that its links continue from."""
     is_there = to is not None and to.exists() and not force
     notices = [] if is_there else list(draft.notices)
     written: Sequence[Path] = ()
@@ -176,7 +176,7 @@ def _take_over(
         console.print(Text("Nothing was taken over yet: complete the configuration and give the same command again."))
         raise typer.Exit(1)
     used = to if is_there or written else None
-    # A run with it would copy everything again, were nothing taken over.
+    # Without a take-over a run with it would copy everything again.
     with kept_if_done(() if force else written), takeover.loaded(draft, used) as configuration:
         found = takeover.take_over_all(deployment, configuration, settings, offsets_topic, workers_group)
     if output.is_table:
@@ -190,7 +190,7 @@ def _take_over(
 
 
 def _unusable(draft: Draft, written: Path | None) -> list[Notice]:
-    """What keeps the configuration from being used on this machine, if anything does, whether or not it is written."""
+    """Return the obstacles for using the configuration on this machine, if any, whether or not it is written."""
     name = str(written or DEFAULT_NAME)
     try:
         with takeover.loaded(draft, written) as configuration:

@@ -86,7 +86,7 @@ def init(
     machine = ThisMachine(Path.cwd(), os.environ)
     patterns = include or ["*"]
     draft = starter(*ends, machine, include=patterns, folder=folder)
-    seen = asyncio.run(_surveys(_loaded(draft)))
+    seen = asyncio.run(_surveys(_load(draft)))
     draft = starter(*ends, machine, include=patterns, folder=folder, seen=seen)
     if dry_run or to == _STDOUT:
         if draft.companions:
@@ -109,8 +109,8 @@ def _start(alias: str, servers: str | None, properties: Path | None, side: str, 
     return Start.of(alias, servers, data, str(properties))
 
 
-def _loaded(draft: Draft) -> Configuration:
-    """What the draft amounts to.
+def _load(draft: Draft) -> Configuration:
+    """Load the configuration of the draft.
 
     :raises ConfigError: It cannot be used.
     """

@@ -1,4 +1,4 @@
-"""The progress of a run while it lasts: a table that moves on a terminal, plain lines elsewhere. All on stderr."""
+"""The progress of a run: a live table on a terminal, plain lines otherwise. All on stderr."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from isthmus.model.state import AGED_S, RUNNING, LinkState
 from isthmus.model.wording import counted
 
 LINE_S: Final = 5.0
-"""How often a line is written for each link where there is no terminal, as long as anything of it changes."""
+"""The interval of lines for each link without a terminal, as long as the link changes."""
 _WINDOW_S: Final = 3.0
 _BAR_WIDTH: Final = 12
 _LINES_AROUND: Final = 5
-"""Headings, the rule below them, what is left out, and the line of the cursor."""
+"""Headings, the rule below them, the line of omissions, and the line of the cursor."""
 _LAG_NOTED: Final = 1000
 _LINES_PER_LINK: Final = 2
-"""Its own, and the one that counts the topics there is no room for."""
+"""Its own, and the one that counts the topics without room."""
 _COLUMNS: Final = (
     Column("topic", Cells.NAME),
     Column("state"),
@@ -41,13 +41,13 @@ _MIB: Final = 1 << 20
 
 
 class Rates:
-    """Speeds over the last seconds, from counts seen now and then."""
+    """Speeds over the last seconds, from occasional counts."""
 
     def __init__(self) -> None:
         self._seen: dict[str, list[tuple[float, int]]] = {}
 
     def rate(self, name: str, count: int, now: float) -> float:
-        """How fast `count` has grown lately, per second."""
+        """Return how fast `count` has grown lately, per second."""
         seen = self._seen.setdefault(name, [])
         seen.append((now, count))
         while len(seen) > 2 and seen[1][0] < now - _WINDOW_S:
@@ -57,7 +57,7 @@ class Rates:
 
 
 class LiveProgress:
-    """Shows progress while it is entered; call `show` with every new one."""
+    """Show progress while it is entered; call `show` with every new one."""
 
     def __init__(self, *, line_s: float = LINE_S) -> None:
         self._line_s = line_s
@@ -76,11 +76,11 @@ class LiveProgress:
             self._live.stop()
 
     def show(self, links: Sequence[LinkProgress]) -> None:
-        """Show how the links stand now."""
+        """Show the present state of the links."""
         now = time.monotonic()
         for line in self._news(links):
             tell_step(line)
-        # While Spark starts its JVM writes to the terminal as well, which would tear a table.
+        # While Spark starts its JVM writes to the terminal as well, which would damage a table.
         if self._live is not None and (self._live.is_started or _is_running(links)):
             self._live.start()
             self._live.update(progress_grid(links, self._rates, now, height=console.height), refresh=True)
@@ -90,17 +90,17 @@ class LiveProgress:
                 tell_step(line)
 
     def _news(self, links: Sequence[LinkProgress]) -> Iterator[str]:
-        """What changed for the worse or the better, told once."""
+        """Yield changes for the worse or the better, each once."""
         for link in links:
             yield from self._change(link.link, str(link.state), link.problem)
             for topic in link.topics:
-                # Leases hand their lanes over all the time: that a lane starts anew is no news.
+                # Leases hand their lanes over all the time: a lane that starts again is no news.
                 if topic.state is not LaneState.STARTING or topic.problem is not None:
                     where, is_calm = f"{link.link}/{topic.topic}", topic.state.is_calm
                     yield from self._change(where, str(topic.state), topic.problem, is_calm=is_calm)
 
     def _change(self, where: str, state: str, problem: Problem | None, *, is_calm: bool = False) -> Iterator[str]:
-        """A line for what is told anew; of what is calm only once something else was told of it."""
+        """Yield a line for a new state; for a calm one only after another state was shown."""
         line = f"{where}: {state}" + (f": {problem.message}" if problem else "")
         known = self._told.get(where)
         if known is None and is_calm:
@@ -110,12 +110,12 @@ class LiveProgress:
         self._told[where] = line
 
     def _lines(self, links: Sequence[LinkProgress], now: float) -> Iterator[str]:
-        """How far each link is that stands otherwise than when it was told; of one that is starting once that this
+        """Yield the progress of each link that has changed since its last line; for one that is starting only if this
         takes a while.
         """
         for link in links:
             stands = (link.state, link.records, link.lag_records, link.trouble)
-            # Seen each time, or a speed would be one of hours.
+            # Sampled each time, or the speed would be an average of hours.
             rate = self._rates.rate(link.link, link.records, now)
             if stands == self._stood.get(link.link):
                 continue
@@ -133,12 +133,12 @@ class LiveProgress:
 
 
 def progress_grid(links: Sequence[LinkProgress], rates: Rates, now: float, *, height: int) -> Grid:
-    """All links, each with as many topics as a screen of this height has lines for: the urgent ones first."""
+    """Return all links, each with as many topics as a screen of this height has lines for: the urgent ones first."""
     topics_max = max((height - _LINES_AROUND) // max(len(links), 1) - _LINES_PER_LINK, 1)
     rows: list[Row] = []
     for link in links:
         rows.append(_link_row(link, rates, now))
-        # Of all topics, so that the speed of one that comes into view is that of the last seconds.
+        # The speeds of all topics, so that a topic that comes into view has the speed of the last seconds.
         speeds = {topic.topic: _speed(link.link, topic, rates, now) for topic in link.topics}
         ordered = sorted(link.topics, key=_urgency)
         rows.extend(_topic_row(topic, speeds[topic.topic]) for topic in ordered[:topics_max])
@@ -152,7 +152,9 @@ def _is_running(links: Sequence[LinkProgress]) -> bool:
 
 
 def _urgency(topic: TopicProgress) -> tuple[bool, int, str]:
-    """Trouble first, then long lags; by no more than their order of magnitude, so that rows keep their places."""
+    """Return the sort key: trouble first, then long lags; only by their order of magnitude, so that rows keep their
+    places.
+    """
     magnitude = len(str(topic.lag_records)) if topic.lag_records >= _LAG_NOTED else 0
     return topic.state.is_calm, -magnitude, topic.topic
 
@@ -170,7 +172,7 @@ def _link_row(link: LinkProgress, rates: Rates, now: float) -> Row:
 
 
 def _speed(link: str, topic: TopicProgress, rates: Rates, now: float) -> int | None:
-    """`None` until all ends are known: finding them out would look like copying."""
+    """Return the speed, `None` until all ends are known: finding them would look like copying."""
     if topic.lag_records < 0:
         return None
     return round(rates.rate(f"{link}/{topic.topic}", sum(p.target_end for p in topic.partitions), now))
@@ -189,13 +191,13 @@ def _topic_row(topic: TopicProgress, speed: int | None) -> Row:
 
 
 def bar(done: int, total: int) -> Text:
-    """How much of the whole is done; of nothing everything is."""
+    """Return a bar of the part that is done; an empty whole is done."""
     share = min(done / total, 1.0) if total > 0 else 1.0
     filled = int(share * _BAR_WIDTH)
     return Text.assemble(("━" * filled, "bar.complete"), ("─" * (_BAR_WIDTH - filled), "bar.back"))
 
 
 def _lag(link: LinkProgress) -> str:
-    """The lag of a link; where that of a topic is unknown, the least it can be."""
+    """Format the lag of a link; if that of a topic is unknown, the least it can be."""
     lag = f"{link.lag_records:,}" if link.lag_records >= 0 else f"at least {link.lag_records_min:,}"
     return f"{lag} ({ago(link.age_s)})" if link.age_s > AGED_S else lag

@@ -92,7 +92,7 @@ def up(
         for cluster in started:
             cluster.detach()
     except BaseException:
-        # Whatever ended this, Ctrl-C included: nothing that it began is left running.
+        # On any error, Ctrl-C included, stop everything that was started.
         for cluster in started:
             cluster.abandon()
         raise
@@ -109,7 +109,7 @@ def down(
     _verbose: VerboseOption = 0,
 ) -> None:
     """Stop clusters. With --wipe the name of each is to be typed, as its topics are gone then."""
-    found = [LocalCluster.find(known.name) for known in _known(clusters)]
+    found = [LocalCluster.find(known.name) for known in _find_clusters(clusters)]
     stopping = [cluster for cluster in found if cluster is not None]
     state = "wiped" if wipe else "stopped"
     for cluster in stopping if wipe and not (yes or dry_run) else ():
@@ -139,11 +139,11 @@ def show(
     _verbose: VerboseOption = 0,
 ) -> None:
     """Show clusters and their brokers."""
-    _show(_known(clusters), output)
+    _show(_find_clusters(clusters), output)
 
 
-def _known(names: str) -> list[ClusterStatus]:
-    """The clusters of these names, or all; those that are not there are told."""
+def _find_clusters(names: str) -> list[ClusterStatus]:
+    """Find the clusters of these names, or all; report the names that do not exist."""
     asked = _split(names)
     found = status(asked or None)
     for name in asked:
@@ -157,7 +157,7 @@ def _split(names: str) -> list[str]:
 
 
 def _base_port(name: str, position: int, asked: int | None) -> int | None:
-    # A cluster that is there already keeps its ports unless others are asked for.
+    # An existing cluster keeps its ports unless others are requested.
     if asked is None and LocalCluster.find(name) is not None:
         return None
     return (_BASE_PORT if asked is None else asked) + position * _PORTS_APART
@@ -165,16 +165,16 @@ def _base_port(name: str, position: int, asked: int | None) -> int | None:
 
 @contextmanager
 def _progress(doing: str) -> Iterator[Callable[[int, int], None]]:
-    """Shows what takes time; gives what is to be told how many jars are there, and needed."""
+    """Show progress; yield a function that takes the number of present jars, and of needed ones."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
         bars.add_task(doing, total=None)
         fetching = bars.add_task("fetching broker jars", visible=False)
 
-        def fetched(there: int, needed: int) -> None:
+        def report(there: int, needed: int) -> None:
             bars.update(fetching, completed=there, total=needed, visible=there < needed)
 
-        yield fetched
+        yield report
 
 
 def _show(clusters: list[ClusterStatus], output: OutputFormat) -> None:

@@ -1,7 +1,7 @@
-"""What commands log: warnings on stderr, more of it by -v and -vv, and all of it in a file of JSON lines.
+"""The log of commands: warnings on stderr, more of it by -v and -vv, and all of it in a file of JSON lines.
 
-On a terminal it is for people to read; where stderr is none, each is one line, which begins with date and time.
-What is logged again and again is shown once, and after a minute with how often it was: the file has every one.
+On a terminal it is for people to read; if stderr is none, each message is one line, which begins with date and time. A
+repeated message is shown once, and after a minute with the number of repeats: the file has every one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _file: SharedFile | None = None
 
 
 class Repetition(logging.Filter):
-    """Lets what was logged within the last minute pass no more; the next one after it says how often it was."""
+    """Suppress messages that were logged within the last minute; the next one after it has the number of repeats."""
 
     def __init__(self, quiet_s: float = _QUIET_S) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Repetition(logging.Filter):
         self._shown: dict[tuple[str, str], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether to show it; each change is, however often it is made."""
+        """Return whether to show it; each change is shown, however often it is made."""
         if record.name == _AUDIT.name:
             return True
         key, now = (record.name, record.getMessage()), time.monotonic()
@@ -60,25 +60,25 @@ class Repetition(logging.Filter):
 
 
 class Lines(logging.Formatter):
-    """For people: nothing in it moves the cursor, and a name with line breaks begins no line of its own."""
+    """Format for people: no character moves the cursor, and a name with line breaks begins no line of its own."""
 
     def __init__(self) -> None:
         super().__init__("%(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """What was logged, on one line."""
+        """Return the message on one line."""
         return printable(super().formatMessage(record))
 
     def format(self, record: logging.LogRecord) -> str:
-        """What was logged, and the lines of a traceback."""
+        """Return the message, and the lines of a traceback."""
         return "\n".join(map(printable, super().format(record).splitlines()))
 
 
 class SingleLines(logging.Formatter):
-    """For journals and files: time (RFC 3339, UTC), level, logger and message on one line, as is a traceback."""
+    """Format for journals and files: time (RFC 3339, UTC), level, logger and message on one line, as is a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Format the line."""
         message = record.getMessage()
         if record.exc_info:
             message += " | " + " | ".join(self.formatException(record.exc_info).splitlines())
@@ -90,14 +90,14 @@ def _time(record: logging.LogRecord) -> str:
 
 
 class ToStderr(RichHandler):
-    """Shows what is logged on stderr as whoever reads it there wants it."""
+    """Show log messages on stderr, in the form for its reader."""
 
     def __init__(self) -> None:
         super().__init__(console=console, show_path=False, log_time_format="[%X]")
         self.setFormatter(Lines())
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show one."""
+        """Show one message."""
         if self.console.is_terminal:
             super().emit(record)
         else:
@@ -105,17 +105,19 @@ class ToStderr(RichHandler):
 
 
 def write_line(record: logging.LogRecord) -> None:
-    """Write what is logged on stderr, whole and at once."""
+    """Write a log message on stderr, whole and at once."""
     with contextlib.suppress(OSError, ValueError):
         console.file.write(_SINGLE.format(record) + "\n")
         console.file.flush()
 
 
 class JsonLines(logging.Formatter):
-    """One object a line: `time` (RFC 3339, UTC), `level`, `logger`, `message`, and `error` where there is one."""
+    """Format as one object a line: `time` (RFC 3339, UTC), `level`, `logger`, `message`, and
+    `error` if there is one.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Format the line."""
         found = {
             "time": _time(record),
             "level": record.levelname.lower(),
@@ -131,9 +133,9 @@ _SINGLE: Final = SingleLines()
 
 
 class SharedFile(RotatingFileHandler):
-    """The file of a log that several processes write, each whole lines at its end.
+    """The log file of several processes, which append whole lines.
 
-    One of them moves it aside when it is full, under a lock beside it, and the others go on in the one that is there.
+    One of them renames it when it is full, under a lock beside it, and the others continue in the new one.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -146,18 +148,18 @@ class SharedFile(RotatingFileHandler):
             super().emit(record)
 
     def doRollover(self) -> None:
-        """Move the file aside, unless another process just has."""
+        """Rename the file, unless another process just has."""
         with exclusive(Path(f"{self.baseFilename}.lock")):
             if not self._follow():
                 super().doRollover()
 
     def _follow(self) -> bool:
-        """Whether another file has the name now; it is opened in place of the one that was."""
+        """Return whether another file has the name now; it is opened in place of the former one."""
         if self.stream is not None:
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(self.stream.fileno()), os.stat(self.baseFilename)):
                     return False
-        # Opened first: where that fails the line is lost, and the next one tries again.
+        # Opened first: if that fails the line is lost, and the next one tries again.
         before, self.stream = self.stream, self._open()
         if before is not None:
             before.close()
@@ -178,19 +180,19 @@ def _is_shown(record: logging.LogRecord) -> bool:
 
 
 def be_verbose(times: int) -> None:
-    """Show what is being done (1), and every request to a broker (2)."""
+    """Show progress (1), and every request to a broker (2)."""
     global _shown_from
     _shown_from = _LEVELS[min(times, len(_LEVELS) - 1)]
     _PACKAGE.setLevel(min(_shown_from, _PACKAGE.getEffectiveLevel()))
 
 
 def show_changes() -> None:
-    """Show each change that is made through a server, and who makes it, whatever else is shown."""
+    """Show each change that is made through a server, and its author, at any level."""
     _AUDIT.setLevel(logging.INFO)
 
 
 def log_into(settings: LogSettings) -> None:
-    """Keep everything in a file as well, which is replaced by a fresh one when it is full. Once in a process.
+    """Log everything to a file as well, which is replaced by a new one when it is full. Once in a process.
 
     :raises HostError: The file cannot be written.
     """
@@ -217,6 +219,6 @@ def log_into(settings: LogSettings) -> None:
 
 
 def note(message: str, *, level: int = logging.INFO, error: Exception | None = None) -> None:
-    """Keep in the file what people are shown otherwise, with the traceback of an error that nobody foresaw."""
+    """Write to the file a message that is shown to people in another way, with the traceback of an unforeseen error."""
     if _file is not None:
         _PACKAGE.log(level, "%s", printable(message), exc_info=error, extra={_FILE_ONLY: True})

@@ -1,4 +1,4 @@
-"""The options of commands that tell metrics while they run."""
+"""The options of commands that report metrics while they run."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ MetricsAnyInterfaceOption = Annotated[
 
 
 def told_metrics(fabric: Fabric, listen: str | None, *, partitions: bool, any_interface: bool) -> MetricsSettings:
-    """The settings of the file, with what the command line says in their place."""
+    """Return the settings of the file, overridden by the command line."""
     settings = fabric.configuration.metrics
     return replace(
         settings,
         listen=listen or settings.listen,
         partitions=partitions or settings.partitions,
-        # Consent to one address is none to another.
+        # Consent to one address is no consent to another.
         any_interface=any_interface or (settings.any_interface and listen is None),
     )

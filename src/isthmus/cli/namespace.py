@@ -26,7 +26,7 @@ app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
 
 
 class KindOption(enum.StrEnum):
-    """What a namespace holds the names of."""
+    """The kind of the names in a namespace."""
 
     TOPIC = "topic"
     GROUP = "group"
@@ -144,7 +144,7 @@ def update(
             namespace, keep=closing.principals, super_user=closing.has_super_user, dry_run=dry_run
         )
     elif enforce is False and reserved is not False:
-        # What is released has no rules any more.
+        # A namespace that is released has no rules any more.
         found = namespaces.relax(namespace, dry_run=dry_run)
     _show(found, output, dry_run=dry_run)
 
@@ -186,11 +186,11 @@ def _show(found: NamespaceReport, output: OutputFormat, *, dry_run: bool = False
         render(fields, output, names=[str(found.namespace)])
         return
     render([_row(found)], output, columns=_COLUMNS)
-    said = [
+    statements = [
         {"said": each.name, "value": str(each.said), "by": each.by, "at": written_instant(each.at_ms)}
         for each in found.registers
     ]
-    render(said, output, columns=(Column("said", Cells.NAME), Column("value"), Column("by"), Column("at")))
+    render(statements, output, columns=(Column("said", Cells.NAME), Column("value"), Column("by"), Column("at")))
     if found.members:
         render([{"member": name} for name in found.members], output, columns=(Column("member", Cells.NAME),))
     _tell_ended(found)

@@ -7,11 +7,11 @@ from typing import Any, Final
 from typer.core import TyperGroup
 
 SYNONYMS: Final = {"ls": "list", "get": "list", "desc": "describe", "rm": "delete"}
-"""What people type for a command, where the group has none of that name itself."""
+"""Other names for commands, used if the group has none of that name itself."""
 
 
 class Noun(TyperGroup):
-    """Takes `ls` and `get` for `list`, `desc` for `describe` and `rm` for `delete`."""
+    """Accept `ls` and `get` for `list`, `desc` for `describe` and `rm` for `delete`."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         found = super().get_command(ctx, cmd_name)

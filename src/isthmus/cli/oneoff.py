@@ -27,7 +27,7 @@ _named = _Named()
 
 
 def name(servers: Collection[str], properties: Path | None) -> None:
-    """Have the command use these clusters.
+    """Make the command use these clusters.
 
     :raises ConfigError: There are properties of a client, and no cluster.
     """
@@ -37,12 +37,12 @@ def name(servers: Collection[str], properties: Path | None) -> None:
 
 
 def is_named() -> bool:
-    """Whether there are any."""
+    """Return whether there are any."""
     return bool(_named.servers)
 
 
 def named(path: Path | None) -> Configuration | None:
-    """The configuration of the clusters that were named, `None` where none was.
+    """Return the configuration of the clusters that were named, `None` if none was.
 
     :raises ConfigError: A configuration file was named too, an alias twice, or an address cannot be one.
     """

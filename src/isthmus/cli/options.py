@@ -1,4 +1,4 @@
-"""The options commands have in common."""
+"""The common options of commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _verbosity = 0
 
 
 def is_verbose() -> bool:
-    """Whether -v was given: show what is being done, and where an unexpected error came from."""
+    """Return whether -v was given: show progress, and the origin of unexpected errors."""
     return _verbosity > 0
 
 
@@ -28,7 +28,7 @@ def _be_verbose(given: int) -> int:
 
 
 def chosen_link(argument: str | None, option: str | None) -> str | None:
-    """The one link a command is about, which is named as LINK or by --link; `None` for all.
+    """Return the one link of a command, which is named as LINK or by --link; `None` for all.
 
     :raises ConfigError: Both are given, and they differ.
     """

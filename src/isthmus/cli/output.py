@@ -1,8 +1,8 @@
-"""What commands print: results on stdout as a table, JSON, YAML or names, everything else on stderr.
+"""The output of commands: results on stdout as a table, JSON, YAML or names, everything else on stderr.
 
-Tables are for people: quantities have their thousands set apart, one that is not known is `unknown`, and what does not
-apply is `-`. On a terminal a table fits the screen: columns give way, and stderr tells which. JSON and YAML hold plain
-values, and null. Names are for the next command of a script: one a line, and nothing else.
+Tables are for people: quantities have thousands separators, an unknown one is `unknown`, and a value that does not
+apply is `-`. On a terminal a table fits the screen: columns are left out, and stderr names them. JSON and YAML hold
+plain values, and null. Names are for the next command of a script: one a line, and nothing else.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ _JSON_TYPES: Final[Mapping[type, str]] = {
 }
 _UNBOUNDED_WIDTH: Final = 100_000
 _PIPE_WIDTH: Final = 160
-"""Where nobody looks at a screen: a table is wider where what cannot be broken into lines needs it."""
+"""The width without a screen: a table is wider if unbreakable words need it."""
 _ANY_HEIGHT: Final = 25
 
 
 class OutputFormat(enum.StrEnum):
-    """How results are printed."""
+    """The format of results."""
 
     TABLE = "table"
     WIDE = "wide"
-    """A table of everything there is to a row."""
+    """A table with all fields of a row."""
     JSON = "json"
     JSONL = "jsonl"
     """JSON, a line for each item of a list, or one line for a value."""
     YAML = "yaml"
     NAME = "name"
-    """Only what things are called, one a line."""
+    """Only the names, one a line."""
     HELP = "help"
-    """The keys that JSON and YAML have here, and of what type their values are."""
+    """The keys of JSON and YAML here, and the types of their values."""
 
     @property
     def is_table(self) -> bool:
@@ -64,7 +64,7 @@ class OutputFormat(enum.StrEnum):
 
     @property
     def has_problems(self) -> bool:
-        """Whether what is wrong stands in it; else it is told on stderr."""
+        """Whether problems are in the results; if not, they go to stderr."""
         return not self.is_table and self is not OutputFormat.NAME
 
 
@@ -81,8 +81,8 @@ def render(
 
     Keys are snake_case and stable: scripts read them. JSON and YAML hold everything; a table shows `columns` in that
     order, as far as they fit the terminal, or all keys without any. A wide table shows all keys, however long lines
-    get. Of one value `columns` only say of what kind its fields are. `wider` is what shows more than fits.
-    `names` are what things are called for `-o name`; without any it is what rows have first.
+    get. For one value `columns` only give the kinds of its fields. `wider` is the option that shows more than fits.
+    `names` are the names for `-o name`; without any it is the first key of each row.
     """
     if output.is_table:
         _print_table(data, title, columns, wider, is_wide=output is OutputFormat.WIDE)
@@ -98,13 +98,15 @@ def render(
     else:
         import yaml
 
-        # Through JSON, so that both say the same and only plain values are left.
+        # Through JSON, so that both formats agree and only plain values are left.
         plain = json.loads(json.dumps(data, default=str))
         sys.stdout.write(yaml.safe_dump(plain, sort_keys=False, width=_UNBOUNDED_WIDTH))
 
 
 def shape(data: object) -> dict[str, set[str]]:
-    """The keys of a result with all the JSON types that their values have; `[]` stands for the items of a list."""
+    """Return the keys of a result with all the JSON types that their values have; `[]` stands for
+    the items of a list.
+    """
     found: dict[str, set[str]] = {}
     _measure(json.loads(json.dumps(data, default=str)), "", found)
     return found
@@ -122,23 +124,23 @@ def _measure(value: object, path: str, found: dict[str, set[str]]) -> None:
 
 
 def applicable(row: Row) -> Row:
-    """The row of a table without what is `None`, where that does not mean unknown but that there is none."""
+    """Return the row of a table without those `None` values that mean "not applicable" rather than unknown."""
     return {key: value for key, value in row.items() if value is not None}
 
 
 def renamed(source_topic: str, target_topic: str) -> str:
-    """A topic by its name, or by both where they differ."""
+    """Return a topic by its name, or by both if they differ."""
     return source_topic if source_topic == target_topic else f"{source_topic} -> {target_topic}"
 
 
 def print_line(text: str) -> None:
-    """One line of a result on stdout, where it is seen at once."""
+    """Print one line of a result on stdout, and flush it."""
     sys.stdout.write(f"{printable(text)}\n")
     sys.stdout.flush()
 
 
 def print_tree(root: str, leaves: Sequence[tuple[str, str]]) -> None:
-    """Paths and what is at them as a tree, on stdout."""
+    """Print paths and their values as a tree, on stdout."""
     tree = Tree(Text(printable(root)))
     branches = {"": tree}
     for path, text in leaves:
@@ -170,7 +172,7 @@ def _print_table(
 
 
 def _print_names(names: Iterable[str]) -> None:
-    # Each once: a script does not want to do something twice because two links name it.
+    # Each once: a script does not want to repeat an action because two links name the same thing.
     sys.stdout.writelines(f"{printable(name)}\n" for name in dict.fromkeys(names))
 
 
@@ -188,7 +190,7 @@ def _all_columns(rows: Sequence[Row], columns: Sequence[Column]) -> list[Column]
 
 
 def _cells(name: str, rows: Sequence[Row]) -> Cells:
-    """Of a column that nobody has described: numbers may be ids, so they stay as they are."""
+    """Return the kind of a column without a description: numbers may be ids, so they stay as they are."""
     values = [row.get(name) for row in rows]
     return Cells.PROSE if any(isinstance(value, str | Sequence | Mapping) for value in values) else Cells.WORD
 
@@ -202,7 +204,7 @@ def _stdout_console(grid: Grid | None = None, *, is_bounded: bool = True) -> Con
 
 
 def _whole_width(grid: Grid) -> int:
-    """How wide a table is that nobody looks at on a screen: sentences have several lines, and nothing is left out."""
+    """Return the width of a table that is not on a screen: sentences have several lines, and nothing is left out."""
     low, high = _PIPE_WIDTH, _UNBOUNDED_WIDTH
     while low < high:
         middle = (low + high) // 2

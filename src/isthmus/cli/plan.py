@@ -1,4 +1,4 @@
-"""`isthmus plan`: what would be created and copied, without doing it."""
+"""`isthmus plan`: the topics that would be created and copied, without doing it."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def plan(
 
 
 def show_plan(plan: Plan, output: OutputFormat) -> None:
-    """The plan on stdout; as a table with what is to be known on stderr."""
+    """Show the plan on stdout; with a table, print notes on stderr."""
     if output.is_table:
         _show_table(plan, output)
     else:
@@ -109,9 +109,9 @@ def _rows(link: LinkPlan) -> list[Row]:
             "topic": renamed(topic.source_topic, topic.topic),
             "action": str(topic.action),
             "mode": str(topic.mode),
-            "aborted": _aborted(link, topic),
+            "aborted": _aborted_policy(link, topic),
             "partitions": topic.partition_count,
-            **_refused(topic),
+            **_refused_row(topic),
             "differences": differences[f"topic {topic.topic}"],
             "records_to_copy": topic.lag_records,
             "offsets_to_fill": topic.prefix_offsets,
@@ -121,21 +121,21 @@ def _rows(link: LinkPlan) -> list[Row]:
     ]
 
 
-def _aborted(link: LinkPlan, topic: TopicPlan) -> str:
-    """What becomes of aborted records: where offsets are mapped they never come."""
+def _aborted_policy(link: LinkPlan, topic: TopicPlan) -> str:
+    """Return the policy for aborted records: with mapped offsets they are never copied."""
     if link.aborted is None:
         return ""
     return str(AbortedPolicy.OMIT if topic.is_mapped else link.aborted.policy)
 
 
-def _refused(topic: TopicPlan) -> Row:
+def _refused_row(topic: TopicPlan) -> Row:
     count = topic.partition_count
     refused = count if topic.reasons else len(topic.refused)
     return {"refused": f"{refused:,} of {counted(count, 'partition')}"} if refused else {}
 
 
 def _reasons(topic: TopicPlan) -> str:
-    """Why the topic is refused, or the first of its partitions that are; all of them are told on stderr."""
+    """Return why the topic is refused, or the first of its refused partitions; all of them are printed on stderr."""
     if topic.reasons or not topic.refused:
         return "; ".join(problem.message for problem in topic.reasons)
     (where, problem), *others = _together((p.partition, p.refusal) for p in topic.refused)
@@ -144,7 +144,7 @@ def _reasons(topic: TopicPlan) -> str:
 
 
 def _together(problems: Iterable[tuple[int, Problem | None]]) -> list[tuple[str, Problem]]:
-    """What there is to tell of partitions: once for those that follow each other and have the same problem."""
+    """Join the problems of consecutive partitions that are the same."""
     runs: list[tuple[int, int, Problem]] = []
     for partition, problem in problems:
         if problem is None:
@@ -170,8 +170,8 @@ def _tell(link: LinkPlan) -> None:
         for problem in topic.notes:
             _say("Note", f"{link.link}/{topic.topic}", problem, "yellow")
     _tell_said(link)
-    for told in told_of(link.pauses):
-        console.print(Text(printable(f"{link.link}: {told}")))
+    for pause in told_of(link.pauses):
+        console.print(Text(printable(f"{link.link}: {pause}")))
     for problem in link.unmatched:
         _say("Warning", link.link, problem, "yellow")
     _tell_transactions(link)
@@ -184,7 +184,7 @@ def _tell(link: LinkPlan) -> None:
 
 
 def _tell_transactions(link: LinkPlan) -> None:
-    """What becomes of them, why, and what would change it."""
+    """Print how transactions are treated, why, and what would change it."""
     if link.aborted is not None:
         console.print(Text(printable(f"{link.link}: {link.aborted}. {link.aborted.advice}".rstrip())))
     if link.visibility is not None:
@@ -192,23 +192,23 @@ def _tell_transactions(link: LinkPlan) -> None:
 
 
 def _tell_said(link: LinkPlan) -> None:
-    """What the link selects and goes by at an operator's word and not at the file's, and whose word that is."""
+    """Print the filters and settings that operators have declared in place of the file's, and the authors."""
     filters, settings = link.filters, link.settings
     lists = (f"{name.replace('_', ' ')} {', '.join(texts) or 'nothing'}" for name, texts in filters.said.items())
     values = (f"{key}={json.dumps(value)}" for key, value in settings.said.items())
-    for command, said, each in (("filters", list(lists), filters), ("settings", list(values), settings)):
-        if said:
+    for command, changed, each in (("filters", list(lists), filters), ("settings", list(values), settings)):
+        if changed:
             by = f" by {each.by}" if each.by else ""
             since = f" at {written_instant(each.since_ms)}" if each.since_ms >= 0 else ""
-            told = f"{link.link}: not as in the file: {'; '.join(said)}; set{by}{since}"
-            console.print(Text(printable(f"{told}. Take it back: isthmus {command} {link.link} --reset")))
+            message = f"{link.link}: not as in the file: {'; '.join(changed)}; set{by}{since}"
+            console.print(Text(printable(f"{message}. Take it back: isthmus {command} {link.link} --reset")))
 
 
 def _tell_changes(link: LinkPlan) -> None:
     alike: dict[tuple[str, Problem], list[str]] = {}
     for change in link.loop_changes:
         if change.problem is None:
-            console.print(Text(printable(f"{link.link}: {change.loop}: {_told(change)}")))
+            console.print(Text(printable(f"{link.link}: {change.loop}: {_describe_change(change)}")))
         else:
             alike.setdefault((change.setting, change.problem), []).append(change.subject)
     for (setting, problem), (first, *others) in alike.items():
@@ -216,7 +216,7 @@ def _tell_changes(link: LinkPlan) -> None:
         _say("Not changed", f"{link.link}/{first}{more}: {setting}", problem, "yellow")
 
 
-def _told(change: Change) -> str:
+def _describe_change(change: Change) -> str:
     if change.after is None:
         return f"{change.subject}: {change.setting} is removed, which was {change.before}"
     if change.before is None and change.setting == "partitions":
@@ -228,11 +228,11 @@ def _told(change: Change) -> str:
 def _tell_partitions(
     kind: str, link: LinkPlan, topic: TopicPlan, problems: Iterable[tuple[int, Problem | None]], style: str
 ) -> None:
-    told = _together(problems)
-    for where, problem in told[:_TOLD_MAX]:
+    joined = _together(problems)
+    for where, problem in joined[:_TOLD_MAX]:
         _say(kind, f"{link.link}/{topic.topic}: {where}", problem, style)
-    if len(told) > _TOLD_MAX:
-        console.print(Text(f"  and {len(told) - _TOLD_MAX} more like these: -o json has them all", style=style))
+    if len(joined) > _TOLD_MAX:
+        console.print(Text(f"  and {len(joined) - _TOLD_MAX} more like these: -o json has them all", style=style))
 
 
 def _say(kind: str, where: str, problem: Problem, style: str) -> None:

@@ -1,4 +1,4 @@
-"""`isthmus link promote` and `isthmus link failover`: a follower can be written to from now on."""
+"""`isthmus link promote` and `isthmus link failover`: make a follower writable."""
 
 from __future__ import annotations
 
@@ -193,13 +193,13 @@ def reverse(
 
 
 def _ways_back(links: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """The name of the new link for each.
+    """Return the name of the new link for each.
 
     :raises ConfigError: There are not as many names as links, or one of either is given twice.
     """
     if len(links) != len(names):
-        told = f"{counted(len(links), 'link')} and {counted(len(names), 'name')} for the ways back"
-        raise ConfigError(told, hint="Give --as once for each link, in the same order: reverse A B --as A2 --as B2.")
+        message = f"{counted(len(links), 'link')} and {counted(len(names), 'name')} for the ways back"
+        raise ConfigError(message, hint="Give --as once for each link, in the same order: reverse A B --as A2 --as B2.")
     for given in (links, names):
         twice = [one for one in given if given.count(one) > 1]
         if twice:
@@ -250,19 +250,19 @@ def failover(
 
 @contextmanager
 def _followed() -> Iterator[tuple[Callable[[str], None], Callable[[int, int], None]]]:
-    """Tells each step on stderr, and on a terminal by a bar how many partitions are through with it."""
+    """Report each step on stderr, and on a terminal by a bar how many partitions have finished it."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
         bar = bars.add_task("partitions", total=None, visible=False)
 
-        def begun(step: str) -> None:
+        def begin_step(step: str) -> None:
             tell_step(step)
             bars.reset(bar, total=None, visible=False)
 
-        def progressed(done: int, total: int) -> None:
+        def show_progress(done: int, total: int) -> None:
             bars.update(bar, completed=done, total=total, visible=total > 0)
 
-        yield begun, progressed
+        yield begin_step, show_progress
 
 
 def maps_of(
@@ -271,7 +271,7 @@ def maps_of(
     groups: Iterable[str] | None,
     principals: Iterable[str] | None,
 ) -> tuple[NamespaceMap, ...]:
-    """The namespaces that a command line names."""
+    """Return the namespaces that a command line names."""
     return (
         *(NamespaceMap.parse(text) for text in maps or ()),
         *(NamespaceMap.parse(text, is_exact=True) for text in exact or ()),
@@ -291,7 +291,7 @@ def _show(found: Promotion, output: OutputFormat, *, dry_run: bool) -> None:
     rows = [
         {
             **each.as_dict(),
-            "heard": _heard(each),
+            "heard": _last_heard(each),
             "ends_within": torn_in_words(each.ends_within),
         }
         for each in found.partitions
@@ -317,12 +317,12 @@ def _show(found: Promotion, output: OutputFormat, *, dry_run: bool) -> None:
     namespaces = ", ".join(str(each.target) for each in found.namespaces)
     after = "follows no more, and stays reserved" if found.verb == "detach" else "can be written to"
     if found.gateways:
-        _tell(_gone(found, would=dry_run))
+        _tell(_describe_moved_clients(found, would=dry_run))
     _tell("nothing was changed" if dry_run else f"{namespaces}: {after}")
 
 
 def _clients(*, force: bool, leave: bool) -> Clients:
-    """What becomes of clients of gateways.
+    """Return how to treat clients of gateways.
 
     :raises ConfigError: Both is asked for.
     """
@@ -331,26 +331,26 @@ def _clients(*, force: bool, leave: bool) -> Clients:
     return "leave" if leave else "force" if force else "move"
 
 
-def _gone(found: Promotion, *, would: bool) -> str:
-    """What becomes of clients of gateways, for people."""
+def _describe_moved_clients(found: Promotion, *, would: bool) -> str:
+    """Describe the move of clients of gateways, for people."""
     paused = "" if found.paused_s is None else f"; no request passed for {found.paused_s:.1f} s"
     return f"clients of {', '.join(found.gateways)} {'would go' if would else 'went'} with the topics{paused}"
 
 
-def _heard(left: LeftPartition) -> str:
+def _last_heard(left: LeftPartition) -> str:
     if left.source_age_s is None:
         return "never" if left.source_end < 0 else "unknown"
     return ago(left.source_age_s)
 
 
 def aborted(transaction: OpenTransaction, *, would: bool = False) -> str:
-    """A line about a transaction that was open when nothing was to be."""
+    """Return a line about a transaction that was open when none should be."""
     held, verb = counted(transaction.held_records, "record"), "would abort" if would else "aborted"
     return f"{verb} the transaction of {transaction.owner} in {transaction.topic}-{transaction.partition}, {held}"
 
 
 def committed(transaction: OpenTransaction, *, would: bool = False) -> str:
-    """A line about a transaction that was open, and has its end in another partition."""
+    """Return a line about a transaction that was open, and has its end in another partition."""
     where, verb = f"{transaction.topic}-{transaction.partition}", "would commit" if would else "committed"
     return f"{verb} the transaction of {transaction.owner} in {where}, as the source has committed it"
 

@@ -1,4 +1,4 @@
-"""`isthmus provenance`: where the records of a topic came from."""
+"""`isthmus provenance`: the origins of a topic's records."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def provenance(
     With mapped offsets records of others may lie between those that came. Offsets that no line covers were written on
     the cluster itself, or by what its ledger no longer remembers. Exits with 1 if a cluster does not answer.
     """
-    told = Fabric(configured(path)).provenance(topic)
-    found, problems = told.origins, told.away
+    report = Fabric(configured(path)).provenance(topic)
+    found, problems = report.origins, report.away
     if output.is_table:
         rows = [
             {

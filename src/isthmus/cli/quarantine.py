@@ -1,4 +1,4 @@
-"""`isthmus quarantine`: records that were set aside when a follower was brought back, listed and replayed."""
+"""`isthmus quarantine`: records that were set aside when a follower was recovered, listed and replayed."""
 
 from __future__ import annotations
 

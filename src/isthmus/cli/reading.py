@@ -1,4 +1,4 @@
-"""The pages of docs/ as they come along with the program, and the states that one of them explains."""
+"""The pages of docs/ in the program, and the states that one of them explains."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import isthmus
 
 _ROOT: Final = Path(isthmus.__file__).parent
 _FOLDERS: Final = (_ROOT / "docs", _ROOT.parents[1] / "docs")
-"""Where they are in an installed package, and in a checkout."""
+"""The folders in an installed package, and in a checkout."""
 _STATES: Final = "states"
 _NAME: Final = re.compile(r"(?:docs/)?([a-z0-9-]+)(?:\.md)?(?:#.*)?")
 _LINK: Final = re.compile(r"\[([^\]]+)\]\([^)]*\)")
@@ -19,7 +19,7 @@ _STATE: Final = re.compile(r"[A-Z][A-Z_]+")
 
 
 class ExplainedState(NamedTuple):
-    """A state: what it is one of, what it is derived from, and who ends it, "" where that is not said."""
+    """A state: the kind of thing that has it, its origin, and who ends it, "" if the page does not name that."""
 
     of: str
     state: str
@@ -28,24 +28,26 @@ class ExplainedState(NamedTuple):
 
 
 def pages() -> list[str]:
-    """The names of all pages, without `docs/` and `.md`."""
+    """Return the names of all pages, without `docs/` and `.md`."""
     return sorted({path.stem for folder in _FOLDERS if folder.is_dir() for path in folder.glob("*.md")})
 
 
 def page(name: str) -> str | None:
-    """The text of a page that is named as in hints (`docs/states.md`) or by its bare name, `None` if there is none."""
+    """Return the text of a page that is named as in hints (`docs/states.md`) or by its bare name, `None` if there is
+    none.
+    """
     found = _NAME.fullmatch(name)
     paths = () if found is None else (folder / f"{found[1]}.md" for folder in _FOLDERS)
     return next((path.read_text(encoding="utf-8") for path in paths if path.is_file()), None)
 
 
 def explained(state: str) -> list[ExplainedState]:
-    """What the page of states says of one, for each kind of thing that has it."""
+    """Return the entries for a state in the page of states, for each kind of thing that has it."""
     return [each for each in _states(page(_STATES) or "") if each.state == state]
 
 
 def states() -> list[str]:
-    """The names of all states that the page explains."""
+    """Return the names of all states that the page explains."""
     return sorted({each.state for each in _states(page(_STATES) or "")})
 
 

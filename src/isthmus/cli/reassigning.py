@@ -1,4 +1,4 @@
-"""`isthmus cluster reassign`: partitions are moved to other brokers."""
+"""`isthmus cluster reassign`: move partitions to other brokers."""
 
 from __future__ import annotations
 
@@ -124,12 +124,12 @@ def _execute(
         return
     if file != _STDIN and compared.moves:
         before = Path(f"{file}.before")
-        # Whoever goes on after an interruption must not lose how it was at first.
+        # A retry after an interruption must keep the original assignment.
         if not before.exists():
             _write(before, compared.before)
             _tell(f"how it was is in {before}: --execute it to go back")
-    with _progress() as told:
-        done = known.execute(compared, throttle_bytes_per_s=rate, on_progress=told)
+    with _progress() as report:
+        done = known.execute(compared, throttle_bytes_per_s=rate, on_progress=report)
     _show(done, output)
     if any(one.state is not ReassignmentState.MOVED for one in done):
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""`isthmus link recover`: a follower that has diverged is brought back to what its source holds."""
+"""`isthmus link recover`: recover a follower that has diverged from its source."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def recover(
         )
 
     asked = () if yes or dry_run else dict.fromkeys(name)
-    healthy = {one: each for one in asked if (each := _agreed(one, recoverer(one)))}
+    healthy = {one: each for one in asked if (each := _confirm_recovery(one, recoverer(one)))}
 
     def work(one: str) -> Recovery:
         return healthy.get(one) or recoverer(one).recover(dry_run=dry_run)
@@ -103,8 +103,8 @@ def recover(
     each_shown(name, output, work, lambda found: _show(found, output), Recovery.as_dict)
 
 
-def _agreed(name: str, recoverer: Recovering) -> Recovery | None:
-    """Show what would be done, and have it confirmed; what was found if nothing is to be done."""
+def _confirm_recovery(name: str, recoverer: Recovering) -> Recovery | None:
+    """Show the planned steps, and ask for confirmation; return the findings if nothing is to be done."""
     foreseen = recoverer.recover(dry_run=True)
     if all(each.stage is None or _has_gone_on(each) for each in foreseen.topics):
         return foreseen
@@ -137,7 +137,7 @@ def _show_table(found: Recovery) -> None:
     if groups:
         render(groups, OutputFormat.TABLE, columns=_GROUPS)
     for topic in found.topics:
-        _tell(_told(topic, is_dry_run=found.is_dry_run))
+        _tell(_describe_topic(topic, is_dry_run=found.is_dry_run))
     if not found.topics:
         _tell(f"link {found.link}: no topic has diverged, as far as the ends of both logs show (--topic compares all)")
     elif found.is_dry_run:
@@ -148,7 +148,7 @@ def _has_gone_on(topic: TopicRecovery) -> bool:
     return topic.way is RecoveryWay.MAPPED and topic.stage is RecoveryStage.DONE
 
 
-def _told(topic: TopicRecovery, *, is_dry_run: bool) -> str:
+def _describe_topic(topic: TopicRecovery, *, is_dry_run: bool) -> str:
     if topic.stage is None:
         return f"{topic.topic}: the target has nothing that the source has not; it was left as it is"
     if topic.way is RecoveryWay.MAPPED:

@@ -1,4 +1,4 @@
-"""`isthmus relay`: a meeting place for clusters that nobody reaches from outside."""
+"""`isthmus relay`: a meeting place for clusters that cannot be reached from outside."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Names of links, topics and groups for completion: at once, from what was found last; new ones are asked for aside.
+"""Names of links, topics and groups for completion: at once, from the last look; new ones are fetched in the
+background.
 
-A shell waits while somebody presses the tabulator, so nothing here asks a cluster, nor loads what can. What is older
-than a few seconds is given all the same, and a process of its own looks anew: `python -m isthmus.cli.remembered FILE`.
+A shell waits while a user presses the tabulator, so nothing here asks a cluster, nor loads modules that can. Names
+older than a few seconds are returned all the same, and a process of its own fetches new ones: `python -m
+isthmus.cli.remembered FILE`.
 """
 
 from __future__ import annotations
@@ -23,18 +25,18 @@ from isthmus.config.places import xdg_folder
 
 FRESH_S: Final = 5.0
 _LOOKING_S: Final = 30.0
-"""So long a look is taken for one that goes on; it is over by then, whatever became of it."""
+"""For so long a look counts as still running; it is over by then, whatever its result."""
 _Links = Mapping[str, Mapping[str, list[str]]]
 
 
 class Remembered:
-    """The names of one configuration file: as it says itself, and as they were found last."""
+    """The names of one configuration file: its own, and those of the last look."""
 
     def __init__(self, path: Path) -> None:
         self._path = path.absolute()
         self._file = cache_file(self._path)
-        self._written = _written(self._path)
-        self._found = _found(self._file)
+        self._written = _read_mapping(self._path)
+        self._found = _read_names(self._file)
 
     @property
     def is_fresh(self) -> bool:
@@ -50,15 +52,15 @@ class Remembered:
         return {str(at): str(each) for at, each in _mapping(self._found.get("cluster_ids")).items()}
 
     def keep_cluster_ids(self, ids: Mapping[str, str]) -> None:
-        """Keep the ids of clusters that were asked, beside all else that was found."""
-        remember(self._file, {**_found(self._file), "cluster_ids": ids})
+        """Keep the ids of clusters that were asked, beside all other names."""
+        remember(self._file, {**_read_names(self._file), "cluster_ids": ids})
 
     def links(self) -> list[str]:
         """The names of links, those that are declared on clusters too."""
         return self._all(self._links(), "declared")
 
     def trees(self) -> list[str]:
-        """The names of trees, alike."""
+        """Return the names of trees, likewise."""
         return self._all(self._entries("trees"), "declared_trees")
 
     def topics(self, link: str | None = None) -> list[str]:
@@ -70,7 +72,7 @@ class Remembered:
         return self._names("groups", link)
 
     def refresh(self) -> None:
-        """Have the clusters asked, in a process that nobody waits for, unless one is at it."""
+        """Fetch names from the clusters in a background process, unless one is running."""
         if self.is_fresh or 0 <= time.time() - self._found.get("asked", 0) < _LOOKING_S:
             return
         remember(self._file, {**self._found, "asked": time.time()})
@@ -96,7 +98,7 @@ class Remembered:
 
 
 def start_aside(command: Sequence[str]) -> None:
-    """Start a process that nobody waits for; where that is not possible there is none."""
+    """Start a background process, if that is possible."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("_ISTHMUS")}
     with contextlib.suppress(OSError):
         subprocess.Popen(
@@ -110,13 +112,13 @@ def start_aside(command: Sequence[str]) -> None:
 
 
 def cache_file(path: Path) -> Path:
-    """Where the names of a configuration file are kept."""
+    """Return the file for the names of a configuration file."""
     digest = hashlib.sha256(str(path).encode()).hexdigest()[:16]
     return xdg_folder("XDG_CACHE_HOME", ".cache") / "isthmus" / "names" / f"{digest}.json"
 
 
 def remember(file: Path, names: Mapping[str, Any]) -> None:
-    """Keep names, for the user alone; where that is not possible they are not kept."""
+    """Store names, for the user alone; if that is not possible they are dropped."""
     with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         draft = file.with_name(f".{file.name}.{os.getpid()}")
@@ -127,7 +129,7 @@ def remember(file: Path, names: Mapping[str, Any]) -> None:
 
 def look(path: Path) -> None:
     """Ask the clusters for their names, and keep them; those of clusters that are away stay as they were."""
-    # Loaded here alone: they take longer than a shell may wait.
+    # Loaded only here: they take longer than a shell may wait.
     from dataclasses import asdict
 
     from isthmus.control.fabric import open_fabric
@@ -135,7 +137,7 @@ def look(path: Path) -> None:
     file = cache_file(path)
     fabric = open_fabric(path, declared=True)
     found = fabric.names()
-    before = _found(file)
+    before = _read_names(file)
     links = {**before.get("links", {}), **{link: asdict(names) for link, names in found.items()}}
     configuration = fabric.configuration
     declared = {
@@ -146,14 +148,14 @@ def look(path: Path) -> None:
     remember(file, {"at": time.time(), "links": links, "cluster_ids": ids, **declared})
 
 
-def _written(path: Path) -> Mapping[str, Any]:
-    # A file that is being written may be anything; what is wrong with it is told by the commands.
+def _read_mapping(path: Path) -> Mapping[str, Any]:
+    # A file that is being written may hold anything; the commands report its errors.
     with contextlib.suppress(OSError, ValueError, yaml.YAMLError, RecursionError):
         return _mapping(yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader))  # noqa: S506 - a safe one
     return {}
 
 
-def _found(file: Path) -> dict[str, Any]:
+def _read_names(file: Path) -> dict[str, Any]:
     with contextlib.suppress(OSError, ValueError):
         return dict(_mapping(json.loads(file.read_text(encoding="utf-8"))))
     return {}

@@ -1,4 +1,4 @@
-"""`isthmus resume`: go on copying what was paused."""
+"""`isthmus resume`: resume what was paused."""
 
 from __future__ import annotations
 

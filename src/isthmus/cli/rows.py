@@ -1,4 +1,4 @@
-"""Rows of topics and partitions as `isthmus status` shows them, and what they are called."""
+"""Rows of topics and partitions as `isthmus status` shows them, and their names."""
 
 from __future__ import annotations
 
@@ -42,29 +42,31 @@ TASK_COLUMNS: Final = (
 
 
 def status_rows(links: Sequence[LinkProgress], *, by_partition: bool, view: View | None = None) -> list[Row]:
-    """A row for each topic or each partition; links without any have one of their own. In the order of the view."""
+    """Return a row for each topic or each partition; links without any have one of their own. In
+    the order of the view.
+    """
     return [status_row(each) for each in (view or View()).items(links, by_partition=by_partition)]
 
 
 def status_row(shown: Shown) -> Row:
-    """The row of a topic or a partition, or of a link that has none."""
+    """Return the row of a topic or a partition, or of a link that has none."""
     link, item = shown
     aborted = "" if link.aborted is None else str(link.aborted)
     if item is not None:
-        return {"link": link.link, **_shown(item), "aborted": aborted}
+        return {"link": link.link, **_shared_columns(item), "aborted": aborted}
     lag = link.as_dict()["lag_records"]
     return {"link": link.link, "state": str(link.state), "lag_records": lag, "as_of": _NOW, "aborted": aborted}
 
 
 def task_row(link: str, task: LoopProgress) -> Row:
-    """The row of a task of a link, with its last error."""
+    """Return the row of a task of a link, with its last error."""
     as_of = ago(task.age_s) if task.age_s > AGED_S else _NOW
     found = {"link": link, "task": task.loop, "state": str(task.state), "as_of": as_of}
     return {**found, "problem": task.problem.message} if task.problem else found
 
 
 def progress_names(links: Sequence[LinkProgress], *, by_partition: bool = False) -> list[str]:
-    """What `-o name` calls the rows, as `isthmus wait` takes it: `link/topic`, `link` where it has none.
+    """Return the names of the rows for `-o name`, as `isthmus wait` takes them: `link/topic`, `link` where it has none.
 
     Partitions are `link/topic-partition`.
     """
@@ -79,7 +81,7 @@ def progress_names(links: Sequence[LinkProgress], *, by_partition: bool = False)
     return names
 
 
-def _shown(item: TopicProgress | PartitionProgress) -> Row:
+def _shared_columns(item: TopicProgress | PartitionProgress) -> Row:
     columns = (
         "topic",
         "name",
@@ -95,14 +97,14 @@ def _shown(item: TopicProgress | PartitionProgress) -> Row:
     fields: Row = item.as_dict()
     row = {name: fields[name] for name in columns if name in fields}
     if row.get("hops") is None:
-        # Names do not say it, which is not the same as that it is unknown.
+        # Names do not show it, which is not the same as unknown.
         row.pop("hops", None)
     as_of = ago(item.age_s) if item.age_s > AGED_S else _NOW
     return {**row, "as_of": as_of, **({"problem": item.problem.message} if item.problem else {})}
 
 
 def status_columns(rows: Sequence[Row], *, by_partition: bool) -> list[Column]:
-    """The columns that say something of these rows: how old they are only if one is old."""
+    """Return the useful columns for these rows: the ages only if one is old."""
     silent = {"partition"} if not by_partition else set()
     if not any("hops" in row for row in rows):
         silent.add("hops")

@@ -1,4 +1,4 @@
-"""`isthmus run`: create what is missing and copy."""
+"""`isthmus run`: create missing topics and copy."""
 
 from __future__ import annotations
 
@@ -60,15 +60,15 @@ app = typer.Typer(add_completion=False)
 
 
 class UntilOption(enum.StrEnum):
-    """When a run ends by itself."""
+    """The condition on which a run ends by itself."""
 
     CAUGHT_UP = "caught-up"
     COMMITTED = "committed"
-    """As caught up, but for what is in transactions that are open at the source."""
+    """As caught up, but without records in transactions that are open at the source."""
 
     @property
     def condition(self) -> Literal["caught-up", "committed"]:
-        """What the run is to end with."""
+        """The condition on which the run ends."""
         return "caught-up" if self is UntilOption.CAUGHT_UP else "committed"
 
 
@@ -127,17 +127,17 @@ def run(
     if dry_run:
         show_plan(found := fabric.plan(link=link, clusters=clusters or ()), output)
         raise typer.Exit(found.exit_code)
-    with fabric, _served(fabric, serve, tokens, (certificate, key), path) as told, LiveProgress() as live:
+    with fabric, _serve_beside(fabric, serve, tokens, (certificate, key), path) as served, LiveProgress() as live:
         outcome = fabric.run(
             until=None if until is None else until.condition,
             link=link,
             clusters=clusters or (),
-            on_progress=partial(_tell, (live.show, told.feed if told else None)),
+            on_progress=partial(_tell, (live.show, served.feed if served else None)),
             take_over=take_over,
             standby=standby,
             reread=partial(config.load, path),
             follow_config=follow_config,
-            on_configuration=told.take if told else lambda _: None,
+            on_configuration=served.take if served else lambda _: None,
             metrics=told_metrics(fabric, metrics, partitions=metrics_partitions, any_interface=metrics_any_interface),
         )
     show_outcome(outcome, output)
@@ -153,14 +153,14 @@ def _tell(whom: tuple[_Tell | None, ...], links: tuple[LinkProgress, ...]) -> No
             each(links)
 
 
-def _served(
+def _serve_beside(
     fabric: Fabric,
     listen: str | None,
     tokens: Path | None,
     tls: tuple[Path | None, Path | None],
     path: Path | None,
 ) -> contextlib.AbstractContextManager[ServedRun | None]:
-    """The REST API beside a run, where it was asked for; it is to be told how the run does."""
+    """Return the REST API beside a run, if it was requested; the run reports its progress to it."""
     if listen is None:
         if any(tls):
             raise ConfigError("--tls-cert and --tls-key are for --serve", hint="Give --serve HOST:PORT as well.")
@@ -172,7 +172,7 @@ def _served(
 
 
 def show_outcome(outcome: RunOutcome, output: OutputFormat) -> None:
-    """How the run ended, on stdout; as a table with what went wrong on stderr."""
+    """Show the outcome of the run on stdout; with a table, print problems on stderr."""
     if output.is_table:
         render(_rows(outcome), output, columns=_COLUMNS)
     else:
@@ -192,18 +192,18 @@ def show_outcome(outcome: RunOutcome, output: OutputFormat) -> None:
 
 
 def _ending(outcome: RunOutcome) -> str:
-    """Whether everything was copied, or what was not."""
+    """Describe whether everything was copied, or the parts that were not."""
     if not outcome.is_to_catch_up:
         return ""
     if outcome.is_caught_up:
         return ", caught up"
-    left = [line for link in outcome.links if link.link not in outcome.caught_up for line in _left(link)]
+    left = [line for link in outcome.links if link.link not in outcome.caught_up for line in _list_behind(link)]
     more = f" and {len(left) - _LEFT_MAX} more" if len(left) > _LEFT_MAX else ""
     return ", not caught up" + (f": {'; '.join(left[:_LEFT_MAX])}{more}" if left else "")
 
 
-def _left(link: LinkProgress) -> list[str]:
-    """What a link did not copy."""
+def _list_behind(link: LinkProgress) -> list[str]:
+    """Describe the parts of a link that were not copied."""
     if link.state in (LinkState.FAILED, LinkState.UNAVAILABLE, LinkState.PAUSED):
         return [f"{link.link} is {link.state}, lag {_lag(link.lag_records)}"]
     behind = [t for t in link.topics if t.is_unfinished or t.lag_records != 0 or t.waiting_records > 0]
@@ -223,7 +223,7 @@ def _rows(outcome: RunOutcome) -> list[Row]:
 
 
 def _link_rows(link: LinkProgress) -> list[Row]:
-    """A row for each topic; a link that did not come so far has one of its own."""
+    """Return a row for each topic; a link that did not come so far has one of its own."""
     if not link.topics:
         message = printable(link.problem.message) if link.problem else None
         return [{"link": link.link, "topic": "", "state": str(link.state), "problem": message}]

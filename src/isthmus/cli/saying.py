@@ -1,4 +1,4 @@
-"""What operators declared, as commands show it and take it: who said what, and what does not hold any more."""
+"""The declarations of operators, as commands show and take them: the authors, and the statements no longer in force."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COLUMNS: Final = (
 
 
 def text_of(file: Path) -> str:
-    """What a file says that declares something, or stdin.
+    """Read the text of a declaration from a file, or from stdin.
 
     :raises ConfigError: It cannot be read.
     """
@@ -37,38 +37,38 @@ def text_of(file: Path) -> str:
 
 
 def show_said(found: DeclaredLink | DeclaredTree, said_name: Callable[[str], str], *, dry_run: bool) -> None:
-    """Everything that was said of something declared, below its row."""
+    """Show all statements about a declared thing, below its row."""
     aliases = _aliases(found)
-    said = [
+    rows = [
         {
             "said": said_name(each["name"]),
-            "value": _shown(each["value"]),
+            "value": _format_value(each["value"]),
             "by": each["by"],
             "at": each["at"],
             "where": aliases.get(each["where"], each["where"]),
         }
         for each in found.as_dict()["said"]
     ]
-    render(said, OutputFormat.TABLE, columns=_COLUMNS)
+    render(rows, OutputFormat.TABLE, columns=_COLUMNS)
     for alias, pairs in found.overruled.items():
         for own, holding in pairs:
             tell(
-                f"{alias}: {said_name(own.name)} = {_shown(own.said)} of {own.by} does not hold: "
-                f"{holding.by} said {_shown(holding.said)}, apart from it"
+                f"{alias}: {said_name(own.name)} = {_format_value(own.said)} of {own.by} does not hold: "
+                f"{holding.by} said {_format_value(holding.said)}, apart from it"
             )
     if dry_run:
         tell("nothing was changed")
 
 
 def _aliases(found: DeclaredLink | DeclaredTree) -> dict[str, str]:
-    """What the clusters of something declared are called, by id."""
+    """Return the aliases of a declared thing's clusters, by id."""
     if isinstance(found.declaration, TreeDeclaration):
         return {cluster_id: alias for alias, cluster_id in found.declaration.members.items()}
     return {end.cluster_id: end.alias for end in (found.declaration.source, found.declaration.target)}
 
 
 def notes_of(found: DeclaredLink | DeclaredTree) -> Iterator[str]:
-    """What is to be known of something declared, in a few words each."""
+    """Yield notes on a declared thing, in a few words each."""
     if found.declaration.is_deleted:
         yield "deleted"
     if found.written_by_file:
@@ -84,13 +84,13 @@ def notes_of(found: DeclaredLink | DeclaredTree) -> Iterator[str]:
 
 
 def tell(text: str) -> None:
-    """A sentence below a table."""
+    """Print a sentence below a table."""
     console.print(Text(printable(text)))
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_shown(item)}" for name, item in value.items())
+        return ", ".join(f"{name} {_format_value(item)}" for name, item in value.items())
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "default" if value is None else str(value)

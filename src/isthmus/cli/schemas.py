@@ -1,4 +1,4 @@
-"""`isthmus schemas`: what schema registries hold, and how they differ from the primary one."""
+"""`isthmus schemas`: the content of schema registries, and their differences from the primary one."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def list_schemas(
         rows = [_subject_row(schemas, registry.alias, found, subject) for subject in found.subjects]
         render([applicable(row) for row in rows], output, columns=_COLUMNS)
         default, mode = found.default_compatibility, found.mode
-        told = f"{registry.alias}: compatibility {default} by default" + (f", mode {mode}" if mode else "")
-        console.print(Text(printable(told)))
+        message = f"{registry.alias}: compatibility {default} by default" + (f", mode {mode}" if mode else "")
+        console.print(Text(printable(message)))
         return
     rows = [{**row, "name": schemas.logical(registry.alias, str(row["subject"]))} for row in found.as_rows()]
     render(rows, output, names=found.subjects)
@@ -141,8 +141,8 @@ def sync(
     if delete_gone and not yes:
         registries = ", ".join(route.target.alias for route in schemas.routes(aliases or ()))
         confirm(registries, "delete for good what its registry has and the primary one has not")
-    with _progress() as told:
-        plans = schemas.sync(aliases or (), delete_gone=delete_gone, on_change=told)
+    with _progress() as report:
+        plans = schemas.sync(aliases or (), delete_gone=delete_gone, on_change=report)
     _show(plans, output)
     _tell(plans, is_done=True)
     if any(plan.problem or any(change.problem for change in plan.changes) for plan in plans):
@@ -181,10 +181,10 @@ def primary(
         confirm(alias, f"make its registry the primary one without asking that of {former}")
     plans = schemas.move_primary(alias, force=force, dry_run=dry_run)
     _show(plans, output)
-    told = f"the registry of {alias} {'would be' if dry_run else 'is'} the primary one"
+    message = f"the registry of {alias} {'would be' if dry_run else 'is'} the primary one"
     without = "" if any(plan.changes for plan in plans) else "; no mode says who may write to it"
     write = "" if former == alias else f". Write schemas.primary: {alias} into the file"
-    console.print(Text(printable(f"{told}{without}{write}"), style="green"))
+    console.print(Text(printable(f"{message}{without}{write}"), style="green"))
 
 
 @contextmanager
@@ -193,12 +193,12 @@ def _progress() -> Iterator[OnRegistryChange]:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
         tasks: dict[str, TaskID] = {}
 
-        def told(registry: str, done: int, total: int) -> None:
+        def report(registry: str, done: int, total: int) -> None:
             if registry not in tasks:
                 tasks[registry] = bars.add_task(printable(registry))
             bars.update(tasks[registry], completed=done, total=total)
 
-        yield told
+        yield report
 
 
 def _subject_row(schemas: Schemas, alias: str, found: RegistryContents, subject: str) -> Row:
@@ -217,7 +217,7 @@ def _subject_row(schemas: Schemas, alias: str, found: RegistryContents, subject:
 
 
 def _spans(numbers: Iterable[int]) -> str:
-    """Numbers in a few words: 1-3, 5."""
+    """Format numbers in a few words: 1-3, 5."""
     spans: list[list[int]] = []
     for number in numbers:
         if spans and spans[-1][-1] == number - 1:
@@ -245,7 +245,7 @@ def _show(plans: Sequence[SchemasPlan], output: OutputFormat) -> None:
 
 
 def _tell(plans: Sequence[SchemasPlan], *, is_done: bool = False) -> None:
-    """How each registry stands, and what to do about what is refused: on stderr."""
+    """Print on stderr the state of each registry, and the remedies for refused changes."""
     for plan in plans:
         if plan.problem is not None:
             _say(plan.registry, plan.problem)
@@ -256,13 +256,13 @@ def _tell(plans: Sequence[SchemasPlan], *, is_done: bool = False) -> None:
         needed = [change for change in plan.changes if change.is_needed]
         refused = sum(change.problem is not None for change in plan.changes)
         made = len(needed) - refused if is_done else len(needed)
-        told = f"{counted(made, 'change')} {'made' if is_done else 'to be made'}"
+        message = f"{counted(made, 'change')} {'made' if is_done else 'to be made'}"
         if not needed:
-            told = f"holds what {plan.primary} holds"
-        told += f", {refused:,} refused" if refused else ""
+            message = f"holds what {plan.primary} holds"
+        message += f", {refused:,} refused" if refused else ""
         console.print(
             Text(
-                printable(f"{plan.registry}: {told}"),
+                printable(f"{plan.registry}: {message}"),
                 style="yellow" if refused or (needed and not is_done) else "green",
             )
         )

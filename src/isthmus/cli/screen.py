@@ -1,4 +1,4 @@
-"""`isthmus status --watch` on a terminal: all topics of all links, to scroll through, to sort and to narrow down.
+"""`isthmus status --watch` on a terminal: all topics of all links, to scroll through, to sort and to filter.
 
 It needs the library `textual` (`pip install 'isthmus[terminal]'`); without it a table that moves takes its place.
 """
@@ -39,18 +39,18 @@ _KEYS: Final = "q quit  j k move  p partitions  s sort  / filter  x problems  r 
 
 
 class Reader(Protocol):
-    """What looks at links: `StatusReader`, or something in its place."""
+    """The reader of links: `StatusReader`, or a replacement for it."""
 
     async def __aenter__(self) -> Self: ...
 
     async def __aexit__(self, *_: object) -> None: ...
 
     async def read(self) -> Sequence[LinkProgress]:
-        """All links as they stand."""
+        """Return the present state of all links."""
 
 
 class RowTable(DataTable[Text]):
-    """A table with the keys of those who keep their hands where they type."""
+    """A table with the keys of those who keep their hands on the keyboard."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j", "cursor_down"),
@@ -61,9 +61,9 @@ class RowTable(DataTable[Text]):
 
 
 class StatusScreen(App[None]):
-    """The screen. It looks by itself every `interval_s` seconds; `ending` is what it has to be left with, if anything.
+    """The screen. It looks by itself every `interval_s` seconds; `ending` is the exception that it ended with, if any.
 
-    Totals are of all links, whatever of them is shown.
+    Totals are of all links, whatever is shown.
     """
 
     ENABLE_COMMAND_PALETTE = False
@@ -103,7 +103,7 @@ class StatusScreen(App[None]):
         self._due = asyncio.Event()
 
     def compose(self) -> ComposeResult:
-        """Totals, what is shown, the rows, the problem of the one under the cursor, and the keys."""
+        """Compose the totals, the view, the rows, the problem of the row under the cursor, and the keys."""
         yield Static("looking", id="totals", markup=False)
         yield Static("", id="view", markup=False)
         yield RowTable(id="rows", cursor_type="row", zebra_stripes=True)
@@ -127,22 +127,22 @@ class StatusScreen(App[None]):
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(self.interval_s):
                             await self._due.wait()
-        except Exception as error:  # noqa: BLE001 - told where the terminal is as it was before
+        except Exception as error:  # noqa: BLE001 - reported once the terminal is restored
             self.leave(error)
 
     def leave(self, ending: BaseException | None = None) -> None:
-        """End; `ending` is raised by whoever shows the screen."""
+        """End the screen; the caller that shows it raises `ending`."""
         self.ending = ending
         self.exit()
 
     # Keys
 
     def action_interrupt(self) -> None:
-        """Ctrl-C: as everywhere else."""
+        """End, as Ctrl-C does everywhere else."""
         self.leave(KeyboardInterrupt())
 
     def action_partitions(self) -> None:
-        """The partitions of the topic under the cursor, or all topics again."""
+        """Show the partitions of the topic under the cursor, or all topics again."""
         here = self._here
         if self._only is not None:
             self.action_all()
@@ -151,7 +151,7 @@ class StatusScreen(App[None]):
             self._show(at_top=True)
 
     def action_all(self) -> None:
-        """Back to all topics: without the filter, or from the partitions of one."""
+        """Go back to all topics: without the filter, or from the partitions of one."""
         field = self.query_one("#filter", Input)
         if field.display:
             self._text = field.value = ""
@@ -161,14 +161,14 @@ class StatusScreen(App[None]):
         self._show(at_top=True)
 
     def action_sort(self) -> None:
-        """The next order."""
+        """Switch to the next order."""
         orders = list(Sorting)
         following = orders[(orders.index(self._view.sorting) + 1) % len(orders)]
         self._view = replace(self._view, sorting=following)
         self._show(at_top=True)
 
     def action_problems(self) -> None:
-        """Only what has a problem, or all again."""
+        """Show only rows with a problem, or all again."""
         self._view = replace(self._view, is_of_problems=not self._view.is_of_problems)
         self._show(at_top=True)
 
@@ -191,23 +191,23 @@ class StatusScreen(App[None]):
         self._show()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """What is typed narrows down at once."""
+        """Filter at once by the text that is typed."""
         self._text = event.value.strip().lower()
         self._show(at_top=True)
 
     def on_input_submitted(self) -> None:
-        """What was typed is kept."""
+        """Keep the text that was typed."""
         self._close_filter()
 
     def on_data_table_row_highlighted(self) -> None:
-        """The cursor is on another row."""
+        """Show the problem of the row that the cursor moved to."""
         self._tell_problem()
 
     def on_resize(self) -> None:
-        """Columns come and give way with the width of the screen."""
+        """Fit the columns to the width of the screen."""
         self._show()
 
-    # What is shown
+    # The rows that are shown
 
     @property
     def _rows(self) -> RowTable:
@@ -234,13 +234,13 @@ class StatusScreen(App[None]):
         columns = [c for c in status_columns(rows, by_partition=by_partition) if c.name not in _OWN_LINE]
         self._fill(Grid(rows, columns).laid_out(self.size.width - _BESIDE_TABLE))
         keys = [_key(each) for each in self._shown]
-        # Whoever is at the top wants to see what comes there; whoever went down follows the row he is at.
+        # At the top, the view stays at the top; further down, the cursor follows its row.
         if not at_top and before in keys and keys.index(before) != self._rows.cursor_row and self._rows.cursor_row:
             self._rows.move_cursor(row=keys.index(before), animate=False)
         elif at_top:
             self._rows.move_cursor(row=0, animate=False)
         self.query_one("#totals", Static).update("\n".join(totals(self._links)))
-        self.query_one("#view", Static).update(self._described())
+        self.query_one("#view", Static).update(self._describe_view())
         self._tell_problem()
 
     def _has(self, shown: Shown) -> bool:
@@ -250,9 +250,9 @@ class StatusScreen(App[None]):
         return self._text in f"{link.link}/{'' if item is None else item.topic}".lower()
 
     def _fill(self, laid: Sequence[LaidColumn]) -> None:
-        """Cells that have changed are written anew; only other columns or fewer rows begin with an empty table."""
+        """Update the cells that have changed; only for other columns or fewer rows fill an empty table."""
         table, layout = self._rows, [(column.heading, column.width) for column in laid]
-        lines = list(zip(*(map(_coloured, column.cells) for column in laid), strict=True))
+        lines = list(zip(*(map(_colour, column.cells) for column in laid), strict=True))
         if layout != self._layout:
             self._layout = layout
             table.clear(columns=True)
@@ -270,7 +270,7 @@ class StatusScreen(App[None]):
                 if table.get_cell_at(coordinate) != cell:
                     table.update_cell_at(coordinate, cell)
 
-    def _described(self) -> str:
+    def _describe_view(self) -> str:
         what = "partition" if self._by_partition or self._only else "row"
         parts = [counted(len(self._shown), what), f"by {self._view.sorting}"]
         parts += [f"of {'/'.join(self._only)} (Escape: all)"] if self._only else []
@@ -281,8 +281,8 @@ class StatusScreen(App[None]):
     def _tell_problem(self) -> None:
         here = self._here
         problem = None if here is None else (here[1] or here[0]).problem
-        told = "" if problem is None else printable(problem.in_full)
-        self.query_one("#problem", Static).update(told)
+        text = "" if problem is None else printable(problem.in_full)
+        self.query_one("#problem", Static).update(text)
 
 
 def _key(shown: Shown) -> tuple[str, ...]:
@@ -293,14 +293,14 @@ def _key(shown: Shown) -> tuple[str, ...]:
     return link.link, item.topic, *number
 
 
-def _coloured(cell: Text) -> Text:
+def _colour(cell: Text) -> Text:
     if cell.plain in {*LaneState, *LinkState} and cell.plain not in _CALM:
         cell.stylize("red")
     return cell
 
 
 def show_screen(reader: Reader, view: View, interval_s: float, *, by_partition: bool) -> None:
-    """Show the screen until somebody leaves it.
+    """Show the screen until the user leaves it.
 
     :raises KeyboardInterrupt: With Ctrl-C, or by SIGTERM.
     """
@@ -312,14 +312,16 @@ def show_screen(reader: Reader, view: View, interval_s: float, *, by_partition: 
 
 
 async def _shown_until_left(screen: StatusScreen) -> None:
-    # As an event of the loop, so that the terminal is left as it was.
+    # As an event of the loop, so that the terminal is restored.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: screen.leave(Terminated()))
     await screen.run_async()
 
 
 @contextlib.contextmanager
 def _own_stderr() -> Iterator[None]:
-    """textual draws on the interpreter's first stderr, which the command has replaced by one that never fails."""
+    """Give textual the interpreter's first stderr to draw on, which the command has replaced by one
+    that never fails.
+    """
     module = vars(sys)
     before, module["__stderr__"] = sys.__stderr__, sys.stderr
     try:

@@ -68,7 +68,7 @@ def serve_settings(
     *,
     file: Path | None,
 ) -> ServeSettings:
-    """The settings of a server.
+    """Return the settings of a server.
 
     :raises HostError: The extra is not installed.
     """

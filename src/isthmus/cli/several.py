@@ -1,4 +1,4 @@
-"""One verb for several links: each has a result of its own, and what fails for one is done for the others."""
+"""One verb for several links: each has a result of its own, and a failure of one does not stop the others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ _COLUMNS: Final = (
 )
 FoundT = TypeVar("FoundT")
 Work = Callable[[str, str | None, Configuration], Row]
-"""Does it for the link of this name, or for one topic of it: the outcome, with a note; raises IsthmusError."""
+"""Does the work for the link of this name, or for one topic of it: returns the outcome, with a note; raises
+IsthmusError.
+"""
 
 
 def each_shown(
@@ -41,8 +43,9 @@ def each_shown(
     *,
     noun: str = "link",
 ) -> None:
-    """Do it for each, and show what came of it: of one link as it is, of several one after the other, or a row for
-    each with its `problem`. Ends as the first that failed would have ended alone. `noun` is what is given if not links.
+    """Call it for each, and show the results: for one link alone, for several one after the other, or as a row for each
+    with its `problem`. End as the first that failed would have ended alone. `noun` is the kind of the things if not
+    links.
 
     :raises IsthmusError: There is one only, and that failed.
     """
@@ -68,10 +71,10 @@ def each_shown(
 
 
 def tell_failure(name: str, failed: IsthmusError) -> None:
-    """On stderr, where the result has no room for it."""
-    told = f"{name}: {failed.error_code}: {problem_of(failed).in_full}"
-    note(told, level=logging.ERROR)
-    console.print(Text(printable(told)))
+    """Print a failure on stderr, if the result has no room for it."""
+    message = f"{name}: {failed.error_code}: {problem_of(failed).in_full}"
+    note(message, level=logging.ERROR)
+    console.print(Text(printable(message)))
 
 
 def _row_of(noun: str, name: str, found: FoundT | IsthmusError, values: Callable[[FoundT], Row]) -> Row:
@@ -82,7 +85,7 @@ def _row_of(noun: str, name: str, found: FoundT | IsthmusError, values: Callable
 
 
 def end_with(failures: Iterable[IsthmusError]) -> None:
-    """End as the first of them would have ended alone; go on if there is none.
+    """End as the first of them would have ended alone; continue if there is none.
 
     :raises typer.Exit: With its exit code.
     """
@@ -98,8 +101,8 @@ def each_link(
     output: OutputFormat,
     work: Work,
 ) -> None:
-    """Do it for each link, or for each of these topics of each, and tell what came of it. Ends as the first that failed
-    would have ended alone. `parts` are what else of a link it is about, by column; nothing for whole links.
+    """Call it for each link, or for each of these topics of each, and show the results. End as the first that failed
+    would have ended alone. `parts` are other parts of a link, by column; nothing for whole links.
 
     :raises IsthmusError: There is one only, and that failed.
     """
@@ -137,5 +140,5 @@ def each_link(
 
 
 def _name(row: Row) -> str:
-    """As `isthmus wait` takes it."""
+    """Return the name as `isthmus wait` takes it."""
     return str(row["link"]) if row["topic"] is None else f"{row['link']}/{row['topic']}"

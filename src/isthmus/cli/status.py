@@ -1,4 +1,4 @@
-"""`isthmus status`: how links, topics and partitions stand."""
+"""`isthmus status`: the state of links, topics and partitions."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def status(
         if is_lines:
             asyncio.run(_tell(reader, view, interval_s))
         elif _has_screen():
-            # Loaded only where it is shown: the library is an extra, and takes its time.
+            # Loaded only if it is shown: the library is an extra, and takes its time.
             from isthmus.cli.screen import show_screen
 
             show_screen(reader, view, interval_s, by_partition=partitions)
@@ -116,7 +116,7 @@ def status(
     if not output.has_problems:
         tell_problems(links)
         _tell_controllers(links)
-    # However it is sorted and whatever is left out, it ends the same way.
+    # Sorting and filters do not change the exit code.
     judged = View(topics=view.topics).of(found)
     code = exit_code_of(progress.problem for progress in judged)
     if code or (not found and configuration.unread) or any(progress.is_unfinished for progress in judged):
@@ -124,7 +124,7 @@ def status(
 
 
 def _require_topics(links: Sequence[LinkProgress], view: View) -> None:
-    """See that each topic that is asked for is there, as far as it can be known.
+    """Check that each requested topic is there, as far as it can be known.
 
     :raises ConfigError: It is not, although all clusters answer.
     """
@@ -153,7 +153,7 @@ def _show_tasks(links: Sequence[LinkProgress], output: OutputFormat, *, only_pro
 
 
 def _is_lines(output: OutputFormat) -> bool:
-    """Whether --watch prints lines of JSON rather than a table."""
+    """Return whether --watch prints lines of JSON rather than a table."""
     if output in (OutputFormat.YAML, OutputFormat.NAME, OutputFormat.HELP):
         raise ConfigError(
             f"--watch shows a table or lines of JSON, not {output}",
@@ -163,13 +163,13 @@ def _is_lines(output: OutputFormat) -> bool:
 
 
 def _has_screen() -> bool:
-    """Whether there is a terminal to draw on and to get keys from, and the library for it."""
+    """Return whether there is a terminal to draw on and to get keys from, and the library for it."""
     is_terminal = all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
     return is_terminal and not console.is_dumb_terminal and importlib.util.find_spec("textual") is not None
 
 
 def tell_problems(links: Sequence[LinkProgress]) -> None:
-    """What keeps links and topics from being active, and what to do about it: on stderr."""
+    """Print on stderr the problems of links and topics that are not active, and the remedies."""
     for link in links:
         items = [(link.link, link.problem)]
         items += [(f"{link.link}/{topic.topic}", topic.problem) for topic in link.topics]
@@ -180,51 +180,51 @@ def tell_problems(links: Sequence[LinkProgress]) -> None:
                 console.print(Text(printable(f"{where}: {problem.message}"), style="yellow"))
                 if problem.hint:
                     console.print(Text(f"  {printable(problem.hint)}"))
-        for where, told in link.waits:
-            console.print(Text(printable(f"{where}: {told}"), style="yellow"))
+        for where, reason in link.waits:
+            console.print(Text(printable(f"{where}: {reason}"), style="yellow"))
         for partition in [partition for topic in link.topics for partition in topic.partitions]:
             for gap in partition.gaps:
                 where = f"{link.link}/{partition.topic}-{partition.partition}"
-                told = f"[{gap.offset_begin}, {gap.offset_end}) was deleted at the source before it was copied"
-                console.print(Text(printable(f"{where}: {told}"), style="yellow"))
+                message = f"[{gap.offset_begin}, {gap.offset_end}) was deleted at the source before it was copied"
+                console.print(Text(printable(f"{where}: {message}"), style="yellow"))
 
 
 def _tell_controllers(links: Sequence[LinkProgress]) -> None:
-    """Which links nobody runs, or an operator has paused: on stderr."""
+    """Print on stderr the links that no run works on, or that an operator has paused."""
     for link in links:
         if link.state is LinkState.PAUSED:
             console.print(Text(f"{link.link}: paused. Go on with it: isthmus resume {link.link}"))
         _tell_rules(link)
         if link.sync is not None:
             console.print(Text(printable(f"{link.link}: synchronous, {link.sync.told}")))
-        for told in told_of(link.pauses):
-            console.print(Text(printable(f"{link.link}: {told}")))
+        for pause in told_of(link.pauses):
+            console.print(Text(printable(f"{link.link}: {pause}")))
         controller = link.controller
         if controller.state is ControllerState.NONE:
             console.print(Text(f"{link.link}: no controller runs it. Start one: isthmus run"))
         named = controller.described or "its controller"
         if controller.state is ControllerState.THROTTLED:
-            told = f"{named} runs it, and a client quota of {link.target} holds back what it writes"
-            console.print(Text(printable(f"{link.link}: {told}. Raise it: isthmus doctor shows those that count")))
+            message = f"{named} runs it, and a client quota of {link.target} holds back what it writes"
+            console.print(Text(printable(f"{link.link}: {message}. Raise it: isthmus doctor shows those that count")))
         elif controller.state is ControllerState.SILENT:
             heard = "" if controller.age_s is None else f", last heard {ago(controller.age_s)}"
-            told = f"{named}{heard}, did not say farewell: it was killed, is frozen or is cut off"
-            console.print(Text(printable(f"{link.link}: {told}. Look after it, or start another: isthmus run")))
+            message = f"{named}{heard}, did not say farewell: it was killed, is frozen or is cut off"
+            console.print(Text(printable(f"{link.link}: {message}. Look after it, or start another: isthmus run")))
 
 
 def _tell_rules(link: LinkProgress) -> None:
-    """Who is kept out at its target though he should not be, or is not though he should: on stderr."""
+    """Print on stderr the principals that rules keep out at the target against the intention, or do not keep out."""
     for namespace, kept in link.reserved.items():
-        if (told := _LET_IN.get(kept)) is not None:
+        if (gap := _LET_IN.get(kept)) is not None:
             named = f"{namespace.kind}s {namespace} of {link.target} are reserved ({kept.in_words})"
-            console.print(Text(printable(f"{link.link}: {named}: {told}")))
+            console.print(Text(printable(f"{link.link}: {named}: {gap}")))
     if link.unread:
         named = f"access rules keep readers out of {first_few(map(str, link.unread))} of {link.target} still"
-        told = "isthmus run takes them back, if reservations is not paused"
+        remedy = "isthmus run takes them back, if reservations is not paused"
         if link.sync is None:
-            told = f"isthmus link update {link.link} --mode async takes them back"
+            remedy = f"isthmus link update {link.link} --mode async takes them back"
         needs = f"that needs ALTER on the cluster {link.target}"
-        console.print(Text(printable(f"{link.link}: {named}: {told}; {needs}"), style="yellow"))
+        console.print(Text(printable(f"{link.link}: {named}: {remedy}; {needs}"), style="yellow"))
 
 
 async def _watch(reader: StatusReader, view: View, interval_s: float, by_partition: bool) -> None:
@@ -239,7 +239,7 @@ async def _watch(reader: StatusReader, view: View, interval_s: float, by_partiti
 
 
 async def _tell(reader: StatusReader, view: View, interval_s: float) -> None:
-    """A line of JSON for each look, at once: whoever reads it may be waiting for it."""
+    """Print a line of JSON for each look, and flush it at once: its reader may wait for it."""
     async with reader:
         while True:
             links = view.of(await reader.read())

@@ -1,6 +1,6 @@
-"""What is being done, step by step: on stderr with the time, and in the log file.
+"""The steps of a command: on stderr with the time, and in the log file.
 
-Where stderr is no terminal a step is a line like those of the log.
+If stderr is no terminal a step is a line like those of the log.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from isthmus.cli.output import console, printable
 
 
 def tell_step(line: str) -> None:
-    """Say that something is being done or has come about."""
+    """Report that a step begins, or has been reached."""
     note(line)
     if console.is_terminal:
         console.print(Text(f"[{time.strftime('%X')}] {printable(line)}"))
@@ -25,7 +25,7 @@ def tell_step(line: str) -> None:
 
 
 class Moving:
-    """Shows what is being done while it is entered: in place on a terminal, else now and then as a step."""
+    """Show the current step while it is entered: in place on a terminal, otherwise now and then as a step."""
 
     def __init__(self, first: str) -> None:
         self._status = console.status(Text(printable(first))) if console.is_terminal else None
@@ -40,7 +40,7 @@ class Moving:
             self._status.stop()
 
     def _move(self, line: str, *, detail: str = "", is_step: bool) -> None:
-        """Show the line, with the detail that is for the eye alone; a step is told where nothing moves, and kept."""
+        """Show the line, with the detail for the screen only; without a moving display, print each step and log it."""
         if self._status is None:
             if is_step:
                 tell_step(line)

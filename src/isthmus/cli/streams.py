@@ -1,4 +1,4 @@
-"""stdout and stderr of the command: what cannot be written is an error of results, and left out of messages."""
+"""stdout and stderr of the command: a failed write is an error for results, and ignored for messages."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _STDOUT: Final = 1
 
 
 class ReaderLeft(Exception):
-    """Whoever read stdout has left, `head` for example: nobody is there to be told."""
+    """The reader of stdout has left, `head` for example: no message is needed."""
 
 
 class Results(io.TextIOWrapper):
-    """stdout. Its failures are told from those of sockets and files, whoever writes.
+    """stdout. Its failures differ in type from those of sockets and files, whichever code writes.
 
     :raises OutputFailed: It cannot be written to.
-    :raises ReaderLeft: It is a pipe that nobody reads.
+    :raises ReaderLeft: It is a pipe without a reader.
     """
 
     def write(self, text: str) -> int:
@@ -38,7 +38,7 @@ class Results(io.TextIOWrapper):
 
 
 class Messages(io.TextIOWrapper):
-    """stderr. A log on a full disk must not end a run, so what cannot be told is left out."""
+    """stderr. A log on a full disk must not end a run, so a message that cannot be written is dropped."""
 
     def write(self, text: str) -> int:
         with contextlib.suppress(OSError):
@@ -51,7 +51,7 @@ class Messages(io.TextIOWrapper):
 
 
 def guard_streams() -> None:
-    """From now on stdout and stderr are `Results` and `Messages`; results nobody wants (`>&-`) go nowhere."""
+    """Replace stdout and stderr by `Results` and `Messages`; results to a closed stdout (`>&-`) are dropped."""
     out = sys.stdout if isinstance(sys.stdout, io.TextIOWrapper) else open(os.devnull, "w")  # noqa: SIM115
     encoding, errors, is_line_wise = out.encoding, out.errors, out.line_buffering
     sys.stdout = Results(out.detach(), encoding=encoding, errors=errors, line_buffering=is_line_wise)
@@ -61,7 +61,7 @@ def guard_streams() -> None:
 
 
 def discard_results() -> None:
-    """What is still to be written to stdout goes nowhere: it must not fail again when the interpreter ends."""
+    """Drop the buffered output for stdout: it must not fail again when the interpreter ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
 
 

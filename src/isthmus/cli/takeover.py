@@ -1,4 +1,6 @@
-"""The part of `isthmus import` that takes over what MirrorMaker 2 has copied: asked for, shown while it lasts, told."""
+"""The part of `isthmus import` that takes over the records that MirrorMaker 2 has copied: confirmed, shown while it
+runs, and reported.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,7 @@ def take_over_all(
     offsets_topic: str | None,
     workers_group: str | None,
 ) -> list[LinkTakeover]:
-    """Take over every flow of a deployment that the configuration has a link for.
+    """Take over every flow of a deployment that has a link in the configuration.
 
     :raises ConfigError: It has none for any, or the file does not say where positions are kept.
     :raises GateNotMet: MirrorMaker 2 has not stopped.
@@ -116,14 +118,14 @@ def take_over_all(
 
 @contextmanager
 def loaded(draft: Draft, written: Path | None) -> Iterator[Configuration]:
-    """The configuration that was written, or the draft of it, whose files are there while it is entered.
+    """Load the configuration that was written, or the draft of it, whose files exist while the block runs.
 
     :raises ConfigError: It cannot be used.
     """
     if written is not None:
         yield config.load(written)
         return
-    # Secrets are in files beside it, which shall be gone again.
+    # Secrets are in files beside it, which have to be removed again.
     with tempfile.TemporaryDirectory(prefix="isthmus-") as folder:
         path = Path(folder) / DEFAULT_NAME
         write_all(draft.text, draft.companions, path, force=False)
@@ -137,7 +139,7 @@ def loaded(draft: Draft, written: Path | None) -> Iterator[Configuration]:
 
 
 class TakeoverLine(Moving):
-    """Shows what is being done while it is entered: in place on a terminal, else a line for each step. On stderr."""
+    """Show the current step while it is entered: in place on a terminal, otherwise a line for each step. On stderr."""
 
     def __init__(self, link: str) -> None:
         self._link = link
@@ -153,12 +155,12 @@ class TakeoverLine(Moving):
 
 
 def as_dicts(found: Sequence[LinkTakeover]) -> list[dict[str, Any]]:
-    """What was found, for programs."""
+    """Return the results for programs."""
     return [each.as_dict() for each in found]
 
 
 def show(found: Sequence[LinkTakeover]) -> None:
-    """What was found as a table, with a line for each link."""
+    """Show the results as a table, with a line for each link."""
     rows = [row for each in found for topic in each.topics for row in _rows(each, topic)]
     if rows:
         render(rows, OutputFormat.TABLE, columns=COLUMNS)
@@ -196,7 +198,7 @@ def _row(each: PartitionTakeover) -> Row:
 
 def _summary(each: LinkTakeover) -> str:
     counts = {outcome: sum(topic.outcome is outcome for topic in each.topics) for outcome in Outcome}
-    told = [f"{counted(count, 'topic')} {outcome}" for outcome, count in counts.items() if count]
+    parts = [f"{counted(count, 'topic')} {outcome}" for outcome, count in counts.items() if count]
     found = (
         f"{counted(each.count('beyond'), 'record')} behind the positions of {each.offsets_topic} found at the target, "
         f"{counted(each.count('doubled'), 'record')} there once more"
@@ -204,4 +206,4 @@ def _summary(each: LinkTakeover) -> str:
     written = "" if each.is_written else "; nothing was written"
     left = f"; not selected by the link: {', '.join(each.unselected)}" if each.unselected else ""
     gone = f"; not at the source any more: {', '.join(each.gone)}" if each.gone else ""
-    return f"{each.link}: {', '.join(told) or 'no topic to take over'}; {found}{left}{gone}{written}"
+    return f"{each.link}: {', '.join(parts) or 'no topic to take over'}; {found}{left}{gone}{written}"

@@ -1,4 +1,4 @@
-"""`isthmus token`: who may call the REST API."""
+"""`isthmus token`: the callers of the REST API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all links come to, in a few short lines."""
+"""The totals of all links, in a few short lines."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from isthmus.model.wording import counted
 
 
 def totals(links: Sequence[LinkProgress]) -> tuple[str, str, str]:
-    """How many links and topics are in which state, and how far all of them are behind, a line each.
+    """Return the number of links and topics by state, and the lag of all of them, a line each.
 
-    Where the lag of some is not known, it is the least that it can be; a rate that nobody knows yet is not told.
+    If the lag of some is unknown, the total is the least that it can be; an unknown rate is left out.
     """
     topics = [topic for link in links for topic in link.topics]
     is_known = all(link.lag_records >= 0 for link in links)

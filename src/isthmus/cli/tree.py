@@ -36,7 +36,7 @@ _ANY: Final = "text"
 
 
 def command_tree() -> str:
-    """The table as JSON. An option has the kind of its value, or "" where it has none."""
+    """Return the table as JSON. An option has the kind of its value, or "" without a value."""
     whole: Any = get_command(app)
     for name, command in COMMANDS.items():
         whole.commands[name] = get_command(importlib.import_module(command.module).app)
@@ -68,7 +68,7 @@ def _option_kind(parameter: Any) -> str:
 
 
 def _by_metavar(parameter: Any) -> str | None:
-    """The kind of value by how the help writes it."""
+    """Return the kind of value by its name in the help."""
     return _BY_METAVAR.get(parameter.metavar or parameter.name.upper())
 
 

@@ -89,7 +89,7 @@ def show(
     if not counts and not any(name in (None, each.tree.name) for each in configuration.trees):
         configuration = open_fabric(configuration, declared=True).configuration
     found = trees_named(configuration.trees, name)
-    copied = _copied(configuration, {each.tree.name for each in found}) if counts else None
+    copied = _count_copied(configuration, {each.tree.name for each in found}) if counts else None
     if svg is not None:
         if len(found) != 1:
             raise ConfigError("one tree is drawn at a time", hint="Name it: isthmus tree show TREE --svg FILE.")
@@ -98,7 +98,7 @@ def show(
         except OSError as error:
             raise OutputFailed(f"{svg} cannot be written: {error.strerror}", hint="Choose another file.") from None
     if not output.is_table:
-        render([_shown(each, copied) for each in found], output, names=[each.tree.name for each in found])
+        render([_show_settings(each, copied) for each in found], output, names=[each.tree.name for each in found])
         return
     for each in found:
         _draw(each.tree, copied)
@@ -176,9 +176,9 @@ def switch(
     found = Fabric(linked(path)).trees.switch(name, cluster, level, to, force=force, resend=resend, dry_run=dry_run)
     _show((found,), output)
     if output.is_table:
-        told = f"goes over from {found.target} to {found.wanted}" if found.is_under_way else f"copies to {found.target}"
+        way = f"goes over from {found.target} to {found.wanted}" if found.is_under_way else f"copies to {found.target}"
         suffix = "; nothing was changed" if dry_run else ""
-        console.print(Text(printable(f"{found.distributor.name} {told}{suffix}")))
+        console.print(Text(printable(f"{found.distributor.name} {way}{suffix}")))
 
 
 @app.command()
@@ -246,8 +246,8 @@ def remove(
     """
     changes = Fabric(configured(path)).tree_changes
     if force and not (yes or dry_run):
-        told = changes.remove(name, cluster, force=True, gone=gone or (), dry_run=True)
-        _tell_lost(told)
+        foreseen = changes.remove(name, cluster, force=True, gone=gone or (), dry_run=True)
+        _tell_lost(foreseen)
     if not (yes or dry_run):
         confirm(cluster, f"have it leave the tree {name}{' for good' if force else ''}")
     found = changes.remove(name, cluster, force=force, gone=gone or (), dry_run=dry_run)
@@ -282,7 +282,7 @@ def move(
 
 
 def _tell_lost(found: Reshaping) -> None:
-    """What goes with a cluster that leaves by force."""
+    """Print what is lost with a cluster that leaves by force."""
     if found.loss is not None:
         for sentence in found.loss.sentences(found.cluster, found.after.name):
             console.print(Text(printable(sentence)))
@@ -299,8 +299,8 @@ def _show_change(found: Reshaping, output: OutputFormat, *, dry_run: bool) -> No
         for each in distributors
     ]
     render(rows, output, columns=_CHANGE_COLUMNS)
-    told = "nothing was changed; clusters would be" if dry_run else "clusters are now"
-    console.print(Text(printable(f"{found.after.name}: {told} {json.dumps(found.as_dict()['after'])}")))
+    beginning = "nothing was changed; clusters would be" if dry_run else "clusters are now"
+    console.print(Text(printable(f"{found.after.name}: {beginning} {json.dumps(found.as_dict()['after'])}")))
 
 
 def _show(found: tuple[DistributorTarget, ...], output: OutputFormat) -> None:
@@ -326,14 +326,14 @@ def _show(found: tuple[DistributorTarget, ...], output: OutputFormat) -> None:
         console.print(Text(printable(f"{problem.message}\n  {problem.hint}")))
 
 
-def _copied(configuration: Configuration, trees: Collection[str]) -> dict[str, int]:
-    """How many messages each distributor has copied, of those whose targets say so."""
+def _count_copied(configuration: Configuration, trees: Collection[str]) -> dict[str, int]:
+    """Return how many messages each distributor has copied, for those whose targets report it."""
     links = tuple(link for link in configuration.links if link.tree in trees)
     known = {each.link: each.copied_records for each in Fabric(replace(configuration, links=links)).status()}
     return {name: count for name, count in known.items() if count is not None}
 
 
-def _shown(settings: TreeSettings, copied: Mapping[str, int] | None) -> dict[str, Any]:
+def _show_settings(settings: TreeSettings, copied: Mapping[str, int] | None) -> dict[str, Any]:
     shown = settings.as_dict()
     if copied is None:
         return dict(shown)
@@ -358,12 +358,12 @@ def _draw(tree: Tree, copied: Mapping[str, int] | None) -> None:
     ]
     render(rows, OutputFormat.TABLE, columns=[each for each in _COLUMNS if copied is not None or each != _COPIED])
     hops = max(max(tree.hops(cluster).values()) for cluster in tree.clusters)
-    told = f"{len(rows)} distributors, at most {hops} hops; from every cluster to every other it would take"
-    console.print(Text(printable(f"{told} {tree.mesh_links} links")))
+    message = f"{len(rows)} distributors, at most {hops} hops; from every cluster to every other it would take"
+    console.print(Text(printable(f"{message} {tree.mesh_links} links")))
 
 
 def _branches(tree: Tree, node: TreeNode, path: str, copied: Mapping[str, int] | None) -> list[tuple[str, str]]:
-    """The paths of what is below a node, for people to look at; with counts also where each cluster copies to."""
+    """Yield the paths below a node, for people; with counts also where each cluster copies to."""
     found: list[tuple[str, str]] = []
     for number, child in enumerate(node.children, 1):
         if isinstance(child, TreeNode):

@@ -57,7 +57,7 @@ def verify(
 
 
 def show_verdict(verdict: TreeVerdict, output: OutputFormat) -> None:
-    """The verdict on stdout; as a table with a closing line on stderr."""
+    """Show the verdict on stdout; with a table, a closing line on stderr."""
     if not output.is_table:
         render(verdict.as_dict(), output, names=[f"{verdict.tree}/{each.topic}" for each in verdict.topics])
         return
@@ -71,21 +71,21 @@ def show_verdict(verdict: TreeVerdict, output: OutputFormat) -> None:
         for each in verdict.topics
     ]
     render(rows, output, columns=_COLUMNS)
-    console.print(Text(printable(_told(verdict)), style="green" if verdict.equal else "red"))
+    console.print(Text(printable(_describe_verdict(verdict)), style="green" if verdict.equal else "red"))
 
 
-def _told(verdict: TreeVerdict) -> str:
+def _describe_verdict(verdict: TreeVerdict) -> str:
     outcome = "messages are once on every cluster, in their order" if verdict.equal else "messages are WRONG"
     notes = (
         (verdict.count("waiting"), "still on their way"),
         (verdict.count("deleted"), "deleted where they would be"),
         (verdict.count("unjudged"), "not judged, as nobody retains what they are copies of"),
     )
-    told = [f"{verdict.tree}: {outcome}: {counted(verdict.count('local'), 'message')} came in"]
-    told += [f"{count:,} {note}" for count, note in notes if count]
-    told += [f"{', '.join(verdict.in_doubt)} in doubt"] if verdict.in_doubt else []
+    parts = [f"{verdict.tree}: {outcome}: {counted(verdict.count('local'), 'message')} came in"]
+    parts += [f"{count:,} {note}" for count, note in notes if count]
+    parts += [f"{', '.join(verdict.in_doubt)} in doubt"] if verdict.in_doubt else []
     read = f"{counted(verdict.count('records'), 'record')} of {counted(len(verdict.clusters), 'cluster')} read"
-    return f"{', '.join(told)}; {read} in {verdict.elapsed_s:.1f} s"
+    return f"{', '.join(parts)}; {read} in {verdict.elapsed_s:.1f} s"
 
 
 def _findings(topic: TreeTopicVerdict) -> list[str]:

@@ -110,7 +110,9 @@ def verify(
 
 
 class Watcher(Moving):
-    """Shows how far the verification is while it is entered: in place on a terminal, else in lines. On stderr."""
+    """Show the progress of the verification while it is entered: in place on a terminal, otherwise
+    in lines. On stderr.
+    """
 
     def __init__(self) -> None:
         super().__init__("verifying")
@@ -118,7 +120,7 @@ class Watcher(Moving):
         self._told = ""
 
     def show(self, what: str, done: int, total: int) -> None:
-        """Show what is being done, and how many of its parts are done."""
+        """Show the current step, and how many of its parts are done."""
         line = f"{what}: {done:,} of {counted(total, 'part')} done" if total else f"{what}: planning"
         is_step = line != self._told and time.monotonic() - self._line_at >= _LINE_S
         if is_step:
@@ -127,7 +129,7 @@ class Watcher(Moving):
 
 
 def show_verdicts(verdicts: Mapping[str, Verdict], output: OutputFormat) -> None:
-    """The verdicts by link, on stdout; as a table with a closing line on stderr."""
+    """Show the verdicts by link, on stdout; with a table, a closing line on stderr."""
     if not output.is_table:
         names = [f"{link}/{topic.target_topic}" for link, verdict in verdicts.items() for topic in verdict.topics]
         render([{"link": link, **verdict.as_dict()} for link, verdict in verdicts.items()], output, names=names)
@@ -144,12 +146,12 @@ def show_verdicts(verdicts: Mapping[str, Verdict], output: OutputFormat) -> None
         rate = verdict.read_bytes / _MB / max(verdict.elapsed_s, 0.001)
         left_out = sum(topic.left_out for topic in verdict.topics)
         aborted = f"{counted(left_out, 'aborted record')} left out, " if left_out else ""
-        told = (
+        message = (
             f"{link}: {outcome}: {counted(verdict.records, 'record')} compared, {aborted}"
             f"{counted(verdict.read_bytes, 'byte')} of both logs read "
             f"in {verdict.elapsed_s:.1f} s ({rate:,.0f} MB/s)"
         )
-        console.print(Text(printable(told), style="green" if verdict.equal else "red"))
+        console.print(Text(printable(message), style="green" if verdict.equal else "red"))
 
 
 def _row(link: str, topic: TopicVerdict) -> Row:
@@ -181,6 +183,6 @@ def _findings(topic: TopicVerdict) -> list[str]:
 
 
 def first_findings(found: Sequence[str]) -> list[str]:
-    """As many as fit a table, and how many more there are."""
+    """Return as many as fit a table, and how many more there are."""
     more = [f"and {len(found) - _FINDINGS_SHOWN:,} more"] if len(found) > _FINDINGS_SHOWN else []
     return [*found[:_FINDINGS_SHOWN], *more]

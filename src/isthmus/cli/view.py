@@ -1,4 +1,4 @@
-"""What of all links is shown, and in which order: for tables, for programs and for the screen of `--watch`."""
+"""The selection and the order of rows: for tables, for programs and for the screen of `--watch`."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ Item = TopicProgress | PartitionProgress
 Shown = tuple[LinkProgress, Item | None]
 """A topic or a partition with its link; `None` for a link that has none to show."""
 _CALM = (*RUNNING, LinkState.STARTING, LinkState.STANDBY, LinkState.PAUSED, LinkState.STOPPED)
-"""What is in the way of copying an IMPAIRED one shows in its topics."""
+"""The obstacles of an IMPAIRED link show in its topics."""
 
 
 class Sorting(enum.StrEnum):
-    """By what rows are sorted."""
+    """The orders of rows."""
 
     NAME = "name"
     """Links as they are configured, topics by their names."""
     LAG = "lag"
-    """The longest lag first, and before all what is not known."""
+    """The longest lag first, and before all those of unknown lag."""
     STATE = "state"
-    """What needs an operator first, of these the longest lag."""
+    """Those that need an operator first, of these the longest lag."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """Which topics are shown (all, or those that match any of `topics` by either name) and how they are sorted."""
+    """The selection of topics (all, or those that match any of `topics` by either name) and their order."""
 
     topics: tuple[NamePattern, ...] = ()
     sorting: Sorting = Sorting.NAME
     is_of_problems: bool = False
 
     def of(self, links: Sequence[LinkProgress]) -> tuple[LinkProgress, ...]:
-        """The links with the topics that are shown, sorted; those of which nothing is shown are not there."""
-        narrowed = [self._narrowed(link) for link in links]
+        """Return the links with the selected topics, sorted; links without any are left out."""
+        narrowed = [self._narrow(link) for link in links]
         return tuple(sorted((link for link in narrowed if link is not None), key=self._link_key))
 
     def items(self, links: Sequence[LinkProgress], *, by_partition: bool) -> list[Shown]:
-        """Topics or partitions of all links, sorted as one list."""
+        """Return topics or partitions of all links, sorted as one list."""
         return sorted(self._items(links, by_partition=by_partition), key=self._key)
 
     def _items(self, links: Sequence[LinkProgress], *, by_partition: bool) -> Iterator[Shown]:
@@ -55,7 +55,7 @@ class View:
                 else:
                     yield link, topic
 
-    def _narrowed(self, link: LinkProgress) -> LinkProgress | None:
+    def _narrow(self, link: LinkProgress) -> LinkProgress | None:
         topics = [topic for topic in link.topics if self._has(topic)]
         if self.topics and not topics:
             return None
@@ -79,7 +79,7 @@ class View:
         }[self.sorting]
 
     def _key(self, shown: Shown) -> tuple[float, ...]:
-        """What sorts rows; equal ones stay where they are."""
+        """Return the sort key of a row; equal ones keep their order."""
         link, item = shown
         if self.sorting is Sorting.NAME:
             return ()
@@ -92,17 +92,17 @@ class View:
 
 
 def _lag(found: LinkProgress | Item) -> float:
-    """Records to copy; what is not known may be any number."""
+    """Return the records to copy; an unknown number may be any."""
     return found.lag_records if found.lag_records >= 0 else float("inf")
 
 
 def _only_problems(topic: TopicProgress) -> TopicProgress:
-    """The topic with the partitions that have a problem; with all, where the topic has one as a whole."""
+    """Return the topic with its partitions that have a problem; with all, if the topic has one as a whole."""
     partitions = tuple(partition for partition in topic.partitions if partition.is_unfinished)
     return replace(topic, partitions=partitions) if partitions else topic
 
 
 def _has_problem(link: LinkProgress) -> bool:
-    """Whether something is wrong with the link beside its topics: itself, its groups or its loops."""
+    """Return whether the link has a problem beside its topics: itself, its groups or its loops."""
     others = [*(group.problem for group in link.groups), *(loop.trouble for loop in link.loops)]
     return link.problem is not None or link.state not in _CALM or any(others)

@@ -1,4 +1,4 @@
-"""`isthmus wait`: wait until a link or a topic is as somebody wants it."""
+"""`isthmus wait`: wait until a link or a topic meets a condition."""
 
 from __future__ import annotations
 
@@ -72,10 +72,10 @@ def wait(
     configuration = linked(path, *(each.partition("/")[0] for each in targets))
     with WaitingLine() as line:
 
-        async def waited(fabric: AsyncFabric) -> list[Waiting | IsthmusError]:
-            return await asyncio.gather(*(_waited(fabric, each, wanted[each], timeout_s, line) for each in targets))
+        async def wait_for_all(fabric: AsyncFabric) -> list[Waiting | IsthmusError]:
+            return await asyncio.gather(*(_wait_for(fabric, each, wanted[each], timeout_s, line) for each in targets))
 
-        found = dict(zip(targets, answered(configuration, waited), strict=True))
+        found = dict(zip(targets, answered(configuration, wait_for_all), strict=True))
     failures = {name: failed for name, each in found.items() if (failed := _failure(each, timeout))}
     if len(targets) == 1:
         (outcome,) = found.values()
@@ -88,7 +88,7 @@ def wait(
     end_with(failures.values())
 
 
-async def _waited(
+async def _wait_for(
     fabric: AsyncFabric, name: str, wanted: Sequence[WaitCondition], timeout_s: float, line: WaitingLine
 ) -> Waiting | IsthmusError:
     link, _, topic = name.partition("/")
@@ -107,7 +107,7 @@ def _failure(found: Waiting | IsthmusError, timeout: str) -> IsthmusError | None
 def _show(
     found: Mapping[str, Waiting | IsthmusError], failures: Mapping[str, IsthmusError], output: OutputFormat
 ) -> None:
-    """A row for each of several, with its `problem`."""
+    """Show a row for each of several, with its `problem`."""
     if output.is_table:
         render([_row(each) for each in found.values() if isinstance(each, Waiting)], output, columns=_COLUMNS)
     else:
@@ -124,9 +124,9 @@ def _show(
 
 
 class WaitingLine(Moving):
-    """Shows what is waited for while it is entered: in place on a terminal, else a line now and then. On stderr.
+    """Show the condition while it is entered: in place on a terminal, otherwise a line now and then. On stderr.
 
-    Of several it is the one that was waited for first of those that are still waited for.
+    For several it is the first one that is still pending.
     """
 
     def __init__(self) -> None:
@@ -156,13 +156,13 @@ def _row(look: Waiting) -> Row:
 
 def _too_late(look: Waiting, timeout: str) -> GateNotMet:
     problem = _problem(look)
-    told = f": {problem.message}" if problem else ""
+    reason = f": {problem.message}" if problem else ""
     hint = problem.hint if problem and problem.hint else _hint(look)
-    return GateNotMet(f"{look.described} after {timeout}, and not {look.missing}{told}", hint=hint)
+    return GateNotMet(f"{look.described} after {timeout}, and not {look.missing}{reason}", hint=hint)
 
 
 def _problem(look: Waiting) -> Problem | None:
-    """What is in the way: of the topic, or of the link, or else of the first topic of it that has one."""
+    """Return the problem of the topic, or of the link, or else of its first topic with one."""
     if look.topic is not None:
         return (look.found.problem if look.found else None) or look.link.problem
     return look.link.problem or next((topic.problem for topic in look.link.topics if topic.problem), None)
@@ -174,9 +174,9 @@ def _hint(look: Waiting) -> str:
         return "Create it at the source, or see what the link selects: isthmus plan."
     if found.state in (LinkState.STOPPED, LaneState.STOPPED):
         return "No controller runs the link. Start one: isthmus run."
-    told = next((told for _, told in look.link.waits), "")
-    if told:
-        return f"{told[0].upper()}{told[1:]}: end its producer, or wait for what is committed: --for committed."
+    reason = next((reason for _, reason in look.link.waits), "")
+    if reason:
+        return f"{reason[0].upper()}{reason[1:]}: end its producer, or wait for what is committed: --for committed."
     if found.state in (LinkState.PAUSED, LaneState.PAUSED):
         return f"It is paused. Go on with it: isthmus resume {look.link.link}."
     return "Give it more time with --timeout; isthmus status shows what it does."

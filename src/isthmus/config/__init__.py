@@ -14,7 +14,7 @@ __all__ = ["find", "load", "parse"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load what reads files when it is asked for (PEP 562): completion only has to find them, in no time."""
+    """Load the modules that read files on demand (PEP 562): completion only has to find them, as fast as possible."""
     if name not in __all__:
         raise AttributeError(f"module {__name__} has no attribute {name}")
     return getattr(import_module("isthmus.config.file"), name)

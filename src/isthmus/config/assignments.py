@@ -41,7 +41,7 @@ class _File(BaseModel):
 
 
 def read_assignments(text: str, name: str) -> tuple[Assignment, ...]:
-    """The assignments of a file called `name`.
+    """Return the assignments of a file called `name`.
 
     :raises ConfigError: It is none of Kafka's, names a partition twice, or wants certain log directories.
     """
@@ -59,5 +59,5 @@ def read_assignments(text: str, name: str) -> tuple[Assignment, ...]:
 
 
 def write_assignments(assignments: Iterable[Assignment]) -> str:
-    """The file, as Kafka's own tool reads it."""
+    """Return the text of the file, as Kafka's own tool reads it."""
     return json.dumps({"version": 1, "partitions": [one.as_dict() for one in assignments]}, indent=1) + "\n"

@@ -1,4 +1,4 @@
-"""The sections of what goes on beside the data: what a link keeps alike, and what a run tells of itself."""
+"""The sections beside those of the data: the other things that a link keeps the same, and the reports of a run."""
 
 from __future__ import annotations
 

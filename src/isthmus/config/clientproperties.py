@@ -1,7 +1,8 @@
-"""`clusters.<alias>.properties` and `links[].properties`: what Isthmus's own clients take of those of Kafka's clients.
+"""`clusters.<alias>.properties` and `links[].properties`: the properties of Kafka's clients that Isthmus's own clients
+accept.
 
-It is a list of what is let through, never of what is kept out: properties of Kafka's clients name classes, files and
-addresses, and whoever may write them all may have code run (CVE-2023-25194, CVE-2024-31141, CVE-2025-27817).
+It is a list of allowed properties, never of forbidden ones: properties of Kafka's clients name classes, files and
+addresses, and an author who may set all of them could run code (CVE-2023-25194, CVE-2024-31141, CVE-2025-27817).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _OWN_KEYS: Final = {
     "ssl.truststore.": "security.tls.ca_file",
     "sasl.oauthbearer.": "security.oauth",
 }
-"""By the name of a property, or how it begins: the keys of a cluster that say the same."""
+"""By the name of a property, or its beginning: the keys of a cluster with the same meaning."""
 
 
 def _buffer_bytes(text: str) -> int | None:
@@ -62,16 +63,16 @@ _TAKEN: Final[Mapping[str, tuple[str, Callable[[str], Any], str]]] = {
     "receive.buffer.bytes": ("receive_buffer_bytes", _buffer_bytes, "a number from 1024 to 1073741824, or -1"),
     "ssl.enabled.protocols": ("tls_versions", _protocols, f"a list of {' and '.join(TLS_VERSIONS)}"),
 }
-"""By the name of a property: the field of `ClientProperties`, how it is read, and what it must be."""
+"""By the name of a property: the field of `ClientProperties`, its parser, and its allowed values."""
 TAKEN_PROPERTIES: Final = tuple(_TAKEN)
 _PLAIN: Final = ClientProperties()
 
 
 def property_problem(name: str, text: str) -> tuple[str, str] | None:
-    """Why a property cannot be taken, and what to do. The value is never repeated: it may be a secret."""
+    """Return why a property cannot be used, and the remedy. The value is never repeated: it may be a secret."""
     taken = _TAKEN.get(name)
     if taken is None:
-        return _refused(name)
+        return _explain_refusal(name)
     try:
         taken[1](text)
     except ValueError:
@@ -80,34 +81,36 @@ def property_problem(name: str, text: str) -> tuple[str, str] | None:
 
 
 def link_property_problem(name: str, text: str) -> tuple[str, str] | None:
-    """The same of a property of a link, which may have a side before its name: `target.send.buffer.bytes`."""
+    """Return the same for a property of a link, which may have a side before its name: `target.send.buffer.bytes`."""
     problem = property_problem(_bare(name), text)
     return problem and (problem[0], f"{problem[1]} With source. or target. before its name it is for that side only.")
 
 
 def properties_of(written: Mapping[str, str], beside: ClientProperties = _PLAIN) -> ClientProperties:
-    """The properties, which have been found sound, over those that hold `beside` them."""
+    """Return the properties, which have been checked, over the values in `beside`."""
     fields = {_TAKEN[name][0]: _TAKEN[name][1](text) for name, text in written.items()}
     return replace(beside, **fields)
 
 
 def side_properties(written: Mapping[str, str], side: EndOfLink, beside: ClientProperties) -> ClientProperties:
-    """Those of a link at one of its sides, over those of the cluster there; what names the side comes first."""
+    """Return the properties of a link at one of its sides, over those of the cluster there; those that name the side
+    take precedence.
+    """
     both = {name: text for name, text in written.items() if name == _bare(name)}
     own = {name.removeprefix(f"{side}."): text for name, text in written.items() if name.startswith(f"{side}.")}
     return properties_of({**both, **own}, beside)
 
 
 def written_properties(properties: ClientProperties, beside: ClientProperties = _PLAIN) -> dict[str, str]:
-    """The properties as they are written, of those that differ from what holds `beside` them."""
+    """Return the properties in written form, those that differ from the values in `beside`."""
     return {
-        name: _written(getattr(properties, field))
+        name: _format_value(getattr(properties, field))
         for name, (field, _, _) in _TAKEN.items()
         if getattr(properties, field) != getattr(beside, field)
     }
 
 
-def _written(value: frozenset[str] | float | None) -> str:
+def _format_value(value: frozenset[str] | float | None) -> str:
     if isinstance(value, frozenset):
         return ",".join(sorted(value))
     if value is None:
@@ -122,7 +125,7 @@ def _bare(name: str) -> str:
     return name
 
 
-def _refused(name: str) -> tuple[str, str]:
+def _explain_refusal(name: str) -> tuple[str, str]:
     for beginning, keys in _OWN_KEYS.items():
         if name == beginning or (beginning.endswith(".") and name.startswith(beginning)):
             return "has a key of its own", f"Write {keys} of the cluster instead."

@@ -24,13 +24,13 @@ FILE: Final = "contexts.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contexts:
-    """Absolute paths of configuration files by name, and the name of the one that counts, `None` for none."""
+    """Absolute paths of configuration files by name, and the name of the current one, `None` for none."""
 
     paths: Mapping[str, Path] = field(default_factory=dict)
     current: str | None = None
 
     def path(self, name: str) -> Path:
-        """The file of that name.
+        """Return the file of that name.
 
         :raises ConfigError: There is none.
         """
@@ -42,7 +42,7 @@ class Contexts:
 
 
 def read_contexts(folder: Path) -> Contexts:
-    """What is kept in the user's folder; nothing where there is no file.
+    """Read the contexts from the user's folder; none if there is no file.
 
     :raises ConfigError: The file cannot be read, or is none of ours.
     """
@@ -62,7 +62,8 @@ def read_contexts(folder: Path) -> Contexts:
 
 
 def change_contexts(folder: Path, change: Callable[[Contexts], Contexts], *, dry_run: bool = False) -> None:
-    """Keep what `change` makes of them, at once: nobody meets half a file, and of two changes none is lost.
+    """Write the contexts as `change` returns them, atomically: no reader sees half a file, and of two changes none is
+    lost.
 
     :raises ConfigError: The file is none of ours, the folder cannot be written to, or `change` raises it.
     """

@@ -1,4 +1,4 @@
-"""A declared link as the configuration file would have it."""
+"""A declared link in the form of the configuration file."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from isthmus.model.namespace import NamespaceNaming
 from isthmus.model.synchrony import SYNC
 
 _FIXED: Final = ("name", "source", "target", "topics.naming", "groups.naming", "mm2")
-"""What a declared link says in its own way, or not at all."""
+"""The fields that a declared link has in another form, or not at all."""
 
 
 def declared_link(declaration: Declaration, source: Cluster, target: Cluster) -> Link:
-    """The link that was declared, between its clusters.
+    """Return the declared link, between its clusters.
 
     :raises ConfigError: Its settings cannot be used.
     """
@@ -51,10 +51,10 @@ def declared_link(declaration: Declaration, source: Cluster, target: Cluster) ->
 def _section(declaration: Declaration, source: Cluster, target: Cluster) -> LinkSection:
     written: dict[str, Any] = {"name": declaration.name, "source": source.alias, "target": target.alias}
     kinds = {each.kind for each in declaration.maps}
-    # All that is in an attached namespace belongs to the link.
+    # All names in an attached namespace belong to the link.
     written["topics"] = {"include": ("*",)} if "topic" in kinds else {}
     written["groups"] = {"include": ("*",)} if "group" in kinds else {}
-    # What follows has one writer, so that reading is what principals have there, unless it is said otherwise.
+    # A follower has one writer, so principals may only read there, unless declared otherwise.
     written["access"] = {"policy": AccessPolicy.READ_ONLY.value} if "principal" in kinds else {}
     for key, value in declaration.settings.items():
         *way, last = key.split(".", 1) if key.startswith("properties.") else key.split(".")
@@ -80,21 +80,21 @@ def _section(declaration: Declaration, source: Cluster, target: Cluster) -> Link
 
 
 def as_written(value: Any) -> Any:
-    """A value of JSON as reading the file would have it."""
+    """Convert a value of JSON into the form that the file's parser returns."""
     if isinstance(value, list):
         return tuple(map(as_written, value))
     return {name: as_written(item) for name, item in value.items()} if isinstance(value, dict) else value
 
 
 def as_said(value: Any) -> Any:
-    """A value of the file as JSON has it."""
+    """Convert a value of the file into JSON."""
     if isinstance(value, tuple):
         return [as_said(item) for item in value]
     return {name: as_said(item) for name, item in value.items()} if isinstance(value, Mapping) else value
 
 
 def setting(text: str) -> tuple[str, Any]:
-    """`limits.bytes_per_s=50 MiB` as a key and its value, which is written as in YAML.
+    """Parse `limits.bytes_per_s=50 MiB` into a key and its value, which is written as in YAML.
 
     :raises ConfigError: It is none, or a link that is declared does not have it.
     """
@@ -104,7 +104,7 @@ def setting(text: str) -> tuple[str, Any]:
 
 
 def assigned(text: str, example: str) -> tuple[str, Any]:
-    """A key and its value, which is written as in YAML.
+    """Parse a key and its value, which is written as in YAML.
 
     :raises ConfigError: It is none.
     """
@@ -112,16 +112,16 @@ def assigned(text: str, example: str) -> tuple[str, Any]:
     if not equals or not key:
         raise ConfigError(f"{text!r} sets nothing", hint=f"Write it like {example}.")
     try:
-        said = yaml.safe_load(value)
-        # Dates of YAML are nothing that can be declared.
-        json.dumps(said)
+        parsed = yaml.safe_load(value)
+        # Dates of YAML cannot be declared.
+        json.dumps(parsed)
     except (yaml.YAMLError, TypeError, ValueError) as error:
         raise ConfigError(f"the value of {key} is not YAML, or a date", hint="Put it in quotes.") from error
-    return key, said
+    return key, parsed
 
 
 def changes_of(given: Mapping[str, Any], unset: Collection[str]) -> dict[str, Any]:
-    """What is to be said of settings: those that are given, and `None` of those that go back to their defaults.
+    """Return the statements about settings: given values, and `None` for those that go back to their defaults.
 
     :raises ConfigError: One is both.
     """
@@ -130,7 +130,7 @@ def changes_of(given: Mapping[str, Any], unset: Collection[str]) -> dict[str, An
 
 
 def check_not_both(given: Mapping[str, Any], unset: Collection[str]) -> None:
-    """See that nothing is to be set and taken back at once.
+    """Check that no key is both set and reset.
 
     :raises ConfigError: Something is.
     """
@@ -139,7 +139,7 @@ def check_not_both(given: Mapping[str, Any], unset: Collection[str]) -> None:
 
 
 def check_key(key: str) -> None:
-    """See that a link that is declared may have this setting.
+    """Check that a declared link may have this setting.
 
     :raises ConfigError: It may not.
     """
@@ -153,7 +153,7 @@ def check_key(key: str) -> None:
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
-    """See that a link that is declared may have these.
+    """Check that a declared link may have these settings.
 
     :raises ConfigError: One of them it may not.
     """

@@ -1,4 +1,4 @@
-"""A declared tree as the configuration file would have it, and the file that declares one."""
+"""A declared tree in the form of the configuration file, and the file that declares one."""
 
 from __future__ import annotations
 
@@ -21,20 +21,18 @@ from isthmus.model.treedeclaration import TreeDeclaration, flat_settings
 _FIXED: Final = ("name", "clusters")
 _IDS: Final = "cluster_ids"
 _PASSED_OVER: Final = ("deleted", "written_by_file", "behind", "away", "unusable", "said", "overruled")
-"""What describes a tree as it stands, and is no part of what is declared."""
+"""The fields that describe the state of a tree, and are no part of its declaration."""
 
 
 class _Trees(Section):
-    """As much of the file as says what trees are."""
+    """The part of the file about trees."""
 
     trees: tuple[TreeSection, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeManifest:
-    """What a file declares: settings by dotted key, and the ids that clusters have to have,
-    by alias.
-    """
+    """The declaration in a file: settings by dotted key, and the ids that clusters have to have, by alias."""
 
     name: str
     clusters: Any
@@ -43,7 +41,7 @@ class TreeManifest:
 
 
 def read_tree_manifest(text: str, file: str) -> TreeManifest:
-    """The tree that a file declares: an entry of `trees:`, or what `isthmus tree describe -o yaml` prints.
+    """Read the tree that a file declares: an entry of `trees:`, or the output of `isthmus tree describe -o yaml`.
 
     :raises ConfigError: It is none: the message says where.
     """
@@ -67,7 +65,7 @@ def read_tree_manifest(text: str, file: str) -> TreeManifest:
 
 
 def declared_tree(declaration: TreeDeclaration, aliases: Collection[str]) -> TreeSettings:
-    """The tree that was declared, of clusters with these aliases.
+    """Return the declared tree, of clusters with these aliases.
 
     :raises ConfigError: Its settings cannot be used.
     """
@@ -79,7 +77,7 @@ def declared_tree(declaration: TreeDeclaration, aliases: Collection[str]) -> Tre
 
 
 def check_tree_keys(keys: Collection[str]) -> None:
-    """See that a tree that is declared may have these changed.
+    """Check that these keys of a declared tree may be changed.
 
     :raises ConfigError: One of them it may not.
     """
@@ -90,7 +88,7 @@ def check_tree_keys(keys: Collection[str]) -> None:
 
 
 def _mistakes(values: object, aliases: frozenset[str] | None = None) -> Iterator[Mistake]:
-    """What is wrong with an entry of `trees:`, by paths within it; clusters are known by `aliases`, if these are."""
+    """Yield the mistakes in an entry of `trees:`, by paths within it; clusters are known by `aliases`, if given."""
     try:
         found = tree_rules(_Trees.model_validate({"trees": (values,)}).trees, aliases)
     except ValidationError as error:

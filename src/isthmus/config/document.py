@@ -12,19 +12,19 @@ import yaml
 from isthmus.errors import ConfigError
 
 Path = tuple[str | int, ...]
-"""Where a value stands: the keys and list positions that lead to it from the top."""
+"""The place of a value: the keys and list positions that lead to it from the top."""
 
 
-# What PyYAML lets through when a scalar does not fit its tag, such as the date 2024-13-45.
+# The errors that PyYAML does not wrap when a scalar does not fit its tag, such as the date 2024-13-45.
 _CONSTRUCTION_ERRORS: Final = (ValueError, KeyError, AttributeError, TypeError, IndexError)
 _VALUES_MAX: Final = 100_000
-"""More values are no configuration: a short text with aliases of aliases can stand for billions of them."""
+"""No configuration has more values: a short text with aliases of aliases can expand to billions of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigDocument:
     """`root` consists of dicts with text keys, tuples and scalars; lines are counted from 1. `given` are the values
-    that are not in the text, and what gave them.
+    that are not in the text, and their sources.
     """
 
     name: str
@@ -39,7 +39,7 @@ class ConfigDocument:
         :raises ConfigError: When the text is no YAML, or a key is written twice.
         """
         lines: dict[Path, int] = {}
-        with _told(text, name):
+        with _translate_yaml_errors(text, name):
             loader = yaml.SafeLoader(text)
             node = loader.get_single_node()
             root = _Walk(loader, lines, name).value(node, ()) if node is not None else {}
@@ -52,7 +52,7 @@ class ConfigDocument:
         :raises ConfigError: As with one.
         """
         found: list[ConfigDocument] = []
-        with _told(text, name):
+        with _translate_yaml_errors(text, name):
             loader = yaml.SafeLoader(text)
             while loader.check_node() and (node := loader.get_node()) is not None:
                 lines: dict[Path, int] = {}
@@ -60,13 +60,13 @@ class ConfigDocument:
         return tuple(found)
 
     def line(self, path: Path) -> int:
-        """The line of a value, or of the nearest section around it that is written down."""
+        """Return the line of a value, or of the nearest section around it that is written down."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)
 
     def place(self, path: Path) -> str:
-        """Where people find a value: the file and its line, or what gave it in place of the file."""
+        """Return where people find a value: the file and its line, or the source that overrides the file."""
         for end in range(len(path), 0, -1):
             if path[:end] in self.given:
                 return self.given[path[:end]]
@@ -74,27 +74,27 @@ class ConfigDocument:
 
 
 def dotted(path: Path) -> str:
-    """The path as people write it: `links[0].topics.include[2]`."""
+    """Return the path as people write it: `links[0].topics.include[2]`."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return text.removeprefix(".")
 
 
 @contextlib.contextmanager
-def _told(text: str, name: str) -> Iterator[None]:
-    """Whatever PyYAML finds wrong is told as an error of ours."""
+def _translate_yaml_errors(text: str, name: str) -> Iterator[None]:
+    """Raise errors of PyYAML as our own."""
     try:
         yield
     except yaml.MarkedYAMLError as error:
-        raise _broken(name, error.problem or error.context or "", _line(error)) from None
+        raise _yaml_error(name, error.problem or error.context or "", _line(error)) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise _broken(name, "it holds a character YAML does not allow", line) from None
+        raise _yaml_error(name, "it holds a character YAML does not allow", line) from None
     except RecursionError:
-        raise _broken(name, "it is nested too deeply", None) from None
+        raise _yaml_error(name, "it is nested too deeply", None) from None
 
 
 class _Walk:
-    """Turns YAML nodes into plain values, noting their lines on the way."""
+    """Converts YAML nodes into plain values, and records their lines."""
 
     def __init__(self, loader: yaml.SafeLoader, lines: dict[Path, int], name: str) -> None:
         self._loader = loader
@@ -106,7 +106,7 @@ class _Walk:
     def value(self, node: yaml.Node, path: Path) -> object:
         self._values += 1
         if self._values > _VALUES_MAX:
-            raise _broken(self._name, f"it holds more than {_VALUES_MAX} values, aliases counted", None)
+            raise _yaml_error(self._name, f"it holds more than {_VALUES_MAX} values, aliases counted", None)
         self._lines.setdefault(path, node.start_mark.line + 1)
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path)
@@ -152,9 +152,9 @@ def _line(error: yaml.MarkedYAMLError) -> int | None:
     return mark.line + 1 if mark is not None else None
 
 
-def _broken(name: str, problem: str, line: int | None) -> ConfigError:
+def _yaml_error(name: str, problem: str, line: int | None) -> ConfigError:
     where = name if line is None else f"{name}:{line}"
-    # Only what is wrong is told, never the text around it: that may be a password.
+    # The message has only the error, never the text around it: that may be a password.
     return ConfigError(
         f"{where}: this is not YAML: {problem}",
         line=line,

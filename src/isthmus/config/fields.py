@@ -1,4 +1,4 @@
-"""What single values of the configuration file look like: sizes, addresses, names and patterns."""
+"""The format of single values in the configuration file: sizes, addresses, names and patterns."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _size(value: object) -> object:
 
 
 def size_bytes(text: str) -> int:
-    """A size above 0 as in the file: `50 MB`.
+    """Parse a size above 0 as in the file: `50 MB`.
 
     :raises ConfigError: It is none.
     """
@@ -53,7 +53,7 @@ def size_bytes(text: str) -> int:
 
 
 def _unclear(number: str, unit: str) -> str:
-    """What is wrong with a unit that is nearly one: lower-case letters are bits to some and bytes to others."""
+    """Describe the mistake in a unit that is nearly one: lower-case letters are bits to some and bytes to others."""
     nearly = _NEARLY_UNIT.fullmatch(unit)
     if nearly is None:
         return _NO_SIZE
@@ -132,7 +132,7 @@ def checked_url(value: str) -> str:
 
 
 def switch_text(value: object) -> object:
-    """A switch with more than two positions: YAML takes a plain `off` for false."""
+    """Accept a switch with more than two positions: YAML reads a plain `off` as false."""
     return "off" if value is False else value
 
 
@@ -143,7 +143,7 @@ def conf_text(value: object) -> object:
 
 
 def _moment(value: object) -> object:
-    # YAML takes some points in time for numbers and dates.
+    # YAML reads some points in time as numbers and dates.
     return str(value) if isinstance(value, int | date) and not isinstance(value, bool) else value
 
 

@@ -48,14 +48,14 @@ def parse(
     folder: Path | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Configuration:
-    """The configuration written in `text`; relative paths start at `folder` (else where we are).
+    """Parse the configuration in `text`; relative paths start at `folder` (else where we are).
 
     :raises ConfigError: With every problem found, each by its dotted path and line.
     """
     folder = folder or Path.cwd()
     document = overridden(ConfigDocument.parse(text, name), environment)
     resolution = Resolution.of(document.root, environment, folder)
-    fabric = _shaped(resolution, document)
+    fabric = _validate(resolution, document)
     refuse(shape_rules(fabric, folder), document)
 
     clusters = clusters_of(fabric, folder, resolution.origins)
@@ -75,12 +75,12 @@ def parse(
     )
 
 
-def _shaped(resolution: Resolution, document: ConfigDocument) -> FabricSection:
-    """The document's values in their sections; references that lead nowhere are told as well."""
+def _validate(resolution: Resolution, document: ConfigDocument) -> FabricSection:
+    """Validate the document's values by their sections; report unresolved references as well."""
     try:
         fabric = FabricSection.model_validate(resolution.root)
     except ValidationError as error:
-        # What an unresolved reference left behind is a consequence, not a mistake of its own.
+        # A mistake at an unresolved reference is a consequence, not a mistake of its own.
         found = (p for p in shape_problems(error) if not resolution.is_unresolved(p.path))
         raise refusal([*resolution.problems, *found], document) from None
     refuse(resolution.problems, document)

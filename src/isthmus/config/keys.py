@@ -1,4 +1,4 @@
-"""Which keys the file has, and what each of them holds."""
+"""The keys of the file, and the types of their values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from isthmus.config.section import Section
 
 
 def section_of(annotation: Any) -> type[Section] | None:
-    """The section a field holds, be it alone, optional, in a list or under names of its own."""
+    """Return the section in a field, be it alone, optional, in a list or under names of its own."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation
     found = (section_of(argument) for argument in get_args(annotation))
@@ -20,21 +20,21 @@ def section_of(annotation: Any) -> type[Section] | None:
 
 
 def section_at(path: Path) -> type[Section] | None:
-    """The section at a path of the file, `None` where there is none."""
+    """Return the section at a path of the file, `None` if there is none."""
     section: type[Section] | None = FabricSection
     rest = list(path)
     while rest and section is not None:
         field = section.model_fields.get(str(rest.pop(0)))
         section = section_of(field.annotation) if field is not None else None
-        # Behind a list or a map of sections comes a position or a name.
+        # A position or a name follows a list or a map of sections.
         if section is not None and rest and field and get_origin(field.annotation) in (dict, tuple):
             rest.pop(0)
     return section
 
 
 def inner(annotation: Any, key: str | int) -> Any:
-    """The annotation of what is under a key of a value of this annotation: a section, a list (a tuple), a map or a
-    plain type; without what is optional about it. `None` where there is no such key.
+    """Return the annotation of a value's key: a section, a list (a tuple), a map or a plain type; without `Optional`.
+    `None` if there is no such key.
     """
     if isinstance(annotation, type) and issubclass(annotation, Section):
         field = annotation.model_fields.get(str(key))
@@ -51,7 +51,7 @@ def _bare(annotation: Any) -> Any:
 
 
 def sections(section: type[Section] = FabricSection) -> Iterator[type[Section]]:
-    """All sections of the file, from the top, each before those it holds."""
+    """Yield all sections of the file, from the top, each before those in it."""
     yield section
     for field in section.model_fields.values():
         inner = section_of(field.annotation)

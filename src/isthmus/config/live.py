@@ -1,4 +1,4 @@
-"""Settings of a link of the file that change while it runs, without the file."""
+"""Settings of a link of the file that can be changed while it runs, without the file."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ SETTABLE: Final = (
     "mm2.checkpoints_interval_s",
     "mm2.heartbeats_interval_s",
 )
-"""The keys of links[] that can be set so. Heartbeats are none: which topics a link mirrors, and its neighbours leave to
-it, goes by them."""
+"""The keys of links[] that can be set live. Those of heartbeats cannot: they decide which topics a link mirrors, and
+its neighbours leave to it.
+"""
 
 _SectionT = TypeVar("_SectionT", bound=Section)
 
 
 def check_settable(link: str, key: str) -> None:
-    """See that a key of links[] can be set while a link of the file runs.
+    """Check that a key of links[] can be set while a link of the file runs.
 
     :raises ConfigError: It cannot.
     """
@@ -47,22 +48,22 @@ def check_settable(link: str, key: str) -> None:
 
 
 def in_plain_values(link: Link) -> dict[str, Any]:
-    """What a link has under each of the keys that can be set, as JSON has it."""
+    """Return a link's value for each of the keys that can be set, as JSON has it."""
     return {f"{name}.{key}": value for name, each in _parts(link) for key, value in each.items() if _is_one(name, key)}
 
 
 def with_settings(link: Link, settings: Mapping[str, Any]) -> Link:
-    """The link with these settings in place of its own, by dotted key; null for the default.
+    """Return the link with these settings in place of its own, by dotted key; null for the default.
 
     :raises ConfigError: A key cannot be set, or a value is not possible.
     """
-    said: dict[str, dict[str, Any]] = dict(_parts(link))
+    sections: dict[str, dict[str, Any]] = dict(_parts(link))
     for key, value in settings.items():
         check_settable(link.name, key)
         name, _, last = key.partition(".")
-        said[name][last] = value
-    limits = limits_of(_section(link.name, "limits", LimitsSection, said["limits"]))
-    mm2 = mirror_maker_of(_section(link.name, "mm2", MirrorMakerSection, said["mm2"]))
+        sections[name][last] = value
+    limits = limits_of(_section(link.name, "limits", LimitsSection, sections["limits"]))
+    mm2 = mirror_maker_of(_section(link.name, "mm2", MirrorMakerSection, sections["mm2"]))
     if limits == link.limits and mm2 == link.mm2:
         return link
     return replace(link, limits=limits, mm2=mm2, topics=replace(link.topics, mirror_maker=_topics(link, mm2)))
@@ -81,9 +82,9 @@ def _is_one(name: str, key: str) -> bool:
     return f"{name}.{key}" in SETTABLE
 
 
-def _section(link: str, name: str, kind: type[_SectionT], said: Mapping[str, Any]) -> _SectionT:
+def _section(link: str, name: str, kind: type[_SectionT], values: Mapping[str, Any]) -> _SectionT:
     try:
-        return kind.model_validate(said)
+        return kind.model_validate(values)
     except ValidationError as error:
         problem = next(iter(shape_problems(error)))
         where = dotted((name, *problem.path))

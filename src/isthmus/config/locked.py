@@ -11,8 +11,8 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Hold the lock of a folder, or the lock file `path`, which is made if need be, after any other process that holds
-    it; it ends with its holder. What is guarded is no lock itself, as it is replaced by another file when it changes.
+    """Hold the lock of a folder, or the lock file `path`, which is made if needed, after any other process that holds
+    it; the lock ends with its holder. The guarded file cannot be the lock, as each change replaces it by another file.
 
     :raises OSError: It cannot be made or opened.
     """

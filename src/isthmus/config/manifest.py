@@ -1,4 +1,4 @@
-"""A declared link in a file: what `isthmus link describe -o yaml` prints is read by `isthmus link create -f`."""
+"""A declared link in a file: the output of `isthmus link describe -o yaml` is the input of `isthmus link create -f`."""
 
 from __future__ import annotations
 
@@ -27,12 +27,14 @@ _PASSED_OVER: Final = (
     "parted",
     "given_up",
 )
-"""What describes a link as it stands, and is no part of what is declared."""
+"""The fields that describe the state of a link, and are no part of its declaration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkManifest:
-    """What a file declares. `cluster_ids` has, by alias, the ids that the clusters have to have; it may be empty."""
+    """The declaration in a file. `cluster_ids` has, by alias, the ids that the clusters have to
+    have; it may be empty.
+    """
 
     name: str
     source: str
@@ -44,7 +46,7 @@ class LinkManifest:
 
 
 def read_manifest(text: str, file: str) -> LinkManifest:
-    """The link that a file declares.
+    """Read the link that a file declares.
 
     :raises ConfigError: It is none: the message says where.
     """
@@ -65,7 +67,7 @@ def read_manifest(text: str, file: str) -> LinkManifest:
 
 
 class _Reader:
-    """Takes values of a document, and refuses what they cannot be with the place where they stand."""
+    """Takes values of a document, and refuses impossible ones with their place."""
 
     def __init__(self, document: ConfigDocument) -> None:
         self._document = document
@@ -97,7 +99,7 @@ class _Reader:
                 raise self.refused((*path, key), "is not known", hint)
 
     def end(self, path: Path, value: object) -> tuple[str, str]:
-        """The alias of a cluster and its id: a text is an alias alone."""
+        """Return the alias of a cluster and its id: a text is an alias alone."""
         if isinstance(value, str):
             return value, ""
         section = self.mapping(path, value)

@@ -1,4 +1,4 @@
-"""From the naming sections of the file to namings."""
+"""Converts the naming sections of the file into namings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from isthmus.model.naming import (
 def naming_of(
     section: TopicNamingSection, source_alias: str, target_alias: str, folder: Path, aliases: Iterable[str] = ()
 ) -> Naming:
-    """The naming of topics between two clusters, of all those of the file. Modules are also looked for in `folder`.
+    """Return the naming of topics between two clusters, of all those of the file. Modules are also searched in
+    `folder`.
 
     :raises ConfigError: The section gives two ways, or one that cannot be used.
     """
@@ -43,7 +44,7 @@ def naming_of(
 
 
 def group_naming_of(section: NamingSection) -> Naming:
-    """The naming that a section gives by prefixes or templates, whatever else it gives.
+    """Return the naming of a section by prefixes or templates, whatever else it has.
 
     :raises ConfigError: It gives both, or templates that cannot be used.
     """
@@ -58,7 +59,7 @@ def group_naming_of(section: NamingSection) -> Naming:
 
 
 def names_of(section: NamesSection) -> LogicalNames:
-    """What users call the topics and groups of a cluster.
+    """Return the names that users give the topics and groups of a cluster.
 
     :raises ConfigError: A template cannot be used, or has no place for that.
     """

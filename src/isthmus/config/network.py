@@ -1,4 +1,4 @@
-"""How the connections to a cluster go: through a proxy, to other addresses than advertised, to its ZooKeeper."""
+"""The route to a cluster: through a proxy, to other addresses than advertised, to its ZooKeeper."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KINDS: Final[dict[str, ProxyKind]] = {"socks5": "socks5", "socks5h": "socks5", 
 
 
 def proxy_parts(written: str) -> tuple[ProxyKind, str | None, str]:
-    """Kind, user and host:port of a proxy.
+    """Parse kind, user and host:port of a proxy.
 
     :raises ValueError: It is none.
     """

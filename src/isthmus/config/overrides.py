@@ -26,15 +26,15 @@ SEPARATOR: Final = "__"
 
 
 def overridden(document: ConfigDocument, environment: Mapping[str, str]) -> ConfigDocument:
-    """The document with the values that variables give in place of its own, in the order of their names.
+    """Return the document with the values of variables in place of its own, in the order of their names.
 
-    :raises ConfigError: Variables name keys that there are not, or hold what cannot be read; all of them are told.
+    :raises ConfigError: Variables name keys that there are not, or hold invalid values; all of them are reported.
     """
     mistakes: list[_Mistake] = []
     for variable in variables(environment):
         try:
             path = _path(document.root, variable.removeprefix(PREFIX).split(SEPARATOR), variable)
-            root = _placed(document.root, path, _value(path, environment[variable], variable))
+            root = _replace_at(document.root, path, _value(path, environment[variable], variable))
             document = replace(document, root=root, given={**document.given, path: variable})
         except _Mistake as mistake:
             mistakes.append(mistake)
@@ -47,7 +47,7 @@ def overridden(document: ConfigDocument, environment: Mapping[str, str]) -> Conf
 
 
 def variables(environment: Iterable[str]) -> list[str]:
-    """The variables that stand for keys of the file, sorted."""
+    """Return the variables for keys of the file, sorted."""
     return sorted(name for name in environment if name.startswith(PREFIX) and SEPARATOR in name)
 
 
@@ -59,7 +59,7 @@ class _Mistake(Exception):
 
 
 def _path(root: object, parts: list[str], variable: str) -> Path:
-    """Where a variable's value belongs: keys as the file has them, or would have them."""
+    """Return the path of a variable's value: keys as the file has them, or would have them."""
     path: Path = ()
     node = root
     annotation: Any = FabricSection
@@ -93,7 +93,7 @@ def _key(values: Mapping[str, object], annotation: Any, part: str, path: Path, v
         if part.upper() == _spelt(name):
             return name
     if section is None and section_of(annotation) is not None:
-        # A map of sections, under names that people choose.
+        # A map of sections, under user-defined names.
         return part.lower()
     near = nearest(part.lower(), known)
     listed = f"Known there: {', '.join(known)}." if known else "Keys that people choose have to be in the file first."
@@ -104,7 +104,7 @@ def _key(values: Mapping[str, object], annotation: Any, part: str, path: Path, v
 
 
 def _value(path: Path, text: str, variable: str) -> object:
-    """The text itself where the key takes it, else what it says in YAML."""
+    """Return the text itself if the key accepts it, else its value in YAML."""
     section = section_at(path[:-1])
     field = None if section is None else section.model_fields.get(str(path[-1]))
     if field is not None:
@@ -118,18 +118,18 @@ def _value(path: Path, text: str, variable: str) -> object:
         raise _Mistake(str(error), error.hint) from None
 
 
-def _placed(node: object, path: Path, value: object) -> object:
+def _replace_at(node: object, path: Path, value: object) -> object:
     if not path:
         return value
     first, rest = path[0], path[1:]
     if isinstance(first, int):
         items = node if isinstance(node, tuple) else ()
-        return tuple(_placed(item, rest, value) if n == first else item for n, item in enumerate(items))
+        return tuple(_replace_at(item, rest, value) if n == first else item for n, item in enumerate(items))
     values = dict(node) if isinstance(node, Mapping) else {}
-    values[first] = _placed(values.get(first), rest, value)
+    values[first] = _replace_at(values.get(first), rest, value)
     return values
 
 
 def _spelt(key: str) -> str:
-    """A key as it is spelt in a variable."""
+    """Spell a key as in a variable."""
     return re.sub(r"[^A-Z0-9]", "_", key.upper())

@@ -1,4 +1,4 @@
-"""Where the configuration file is looked for."""
+"""The places of the configuration file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def find(given: str | Path | None = None, environment: Mapping[str, str] = os.en
         path = Path(name)
         if path.is_dir():
             raise ConfigError(f"{path} is a folder", hint=f"Name the file in it, such as {path / DEFAULT_NAME}.")
-        # Not only a regular one: shells hand over what a command prints as a pipe, `-c <(...)`.
+        # Not only a regular one: shells pass the output of a command as a pipe, `-c <(...)`.
         if path.exists():
             return path
         origin = "" if given else f", which {VARIABLE} names"
@@ -58,10 +58,11 @@ def find(given: str | Path | None = None, environment: Mapping[str, str] = os.en
 
 
 def candidates(environment: Mapping[str, str] = os.environ) -> Iterator[Path]:
-    """Where a file may be that nobody has named: here and upwards, then the current context, the user's, the machine's.
+    """Yield the places of a file that was not named: here and upwards, then the current context, the user's, the
+    machine's.
 
     Upwards is as far as the project goes (a folder with `.git`), or the home folder. Folders into which anybody may
-    write are passed over, but for the one we are in: a file somebody else has left there is not for us.
+    write are skipped, except the current one: a file that another user has left there is not for us.
     """
     here = Path.cwd()
     yield Path(DEFAULT_NAME)
@@ -78,12 +79,12 @@ def candidates(environment: Mapping[str, str] = os.environ) -> Iterator[Path]:
 
 
 def user_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where the user's own configuration is kept."""
+    """Return the folder of the user's own configuration."""
     return xdg_folder("XDG_CONFIG_HOME", ".config", environment) / "isthmus"
 
 
 def xdg_folder(variable: str, default: str, environment: Mapping[str, str] = os.environ) -> Path:
-    """A base folder of the XDG specification: the variable's, or `default` below the home folder."""
+    """Return a base folder of the XDG specification: the variable's, or `default` below the home folder."""
     # The specification says that a relative path in these variables is to be ignored.
     named = Path(environment.get(variable, ""))
     return named if named.is_absolute() else _home(environment) / default

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, collected and told in plain words with the line."""
+"""The mistakes in a configuration, collected and described in plain words with the line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from isthmus.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One thing that has to be corrected. `message` continues the sentence begun by the path."""
+    """One mistake. `message` continues the sentence that the path begins."""
 
     path: Path
     message: str
@@ -35,7 +35,7 @@ def refuse(problems: Iterable[Mistake], document: ConfigDocument) -> None:
 
 
 def refusal(problems: Iterable[Mistake], document: ConfigDocument) -> ConfigError:
-    """All problems, at least one, as one error in the order of their lines.
+    """Return all problems, at least one, as one error in the order of their lines.
 
     Its `field` and `line` are those of the first.
     """
@@ -52,9 +52,9 @@ def refusal(problems: Iterable[Mistake], document: ConfigDocument) -> ConfigErro
 
 
 def shape_problems(error: ValidationError) -> Iterator[Mistake]:
-    """The problems pydantic found, without ever repeating a value: it may be a secret."""
+    """Yield the problems pydantic found, without ever repeating a value: it may be a secret."""
     for detail in error.errors(include_url=False):
-        # pydantic marks a map's key by a last part of its own; the key itself says it already.
+        # pydantic marks a map's key by an additional last part; the key itself is in the path already.
         path = detail["loc"][:-1] if detail["loc"][-1:] == ("[key]",) else detail["loc"]
         if detail["type"] == "extra_forbidden":
             yield _unknown_key(path)
@@ -65,7 +65,7 @@ def shape_problems(error: ValidationError) -> Iterator[Mistake]:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word closest to a mistaken one; `bootstrap.servers` is close, being Kafka's."""
+    """Return the known word closest to a mistaken one; `bootstrap.servers` is close, being Kafka's."""
     names = list(known)
     snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", word).lower().replace(".", "_").replace("-", "_")
     return next(iter(get_close_matches(snake, names, n=1, cutoff=0.5)), None)
@@ -80,7 +80,7 @@ def _unknown_key(path: Path) -> Mistake:
 
 
 def _about(path: Path) -> str:
-    """What the field at the path is for; of a list's item, what the list is for."""
+    """Return the purpose of the field at the path; for a list's item, that of the list."""
     names = [position for position, part in enumerate(path) if isinstance(part, str)]
     for position in reversed(names):
         section = section_at(path[:position])

@@ -1,5 +1,5 @@
-"""Values kept outside the file: `${env:NAME}`, `${file:/path}`, `${file:/path:key}`, `${dir:/path:name}` and those that
-are asked for.
+"""Values outside the file: `${env:NAME}`, `${file:/path}`, `${file:/path:key}`, `${dir:/path:name}` and those that are
+asked for.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ class Resolution:
     """A document's values with every reference replaced.
 
     `referenced` are the paths whose text came, at least in part, from elsewhere; `origins` has the parts of those that
-    came from files, which can be read again. `problems` are the references that lead nowhere, which are named, while
-    what was found never is.
+    came from files, which can be read again. `problems` name the unresolved references, but never a value.
     """
 
     environment: Mapping[str, str]
@@ -47,7 +46,7 @@ class Resolution:
         return resolution
 
     def is_unresolved(self, path: Path) -> bool:
-        """Whether the value at the path, or a text it was taken from, lacks what it refers to."""
+        """Return whether the value at the path, or a text it was taken from, has an unresolved reference."""
         return any(path[: len(problem.path)] == problem.path for problem in self.problems)
 
     def _value(self, value: object, path: Path) -> object:
@@ -56,10 +55,10 @@ class Resolution:
         if isinstance(value, tuple):
             return tuple(self._value(item, (*path, i)) for i, item in enumerate(value))
         if isinstance(value, str) and "${" in value:
-            return self._replaced(value, path)
+            return self._substitute(value, path)
         return value
 
-    def _replaced(self, text: str, path: Path) -> str:
+    def _substitute(self, text: str, path: Path) -> str:
         parts: list[Secret | FileReference] = []
         values: list[str] = []
         begin = 0
@@ -78,7 +77,7 @@ class Resolution:
     def _file(self, written: str) -> FileReference | None:
         kind, _, rest = written.partition(":")
         if kind == "dir" and ":" in rest:
-            # Kubernetes mounts a secret as a folder of files: DirectoryConfigProvider (KIP-632) has them so.
+            # Kubernetes mounts a secret as a folder of files, as in DirectoryConfigProvider (KIP-632).
             name, key = rest.replace(":", "/"), ""
         elif kind == "file" and rest:
             name, _, key = rest.rpartition(":") if ":" in rest else (rest, "", "")

@@ -1,4 +1,4 @@
-"""What has to hold between the parts of a configuration, beyond the shape of each."""
+"""The rules between the parts of a configuration, beyond the format of each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _BY_REFERENCE: Final = "Better keep it outside: ${file:/path}, ${file:/path:key}
 
 
 def shape_rules(fabric: FabricSection, folder: Folder) -> Iterator[Mistake]:
-    """Contradictions that can be seen without looking at other clusters' topics; `folder` is that of the file."""
+    """Yield contradictions that can be seen without looking at other clusters' topics; `folder` is that of the file."""
     for alias, cluster in fabric.clusters.items():
         yield from _security(("clusters", alias, "security"), cluster.security)
         for name, login in cluster.logins.items():
@@ -57,11 +57,11 @@ def shape_rules(fabric: FabricSection, folder: Folder) -> Iterator[Mistake]:
             yield Mistake(("links", position, "groups", "naming"), error.message, error.hint)
         yield from section_problems(("links", position), link)
         yield from _aliases(("links", position, "mm2"), link)
-        yield from _copied(("links", position, "groups", "offsets_copy"), link, fabric)
+        yield from _check_offsets_copy(("links", position, "groups", "offsets_copy"), link, fabric)
 
 
 def _certificates(path: Path, cluster: ClusterSection) -> Iterator[Mistake]:
-    """Patterns that overlap are no mistake: it takes the certificates to know."""
+    """Yield mistakes about certificates. Overlapping patterns are no mistake: only the certificates show it."""
     named: dict[str, str] = {}
     for name, login in cluster.logins.items():
         for certificate in login.certificates:
@@ -84,7 +84,7 @@ def _listening(path: Path, metrics: MetricsSection) -> Iterator[Mistake]:
 
 
 def section_problems(path: Path, link: LinkSection) -> Iterator[Mistake]:
-    """Contradictions within one link, wherever it is written."""
+    """Yield contradictions within one link, wherever it is written."""
     for name, text in link.properties.items():
         if (problem := link_property_problem(name, text)) is not None:
             yield Mistake((*path, "properties", name), *problem)
@@ -95,7 +95,7 @@ def section_problems(path: Path, link: LinkSection) -> Iterator[Mistake]:
 
 
 def _aliases(path: Path, link: LinkSection) -> Iterator[Mistake]:
-    """Where the naming is mm2 it has a separator of its own, which is looked at there."""
+    """Yield mistakes about aliases. With the naming mm2 the separator is part of the naming, which is checked there."""
     settings = link.mm2
     is_on = settings.checkpoints or settings.heartbeats or settings.offset_syncs != "off"
     for alias in (link.source, link.target):
@@ -107,8 +107,8 @@ def _aliases(path: Path, link: LinkSection) -> Iterator[Mistake]:
             )
 
 
-def _copied(path: Path, link: LinkSection, fabric: FabricSection) -> Iterator[Mistake]:
-    """What a copy of positions needs, and what would undo its redaction."""
+def _check_offsets_copy(path: Path, link: LinkSection, fabric: FabricSection) -> Iterator[Mistake]:
+    """Yield mistakes about a copy of positions: missing settings, and settings that would undo its redaction."""
     way, source = link.groups.offsets_copy, fabric.clusters.get(link.source)
     if way == "none":
         return
@@ -175,8 +175,8 @@ def _remote(path: Path, topics: TopicsSection) -> Iterator[Mistake]:
 def one_writer(links: tuple[Link, ...]) -> Iterator[Mistake]:
     """No two links may write the same topic of the same cluster, unless both map offsets.
 
-    Told for every topic one of the two names literally. Overlapping patterns alone are no proof:
-    it takes the topics of the source to know.
+    A mistake is yielded for every topic that one of the two names literally. Overlapping patterns alone are no proof:
+    only the topics of the source show it.
     """
     for (_, former), (position, latter) in combinations(enumerate(links), 2):
         if former.target.alias != latter.target.alias or not _contend(former, latter):
@@ -192,12 +192,14 @@ def one_writer(links: tuple[Link, ...]) -> Iterator[Mistake]:
 
 
 def _contend(former: Link, latter: Link) -> bool:
-    """Whether they can be no two writers of a topic; what auto comes to is found out when the topics are looked at."""
+    """Return whether they may be two writers of a topic; the result of auto is known only when the
+    topics are examined.
+    """
     return OffsetPolicy.SAME in (former.topics.offsets, latter.topics.offsets)
 
 
 def warnings(fabric: FabricSection, document: ConfigDocument, referenced: set[Path]) -> Iterator[str]:
-    """Sentences about what is allowed but unwise."""
+    """Yield sentences about settings that are allowed but unwise."""
     for path in _secrets(fabric, ()):
         if path not in referenced:
             where = f"{document.place(path)}: {dotted(path)}"
@@ -316,7 +318,7 @@ def _ends(path: Path, link: LinkSection, fabric: FabricSection) -> Iterator[Mist
 
 
 def _secrets(value: object, path: Path) -> Iterator[Path]:
-    """The paths of all secrets that are given."""
+    """Yield the paths of all secrets that are given."""
     if isinstance(value, SecretStr):
         yield path
     elif isinstance(value, Section):

@@ -1,4 +1,4 @@
-"""The shape of the configuration file; its descriptions make up docs/configuration.md."""
+"""The format of the configuration file; its descriptions make up docs/configuration.md."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class SecuritySection(Section):
 
     @property
     def resolved_protocol(self) -> SecurityProtocol:
-        """The protocol given, or the one that follows from what else is given."""
+        """The protocol given, or the one that follows from the other settings."""
         if self.protocol is not None:
             return self.protocol
         if self.mechanism is not None:

@@ -1,4 +1,4 @@
-"""What has to hold of schema registries, and the values that the section about their distribution becomes."""
+"""The rules for schema registries, and the values of the section about their distribution."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from isthmus.model.subjects import SubjectNaming
 def schema_rules(
     registries: Mapping[str, SchemaRegistrySection | None], section: SchemasSection | None
 ) -> Iterator[Mistake]:
-    """What is wrong with registries and their distribution. `registries` has all aliases, `None` for one without."""
+    """Yield mistakes about registries and their distribution. `registries` has all aliases, `None` for one without."""
     for alias, registry in registries.items():
         if registry is not None:
             yield from _login(("clusters", alias, "schema_registry"), registry)
@@ -46,7 +46,7 @@ def _template(section: SchemasSection, alias: str) -> NameTemplate | None:
 
 
 def schema_settings(section: SchemasSection | None) -> SchemaSettings | None:
-    """The values of a section that has been found sound."""
+    """Return the values of a checked section."""
     if section is None:
         return None
     templates = {alias: NameTemplate.parse(text) for alias, text in section.subjects.items()}

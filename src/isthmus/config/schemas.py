@@ -1,4 +1,4 @@
-"""The sections about schema registries: where they are, and how schemas go from one to the others."""
+"""The sections about schema registries: their addresses, and the distribution of schemas from one to the others."""
 
 from __future__ import annotations
 

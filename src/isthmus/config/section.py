@@ -1,4 +1,4 @@
-"""What every part of the configuration file has in common."""
+"""The base of every section of the configuration file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _leave_out_empty(cls, given: object) -> object:
-        # A key without a value (`spark:`) is one not given. An unknown one still has to be seen.
+        # A key without a value (`spark:`) counts as not given. An unknown key still has to be seen.
         if not isinstance(given, dict):
             return given
         return {key: value for key, value in given.items() if value is not None or key not in cls.model_fields}

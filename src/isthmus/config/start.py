@@ -1,4 +1,4 @@
-"""Where mapped topics begin, as people write it."""
+"""The beginning of mapped topics, as people write it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 
 def start_of(text: str) -> int:
-    """`EARLIEST`, `LATEST`, or the ms since the epoch that a text means.
+    """Parse a text into `EARLIEST`, `LATEST`, or ms since the epoch.
 
     :raises ConfigError: It means none of these, or lies in the future.
     """

@@ -1,4 +1,4 @@
-"""The section about certificates, for whatever is reached over TLS."""
+"""The section about certificates, for every connection over TLS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shape of `links[].topics` in the configuration file, and of names at the target."""
+"""The format of `links[].topics` in the configuration file, and of names at the target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has to hold of distribution trees, and the values that their sections become."""
+"""The rules for distribution trees, and the values of their sections."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NO_CHOICES: Final[Mapping[str, TargetChoice]] = MappingProxyType({})
 
 
 def tree_rules(trees: tuple[TreeSection, ...], aliases: frozenset[str] | None) -> Iterator[Mistake]:
-    """What is wrong with each tree by itself, and with two of one name. `aliases` of clusters may not be known."""
+    """Yield mistakes in each tree by itself, and in two of one name. `aliases` of clusters may be unknown."""
     seen: dict[str, int] = {}
     owners: dict[str, str] = {}
     for position, section in enumerate(trees):
@@ -44,7 +44,7 @@ def tree_rules(trees: tuple[TreeSection, ...], aliases: frozenset[str] | None) -
         except ConfigError as error:
             yield Mistake((*path, "clusters"), error.message, error.hint)
             continue
-        # Names may hold dots, so that two trees with other names can have distributors of one name.
+        # Names may contain dots, so that two trees of different names can have distributors of one name.
         taken = next(
             (each.name for each in tree.distributors if owners.setdefault(each.name, tree.name) != tree.name), ""
         )
@@ -64,7 +64,7 @@ def tree_rules(trees: tuple[TreeSection, ...], aliases: frozenset[str] | None) -
 
 
 def reserved_topics(path: Path, patterns: tuple[str, ...]) -> Iterator[Mistake]:
-    """Patterns that select nothing, as what they name is not the user's."""
+    """Yield mistakes about patterns that select nothing, as they name reserved topics."""
     for position, pattern in enumerate(patterns):
         if is_reserved(pattern):
             yield Mistake(
@@ -75,7 +75,7 @@ def reserved_topics(path: Path, patterns: tuple[str, ...]) -> Iterator[Mistake]:
 
 
 def tree_conflicts(trees: tuple[TreeSettings, ...], links: tuple[Link, ...]) -> Iterator[Mistake]:
-    """Topics that two trees, or a tree and a mirror, would write on one cluster, as far as names tell."""
+    """Yield topics that two trees, or a tree and a mirror, would write on one cluster, as far as names show."""
     for (_, former), (position, latter) in combinations(enumerate(trees), 2):
         shared = {*former.tree.clusters} & {*latter.tree.clusters}
         if shared and any(_meet(one, other) for one in former.topics for other in latter.topics):
@@ -99,7 +99,7 @@ def tree_conflicts(trees: tuple[TreeSettings, ...], links: tuple[Link, ...]) -> 
 
 
 def trees_of(sections: tuple[TreeSection, ...]) -> tuple[TreeSettings, ...]:
-    """The values of sections that have been found sound."""
+    """Return the values of checked sections."""
     return tuple(
         TreeSettings(
             tree=_tree(section),
@@ -117,7 +117,7 @@ def trees_of(sections: tuple[TreeSection, ...]) -> tuple[TreeSettings, ...]:
 
 
 def switched(settings: TreeSettings, choices: Mapping[str, TargetChoice]) -> TreeSettings:
-    """The tree with the leaves that were chosen, by distributor; what was chosen for other subtrees does not count."""
+    """Return the tree with the chosen leaves, by distributor; choices for other subtrees do not count."""
     by_itself = settings.tree.by_itself
     targets = {
         (each.cluster, each.level, each.leaves): choice.target
@@ -136,8 +136,8 @@ def tree_links(
     clusters: tuple[Cluster, ...],
     choices: Mapping[str, TargetChoice] = NO_CHOICES,
 ) -> Iterator[Link]:
-    """A link for each distributor of each tree, from the lowest level of the first cluster on; `choices` are the leaves
-    that were chosen, of trees that have them.
+    """Return a link for each distributor of each tree, from the lowest level of the first cluster on; `choices` are the
+    chosen leaves, of trees that have them.
     """
     by_alias = {cluster.alias: cluster for cluster in clusters}
     for settings in (switched(each, choices) for each in trees):
@@ -195,7 +195,7 @@ def _going(
 
 
 def taken_names(trees: tuple[TreeSettings, ...], links: tuple[Link, ...]) -> Iterator[Mistake]:
-    """Links of the file that have the name of a distributor."""
+    """Yield links of the file that have the name of a distributor."""
     names = {each.name: settings.tree.name for settings in trees for each in settings.tree.distributors}
     for position, link in enumerate(links):
         if link.name in names:
@@ -216,7 +216,7 @@ def _literals(link: Link, settings: TreeSettings) -> set[SourceTopic]:
 
 
 def _meet(one: TopicPattern, other: TopicPattern) -> bool:
-    """Whether a name certainly fits both: of regular expressions that is not known."""
+    """Return whether a name certainly fits both: for regular expressions that is unknown."""
     if "regex" in (one.kind, other.kind):
         return False
     literal, rest = (one, other) if one.kind == "literal" else (other, one)

@@ -1,4 +1,4 @@
-"""From the sections of the file to the model's values. The sections have been found sound."""
+"""Converts the sections of the file, which have been checked, into the model's values."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ from isthmus.model.synchrony import OutOfSync, SyncSettings
 from isthmus.model.transactions import AbortedPolicy, Visibility
 
 Origins = Mapping[KeyPath, tuple[Secret | FileReference, ...]]
-"""By the path of a text its parts, where files are among them."""
+"""By the path of a text its parts, if some of them are files."""
 _RENEWED: Final[frozenset[KeyPath]] = frozenset(
     {
         ("username",),
@@ -70,23 +70,27 @@ _RENEWED: Final[frozenset[KeyPath]] = frozenset(
         ("oauth", "scope"),
     }
 )
-"""What may change while a run goes on, below the sections that hold logins; all else is chosen once."""
+"""The values that may change while a run is going, below the sections that hold logins; all others are fixed at its
+start.
+"""
 
 
 def clusters_of(fabric: FabricSection, folder: Path, origins: Origins) -> tuple[Cluster, ...]:
-    """All clusters; relative paths of PEM files start at `folder`."""
-    return _routed(fabric, [_cluster(alias, each, folder, origins) for alias, each in fabric.clusters.items()])
+    """Return all clusters; relative paths of PEM files start at `folder`."""
+    return _with_schema_routes(
+        fabric, [_cluster(alias, each, folder, origins) for alias, each in fabric.clusters.items()]
+    )
 
 
 def links_of(fabric: FabricSection, clusters: tuple[Cluster, ...], folder: Path) -> tuple[Link, ...]:
-    """All links, holding the clusters at their ends."""
+    """Return all links, holding the clusters at their ends."""
     by_alias = {cluster.alias: cluster for cluster in clusters}
     links = [link_of(each, by_alias[each.source], by_alias[each.target], folder, by_alias) for each in fabric.links]
     return tuple(_with_mirror_maker(link, links[:position]) for position, link in enumerate(links))
 
 
 def spark_of(fabric: FabricSection) -> SparkSettings:
-    """How Spark is reached."""
+    """Return the settings for Spark."""
     section = fabric.spark
     return SparkSettings(
         master=section.master,
@@ -97,19 +101,19 @@ def spark_of(fabric: FabricSection) -> SparkSettings:
 
 
 def ledger_of(fabric: FabricSection) -> LedgerSettings:
-    """How the ledger is kept."""
+    """Return the settings for the ledger."""
     return LedgerSettings(replication_factor=fabric.ledger.replication_factor)
 
 
 def log_of(fabric: FabricSection, folder: Path) -> LogSettings:
-    """Where what is logged is kept."""
+    """Return the settings for the log file."""
     section = fabric.log
     file = None if section.file is None else str((folder / Path(section.file).expanduser()).absolute())
     return LogSettings(file=file, size_bytes=section.size, keep=section.keep)
 
 
 def metrics_of(fabric: FabricSection) -> MetricsSettings:
-    """Where a run tells how it does."""
+    """Return the address of a run's metrics."""
     section = fabric.metrics
     return MetricsSettings(listen=section.listen, any_interface=section.any_interface, partitions=section.partitions)
 
@@ -155,8 +159,8 @@ def _registry(alias: str, section: SchemaRegistrySection, folder: Path, origins:
     )
 
 
-def _routed(fabric: FabricSection, clusters: Sequence[Cluster]) -> tuple[Cluster, ...]:
-    """The clusters with the ways that schemas go."""
+def _with_schema_routes(fabric: FabricSection, clusters: Sequence[Cluster]) -> tuple[Cluster, ...]:
+    """Return the clusters with the routes of schemas."""
     settings = schema_settings(fabric.schemas)
     primary = next((each.schema_registry for each in clusters if settings and each.alias == settings.primary), None)
     if settings is None or primary is None:
@@ -179,7 +183,7 @@ def _routed(fabric: FabricSection, clusters: Sequence[Cluster]) -> tuple[Cluster
 
 
 def _own(origins: Origins, above: KeyPath) -> tuple[SecretOrigin, ...]:
-    """Where the texts below a section come from, of those that may change."""
+    """Return the origins of the texts below a section that may change."""
     return tuple(
         SecretOrigin(tuple(map(str, path[len(above) :])), parts)
         for path, parts in origins.items()
@@ -242,7 +246,7 @@ def _oauth(section: OAuthSection) -> OAuth:
 
 
 def link_of(section: LinkSection, source: Cluster, target: Cluster, folder: Path, aliases: Iterable[str] = ()) -> Link:
-    """One link between its clusters, of all those of the file; its naming may be a class that lies in `folder`.
+    """Return one link between its clusters, of all those of the file; its naming may be a class in `folder`.
 
     :raises ConfigError: A cluster lacks the login that the link has there.
     """
@@ -282,7 +286,7 @@ def link_of(section: LinkSection, source: Cluster, target: Cluster, folder: Path
 
 
 def _end(section: LinkSection, side: EndOfLink, cluster: Cluster) -> Cluster:
-    """A cluster as the link is connected to it."""
+    """Return a cluster with the link's own connection settings."""
     return replace(
         cluster,
         client_id=section.client_id or f"{CLIENT_ID}-{section.name}",
@@ -291,12 +295,12 @@ def _end(section: LinkSection, side: EndOfLink, cluster: Cluster) -> Cluster:
 
 
 def limits_of(section: LimitsSection) -> Limits:
-    """How much a link may take."""
+    """Return the limits of a link."""
     return Limits(bytes_per_s=section.bytes_per_s, bytes_in_flight=section.bytes_in_flight)
 
 
 def mirror_maker_of(section: MirrorMakerSection) -> MirrorMakerSettings:
-    """What a link writes for tools of MirrorMaker 2."""
+    """Return the settings for tools of MirrorMaker 2."""
     return MirrorMakerSettings(
         offset_syncs=SyncsPlace(section.offset_syncs),
         offset_lag_max=section.offset_lag_max,
@@ -309,8 +313,8 @@ def mirror_maker_of(section: MirrorMakerSection) -> MirrorMakerSettings:
 
 
 def _with_mirror_maker(link: Link, earlier: Sequence[Link]) -> Link:
-    """A link that treats MirrorMaker 2's topics as it is to. Of several links between two clusters the first mirrors
-    their heartbeats: each topic has one writer.
+    """Return a link with its treatment of MirrorMaker 2's topics. Of several links between two clusters the first
+    mirrors their heartbeats: each topic has one writer.
     """
     if not link.mm2.is_on:
         return link

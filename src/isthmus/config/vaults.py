@@ -1,4 +1,4 @@
-"""Secrets that a person types in, and those that the system keeps: `${prompt:...}` and `${keyring:...}`."""
+"""Secrets that a person types in, and those in the system's keyring: `${prompt:...}` and `${keyring:...}`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _KEYRING: Final = "keyring"
 
 
 class OutOfReach(Exception):
-    """There is nobody to ask. `hint` says what to do instead."""
+    """There is no way to ask. `hint` is the remedy."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -22,7 +22,7 @@ class OutOfReach(Exception):
 
 @cache
 def typed(what: str) -> str:
-    """What a person types on the terminal, unseen. It is asked for once in a process, however often a file is read.
+    """Ask a person on the terminal, without echo. The question comes once in a process, however often a file is read.
 
     :raises OutOfReach: There is no terminal, or the person gave up.
     """
@@ -39,7 +39,7 @@ def typed(what: str) -> str:
 
 @cache
 def kept(service: str, user: str) -> str:
-    """What the system's keyring keeps, read once in a process.
+    """Return a password from the system's keyring, read once in a process.
 
     :raises OutOfReach: The package keyring is not installed, the keyring cannot be read, or has nothing of that name.
     """

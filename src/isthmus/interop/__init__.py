@@ -1,1 +1,1 @@
-"""Configurations of other tools, read and turned into the configuration file."""
+"""Configurations of other tools, converted into the configuration file."""

@@ -1,4 +1,4 @@
-"""From stores and PEM files of a cluster's clients to the section `tls`."""
+"""Converts stores and PEM files of a cluster's clients into the section `tls`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KEYTOOL: Final = (
 
 
 def tls_section(alias: str, settings: Mapping[str, Setting], gathering: Gathering) -> dict[str, object]:
-    """Certificates as PEM files: those that are PEM already where they are, others beside the configuration."""
+    """Return certificates as PEM files: existing PEM files where they are, others beside the configuration."""
     return _Certificates(alias, settings, gathering).section()
 
 
@@ -46,8 +46,8 @@ class _Certificates:
         if data is None:
             return {"ca_file": f"{self.gathering.folder}/{name}"}
         if is_pem(data):
-            return {"ca_file": self._located(location)}
-        store = self._opened(location, data, "ssl.truststore.password", name, "-nokeys")
+            return {"ca_file": self._locate(location)}
+        store = self._open_store(location, data, "ssl.truststore.password", name, "-nokeys")
         if store is not None and not store.certificates:
             self.gathering.tell(Impact.NEEDED, location, "the store holds no certificates", "Name the store that does.")
         path = f"{self.gathering.folder}/{name}"
@@ -67,10 +67,10 @@ class _Certificates:
         names = f"{self.alias}.certificate.pem", f"{self.alias}.key.pem"
         data = self._data(location, names[0], "-nodes")
         if data is not None and is_pem(data):
-            return {"certificate_file": self._located(location), **self._key_password()}
-        store = None if data is None else self._opened(location, data, "ssl.keystore.password", names[0], "-nodes")
+            return {"certificate_file": self._locate(location), **self._key_password()}
+        store = None if data is None else self._open_store(location, data, "ssl.keystore.password", names[0], "-nodes")
         if store is None:
-            # One file that holds both is what the command that is told makes.
+            # The command that is suggested makes one file that holds both.
             return {"certificate_file": f"{self.gathering.folder}/{names[0]}"}
         if not store.chain or not store.key:
             todo = "Name the store that does, or remove it if the brokers ask for no certificate."
@@ -86,7 +86,7 @@ class _Certificates:
         return {} if setting is None else {"key_password": self.gathering.secret(f"{self.alias}.key_password", setting)}
 
     def _inline(self, name: str, setting: Setting) -> str:
-        """PEM that is a value, whole or by reference."""
+        """Return PEM that is a value, whole or by reference."""
         text = self.gathering.resolved(setting.value)
         if text is None:
             return self.gathering.awaited(name, setting, "it is kept elsewhere and was not given", setting.value)
@@ -95,7 +95,7 @@ class _Certificates:
             self.gathering.tell(Impact.NEEDED, setting, "it is not in PEM form", todo)
         return self.gathering.file(name, f"{text.strip()}\n".encode())
 
-    def _located(self, location: Setting) -> str:
+    def _locate(self, location: Setting) -> str:
         return self.gathering.surroundings.located(self.gathering.known(location).strip())
 
     def _data(self, location: Setting, pem: str, options: str) -> bytes | None:
@@ -107,7 +107,7 @@ class _Certificates:
             self._tell_unread(location, f"the file cannot be read here: {reason}", file, pem, options)
             return None
 
-    def _opened(self, location: Setting, data: bytes, password_key: str, pem: str, options: str) -> PemStore | None:
+    def _open_store(self, location: Setting, data: bytes, password_key: str, pem: str, options: str) -> PemStore | None:
         passwords: list[str | None] = []
         for key in (password_key, "ssl.key.password"):
             setting = self.settings.get(key)

@@ -1,4 +1,4 @@
-"""Settings of Kafka's clients, as far as they say how a cluster is reached, and which others there are."""
+"""Settings of Kafka's clients, as far as they are about connections, and the other known ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from isthmus.interop.deployment import Impact
 from isthmus.interop.equivalents import EQUIVALENTS, Equivalent, Fate, changed, equivalent_of, lost, unneeded
 
 CLIENTS: Final = ("consumer", "producer", "admin")
-"""What MirrorMaker 2 has for a cluster; what is not said of all is taken from the first that has it."""
+"""The clients of MirrorMaker 2 for a cluster; a setting that is not common to all is taken from the
+first that has it.
+"""
 _CLIENT: Final = re.compile(rf"(?:(?:source|target)\.)?(?:{'|'.join(CLIENTS)})\.(?:override\.)?(.+)")
 _PLUGIN: Final = lost("Isthmus runs no classes of Kafka's clients", "Use a mechanism that docs/configuration.md names.")
 _TLS_CHOICE: Final = lost("Isthmus takes TLS 1.2 or newer with the ciphers of this machine's OpenSSL")
@@ -42,9 +44,9 @@ ANSWERED: Final = frozenset(
         "sasl.client.callback.handler.class",
     }
 )
-"""What `security.py` turns into the section of a cluster, or has something to say about."""
+"""The settings that `security.py` turns into the section of a cluster, or about which it gives a notice."""
 PASSED: Final = frozenset(TAKEN_PROPERTIES)
-"""What goes to the properties of a cluster as it is."""
+"""The settings that go into the properties of a cluster unchanged."""
 
 CLIENT_SETTINGS: Final[dict[str, Equivalent]] = {
     "ssl.engine.factory.class": _PLUGIN,
@@ -70,7 +72,7 @@ CLIENT_SETTINGS: Final[dict[str, Equivalent]] = {
     "isolation.level": EQUIVALENTS["consumer.isolation.level"],
     "sasl.": unneeded("it tunes a login in a way that Isthmus has no need of"),
 }
-"""Of those that are not answered: what becomes of them, by name or, where that ends in a dot, by its beginning."""
+"""The equivalents of settings that are not answered, by name or, for a name that ends in a dot, by its beginning."""
 
 _COMMON: Final = frozenset(
     {
@@ -90,17 +92,17 @@ _COMMON: Final = frozenset(
 
 
 def is_client_setting(key: str) -> bool:
-    """Whether a cluster's clients take it: whatever they are, as far as login and transport are concerned."""
+    """Return whether a cluster's clients use it: any setting about login and transport."""
     return key in ANSWERED or key in _COMMON or key.startswith(("ssl.", "sasl.", "security."))
 
 
 def is_known_client_setting(key: str) -> bool:
-    """Whether Kafka has a setting of exactly this name, which is no secret, as far as is known here."""
+    """Return whether Kafka has a setting of exactly this name, which is no secret, as far as is known here."""
     return (_of_client(key) or key) in {*_COMMON, *CLIENT_SETTINGS, *EQUIVALENTS}
 
 
 def client_equivalent(key: str) -> Equivalent | None:
-    """What becomes of a setting of a cluster that is not answered, `None` where Kafka has no such setting."""
+    """Return the equivalent of a cluster's setting without an answer, `None` if Kafka has no such setting."""
     if name := _of_client(key):
         return CLIENT_SETTINGS.get(name, _OWN_CLIENT)
     if key in CLIENT_SETTINGS:
@@ -117,11 +119,11 @@ def client_equivalent(key: str) -> Equivalent | None:
 
 
 def flow_equivalent(key: str) -> Equivalent | None:
-    """What becomes of a setting of a flow that nothing else has an answer to, `None` where there is no such setting."""
+    """Return the equivalent of a flow's setting without any other answer, `None` if there is no such setting."""
     return EQUIVALENTS.get(key) or CLIENT_SETTINGS.get(_of_client(key)) or equivalent_of(key)
 
 
 def _of_client(key: str) -> str:
-    """The setting of a client that a key of a cluster or a flow gives, "" where it is about no single client."""
+    """Return the client's setting for a key of a cluster or a flow, "" if it is about no single client."""
     found = _CLIENT.fullmatch(key)
     return "" if found is None else found[1]

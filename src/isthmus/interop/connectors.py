@@ -1,4 +1,4 @@
-"""The connectors of MirrorMaker 2 as Kafka Connect has them: JSON, one or several, with or without their names."""
+"""The connectors of MirrorMaker 2 in Kafka Connect's form: JSON, one or several, with or without their names."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Connector:
     kind: MirrorConnector
     settings: Settings
     ends: tuple[str, str] | None = None
-    """What the clusters are called where the form says it beside the settings."""
+    """The names of the clusters, if the form has them beside the settings."""
 
     def cluster(self, side: str) -> str:
-        """What the cluster at a side is called: by its alias. One without is called by the side, as in MirrorMaker 2,
-        and one whose alias is empty too, which MirrorMaker 2 takes as it stands.
+        """Return the name of the cluster at a side: its alias. Without an alias the side is the name, as in MirrorMaker
+        2, and an empty alias is taken as it stands.
         """
         if self.ends is not None:
             return self.ends[_SIDES.index(side)]
@@ -43,14 +43,14 @@ class Connector:
 
 
 def read_connectors(text: str, name: str) -> Deployment:
-    """The deployment that connectors in JSON make up.
+    """Read a deployment from connectors in JSON.
 
     :raises ConfigError: It is no JSON, holds no connector of MirrorMaker 2, or they contradict one another.
     """
     notices: list[Notice] = []
     found = [
         connector
-        for number, each in enumerate(_objects(_parsed(text, name, notices), name), start=1)
+        for number, each in enumerate(_objects(_parse_json(text, name, notices), name), start=1)
         if (connector := _connector(each, number, name, notices)) is not None
     ]
     if not found:
@@ -59,7 +59,7 @@ def read_connectors(text: str, name: str) -> Deployment:
 
 
 def deployment_of(connectors: list[Connector], *, name: str, form: str, notices: list[Notice]) -> Deployment:
-    """Connectors put together: those of one pair of clusters are a flow.
+    """Combine connectors: those of one pair of clusters are a flow.
 
     :raises ConfigError: Two give a cluster different addresses, or none of them copies topics.
     """
@@ -138,7 +138,7 @@ class _Merging:
             )
 
 
-def _parsed(text: str, name: str, notices: list[Notice]) -> object:
+def _parse_json(text: str, name: str, notices: list[Notice]) -> object:
     def members(pairs: list[tuple[str, object]]) -> dict[str, object]:
         held: dict[str, object] = {}
         for key, value in pairs:
@@ -161,7 +161,7 @@ def _parsed(text: str, name: str, notices: list[Notice]) -> object:
 
 
 def _objects(root: object, name: str) -> list[Mapping[str, object]]:
-    """What may be connectors: one, a list, or what Connect's `GET /connectors?expand=info` answers."""
+    """Return the possible connectors: one, a list, or the answer of Connect's `GET /connectors?expand=info`."""
     items = root if isinstance(root, list) else [root]
     if isinstance(root, dict) and root and all(_info(value) is not None for value in root.values()):
         items = [_info(value) for value in root.values()]
@@ -187,7 +187,7 @@ def _connector(given: Mapping[str, object], number: int, name: str, notices: lis
     }
     kind = settings.get("connector.class", Setting("", "")).value
     short = kind.removeprefix(PATH_OF_CLASSES)
-    # Connect takes a class by its bare name as well, with or without the word at its end.
+    # Connect accepts a class by its bare name as well, with or without the word at its end.
     short = short if short.endswith("Connector") or not short else f"{short}Connector"
     if short in _ORDER:
         return Connector(title, MirrorConnector(short), settings)

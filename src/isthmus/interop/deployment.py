@@ -1,4 +1,4 @@
-"""What a MirrorMaker 2 deployment is, however it is written down: clusters, flows between them, and their settings."""
+"""A MirrorMaker 2 deployment, in whichever form it is written: clusters, flows between them, and their settings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Settings = Mapping[str, Setting]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """Source into target. `connectors` are those that run: in Connect each is deployed for itself."""
+    """Source into target. `connectors` are those that run: in Connect each is deployed separately."""
 
     source: str
     target: str
@@ -39,27 +39,27 @@ class Flow:
 
     @property
     def name(self) -> str:
-        """The name people know it by."""
+        """The name for people."""
         return f"{self.source}->{self.target}"
 
     @property
     def source_alias(self) -> str:
-        """What MirrorMaker 2 calls the source in names of topics and in its positions: "" where that is written."""
+        """The name of the source in names of topics and in positions of MirrorMaker 2: "" if it is so configured."""
         return self._alias("source", self.source)
 
     @property
     def target_alias(self) -> str:
-        """What MirrorMaker 2 calls the target."""
+        """The name of the target for MirrorMaker 2."""
         return self._alias("target", self.target)
 
     def _alias(self, side: str, default: str) -> str:
-        # Whatever stands there counts before the name of the cluster, an empty text too (MirrorMakerConfig.java).
+        # The setting takes precedence over the name of the cluster, even if it is empty (MirrorMakerConfig.java).
         setting = self.settings.get(f"{side}.cluster.alias")
         return default if setting is None else setting.value.strip()
 
 
 def ambiguity(flow: Flow, separator: str) -> str:
-    """Why names with an alias and a separator before them do not tell where they come from, if they do not."""
+    """Return why names with an alias and a separator before them do not show their origin, if they do not."""
     named = {"source": (flow.source_alias, flow.source), "target": (flow.target_alias, flow.target)}
     for side, (alias, cluster) in named.items():
         if alias != cluster:
@@ -71,23 +71,23 @@ def ambiguity(flow: Flow, separator: str) -> str:
 
 
 class Impact(enum.StrEnum):
-    """What a notice means to whoever runs the imported file; the gravest first."""
+    """The meaning of a notice for the operator of the imported file; the gravest first."""
 
     NEEDED = "needed"
-    """Something has to be done before the file can be run."""
+    """The operator has to act before the file can be run."""
     LOST = "lost"
     """MirrorMaker 2 does it, Isthmus does not."""
     CHANGED = "changed"
     """Isthmus does it in another way."""
     UNKNOWN = "unknown"
-    """Neither knows it."""
+    """Neither knows the setting."""
     UNNEEDED = "unneeded"
     """Nothing is lost without it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """One thing the importer has to say about a key. `value` is "" where it is a secret, or may be one."""
+    """One notice of the import about a key. `value` is "" if it is a secret, or may be one."""
 
     impact: Impact
     key: str
@@ -110,7 +110,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """All that a file says. `providers` are the classes of config providers by their names in references.
+    """The content of a file. `providers` are the classes of config providers by their names in references.
 
     `secrets` are those of Kubernetes that the file brings along, by `name` and key; others are in its `namespace`.
     """

@@ -1,4 +1,4 @@
-"""From a deployment to a configuration: its text, the files beside it, and what there is to say about it."""
+"""Converts a deployment into a configuration: its text, the files beside it, and notices."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OTHER_RIGHTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A configuration that nobody has written yet. Notices are in order, the gravest first."""
+    """A configuration that is not written yet. Notices are in order, the gravest first."""
 
     text: str
     companions: tuple[Companion, ...]
@@ -49,10 +49,10 @@ def draft_of(
     offsets: OffsetsChoice = OffsetsChoice.AUTO,
     takes_over: bool = False,
 ) -> Draft:
-    """The configuration that does what a deployment does. `folder` is for secrets and PEM files. It `takes_over` what
-    MirrorMaker 2 has copied where that is done beside it.
+    """Return the configuration that does the same as a deployment. `folder` is for secrets and PEM files. It
+    `takes_over` the records that MirrorMaker 2 has copied if that is done beside it.
 
-    :raises ConfigError: The deployment has values nobody could use; with the key and the line.
+    :raises ConfigError: The deployment has values that cannot be used; with the key and the line.
     """
     gathering = Gathering(deployment, surroundings, folder, list(deployment.notices))
     _tell_placeholders(deployment, gathering)
@@ -78,7 +78,9 @@ def draft_of(
 
 
 def _tell_placeholders(deployment: Deployment, gathering: Gathering) -> None:
-    """Places in values that are filled in before MirrorMaker 2 reads the file: Kafka has no such references."""
+    """Add notices for placeholders in values that are filled in before MirrorMaker 2 reads the file: Kafka has no such
+    references.
+    """
     for settings in (*deployment.clusters.values(), *(flow.settings for flow in deployment.flows)):
         for key, setting in settings.items():
             for found in _PLACEHOLDER.finditer("" if key.startswith("transforms.") else setting.value):
@@ -102,14 +104,16 @@ def _cluster(alias: str, deployment: Deployment, gathering: Gathering) -> Cluste
     settings = dict(deployment.clusters[alias])
     for key in RESETS_OF_CLUSTER:
         setting = settings.pop(key, None)
-        # Where something is read from the cluster its link sees to it.
+        # If a link reads from the cluster, the link handles the setting.
         if setting is not None and all(flow.source != alias for flow in deployment.flows):
             gathering.tell(Impact.UNNEEDED, setting, f"nothing is read from {alias}")
     return cluster_draft(alias, settings, gathering)
 
 
 def _tell_circles(flows: dict[tuple[str, str], Flow], links: list[LinkDraft], gathering: Gathering) -> None:
-    """Links both ways that keep names: MirrorMaker 2 sends records round for ever, Isthmus refuses."""
+    """Add notices for links both ways that keep names: MirrorMaker 2 copies records in a circle for ever, Isthmus
+    refuses.
+    """
     for (pair, flow), link in zip(flows.items(), links, strict=True):
         topics = link.section["topics"]
         if (
@@ -135,7 +139,7 @@ def _text(deployment: Deployment, clusters: dict[str, ClusterDraft], links: list
         "clusters": {alias: cluster.section for alias, cluster in clusters.items()},
         "links": [link.section for link in links],
     }
-    # A name may hold anything, line ends included.
+    # A name may contain anything, line ends included.
     name = " ".join(deployment.name.split())
     head = (
         f"Made by isthmus import from {name} ({deployment.form}).\n"

@@ -1,8 +1,8 @@
-"""What becomes of each setting of a flow: one line in `EQUIVALENTS` for each.
+"""The equivalents of a flow's settings: one line in `EQUIVALENTS` for each.
 
-`becomes(path)` writes the value under that path of the link; `handled()` is for what more than one setting decides,
-which is done in `links.py`. The others say why nothing becomes of it, and what to do about that. `default` is what
-MirrorMaker 2 does where the setting is not written, and counts as written; `off` are values with which nothing is lost.
+`becomes(path)` writes the value under that path of the link; `handled()` is for results of more than one setting, which
+`links.py` computes. The others give the reason why a setting has no equivalent, and the remedy. `default` is
+MirrorMaker 2's value if the setting is not written, and counts as written; `off` are values with which nothing is lost.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PATH_OF_CLASSES: Final = "org.apache.kafka.connect.mirror."
 
 
 class Fate(enum.Enum):
-    """Who sees to a setting."""
+    """The code that handles a setting."""
 
     WRITTEN = enum.auto()
     HANDLED = enum.auto()
@@ -27,7 +27,7 @@ class Fate(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Equivalent:
-    """What becomes of one setting."""
+    """The equivalent of one setting."""
 
     fate: Fate
     path: str = ""
@@ -41,7 +41,7 @@ class Equivalent:
 
 
 def truth(text: str) -> bool:
-    """A truth value as Kafka reads it.
+    """Parse a truth value as Kafka does.
 
     :raises ValueError: It is none.
     """
@@ -51,7 +51,7 @@ def truth(text: str) -> bool:
 
 
 def seconds(text: str) -> float:
-    """A time above 0.
+    """Parse a time above 0.
 
     :raises ValueError: It is none.
     """
@@ -65,7 +65,7 @@ def seconds(text: str) -> float:
 
 
 def records(text: str) -> int:
-    """A number of records; below 0 is as 0.
+    """Parse a number of records; a negative one counts as 0.
 
     :raises ValueError: It is none.
     """
@@ -76,12 +76,12 @@ def records(text: str) -> int:
 
 
 def defaults_from(text: str) -> str:
-    """A side; to MirrorMaker 2 whatever is not the source is the target."""
+    """Parse a side; for MirrorMaker 2 every other value than the source is the target."""
     return "source" if text.strip() == "source" else "target"
 
 
 def side(text: str) -> str:
-    """One end of a flow.
+    """Parse one end of a flow.
 
     :raises ValueError: It is none.
     """
@@ -91,7 +91,7 @@ def side(text: str) -> str:
 
 
 def becomes(path: str, read: Callable[[str], object] = str, default: str = "") -> Equivalent:
-    """The value, read, is written under a path of the link."""
+    """The parsed value is written under a path of the link."""
     return Equivalent(fate=Fate.WRITTEN, path=path, read=read, default=default)
 
 
@@ -104,20 +104,22 @@ def lost(
     why: str, todo: str = "", *, default: str = "", off: str = "", connector: MirrorConnector | None = None
 ) -> Equivalent:
     """Isthmus does not do it."""
-    return _told(Impact.LOST, why, todo, default, off, connector)
+    return _reported_as(Impact.LOST, why, todo, default, off, connector)
 
 
 def changed(why: str, todo: str = "", *, off: str = "") -> Equivalent:
-    """Isthmus does it otherwise."""
-    return _told(Impact.CHANGED, why, todo, "", off, None)
+    """Isthmus does it in another way."""
+    return _reported_as(Impact.CHANGED, why, todo, "", off, None)
 
 
 def unneeded(why: str) -> Equivalent:
-    """Isthmus has no need of it."""
-    return _told(Impact.UNNEEDED, why, "", "", "", None)
+    """Isthmus does not need it."""
+    return _reported_as(Impact.UNNEEDED, why, "", "", "", None)
 
 
-def _told(impact: Impact, why: str, todo: str, default: str, off: str, connector: MirrorConnector | None) -> Equivalent:
+def _reported_as(
+    impact: Impact, why: str, todo: str, default: str, off: str, connector: MirrorConnector | None
+) -> Equivalent:
     values = frozenset({off}) if off else frozenset()
     return Equivalent(
         fate=Fate.TOLD, impact=impact, why=why, todo=todo, default=default, off=values, connector=connector
@@ -177,7 +179,7 @@ EQUIVALENTS: Final[Mapping[str, Equivalent]] = {
     "sync.group.offsets.interval.seconds": unneeded("a position is carried as soon as it is committed"),
     "refresh.groups.enabled": unneeded("new groups are always seen"),
     "refresh.groups.interval.seconds": unneeded("a new group is seen as soon as it commits"),
-    # What MirrorMaker 2 writes beside the data.
+    # The topics that MirrorMaker 2 writes beside the data.
     "emit.heartbeats.enabled": handled(),
     "emit.heartbeats.interval.seconds": becomes("mm2.heartbeats_interval_s", seconds),
     "heartbeats.replication.enabled": becomes("mm2.heartbeats_replication", truth),
@@ -189,7 +191,7 @@ EQUIVALENTS: Final[Mapping[str, Equivalent]] = {
     "offset-syncs.topic.location": handled(),
     "offset-syncs.topic.replication.factor": _OWN_REPLICAS,
     "offset.lag.max": handled(),
-    # How records travel.
+    # The transport of records.
     "tasks.max": unneeded("Spark's task slots share the partitions (spark.slots)"),
     "tasks.max.enforce": unneeded("Spark's task slots share the partitions (spark.slots)"),
     "config.action.reload": unneeded("files with secrets are read again whenever a connection is made"),
@@ -251,18 +253,18 @@ FAMILIES: Final[Mapping[str, Equivalent]] = {
     "connect.protocol": _NO_WORKER,
     "inter.worker.": _NO_WORKER,
 }
-"""By what names begin with, for those without a line of their own."""
+"""By the beginning of names, for those without a line of their own."""
 
 ALIASES: Final[Mapping[str, str]] = {
     "topics.blacklist": "topics.exclude",
     "groups.blacklist": "groups.exclude",
     "config.properties.blacklist": "config.properties.exclude",
 }
-"""Old names; MirrorMaker 2 takes the new one where both are given."""
+"""Old names; MirrorMaker 2 uses the new one if both are given."""
 
 
 def equivalent_of(key: str) -> Equivalent | None:
-    """What becomes of a setting, `None` where MirrorMaker 2 knows no such setting either."""
+    """Return the equivalent of a setting, `None` if MirrorMaker 2 does not know it either."""
     if key in EQUIVALENTS:
         return EQUIVALENTS[key]
     families = [family for family in FAMILIES if key.startswith(family)]

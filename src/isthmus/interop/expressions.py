@@ -1,7 +1,7 @@
-"""Regular expressions of Java as those of Python, where both have a way to say it.
+"""Converts regular expressions of Java into those of Python, if both can express the same.
 
-MirrorMaker 2 has java.util.regex match the whole name, and Isthmus has Python's re do the same. Possessive quantifiers
-and atomic groups mean the same in both.
+MirrorMaker 2 makes java.util.regex match the whole name, and Isthmus does the same with Python's re. Possessive
+quantifiers and atomic groups mean the same in both.
 """
 
 from __future__ import annotations
@@ -38,18 +38,19 @@ _HEX: Final = re.compile(r"x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}")
 
 
 class NoEquivalent(Exception):
-    """An expression that Python cannot say; the text is the reason."""
+    """An expression without an equivalent in Python; the text is the reason."""
 
 
 def python_expression(java: str) -> str:
-    """The expression of Python that matches the same names.
+    """Return the expression of Python that matches the same names.
 
     :raises NoEquivalent: There is none, or what is given is no expression of Java.
     """
     found = _Translation(java).all()
     try:
         with warnings.catch_warnings():
-            # What Python may read as a set operation some day it does not read as Java does today.
+            # Python warns of a text that it may read as a set operation some day: it does not read it as Java does
+            # today.
             warnings.simplefilter("error")
             re.compile(found)
     except (re.error, Warning, OverflowError, RecursionError) as error:
@@ -83,7 +84,7 @@ class _Translation:
     def _escape(self) -> None:
         following = self._following()
         if following == "Q":
-            self._take(re.escape(self._quoted()), 0)
+            self._take(re.escape(self._take_quotation()), 0)
         elif following in "pP":
             self._property(is_inside=False)
         elif following in _OTHER:
@@ -97,7 +98,7 @@ class _Translation:
             self._ordinary(following, _SAME)
 
     def _ordinary(self, following: str, same: frozenset[str]) -> None:
-        """An escape that both write alike, or that stands for a character without a meaning of its own."""
+        """Take an escape that both write alike, or that stands for a character without a meaning of its own."""
         code = _HEX.match(self.text, self.at + 1)
         if code is not None:
             self._take(f"\\{code[0]}", 1 + len(code[0]))
@@ -111,7 +112,7 @@ class _Translation:
             raise NoEquivalent("it ends in a backslash")
         return self.text[self.at + 1]
 
-    def _quoted(self) -> str:
+    def _take_quotation(self) -> str:
         begin = self.at + 2
         end = self.text.find("\\E", begin)
         self.at = len(self.text) if end < 0 else end + 2
@@ -164,7 +165,7 @@ class _Translation:
             return
         following = self._following()
         if following == "Q":
-            self._take(re.escape(self._quoted()), 0)
+            self._take(re.escape(self._take_quotation()), 0)
         elif following in "pP":
             self._property(is_inside=True)
         else:

@@ -1,4 +1,4 @@
-"""The machine on which is imported: what the import reads there, and what it writes."""
+"""The machine of the import: the files that the import reads and writes there."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ThisMachine:
 
 
 def read_input(path: Path) -> bytes:
-    """What is to be imported.
+    """Read the file to import.
 
     :raises ConfigError: It cannot be read.
     """
@@ -59,9 +59,10 @@ def read_input(path: Path) -> bytes:
 
 
 def write_all(text: str, companions: Iterable[Companion], target: Path, *, force: bool) -> tuple[Path, ...]:
-    """Write a configuration and the files beside it, each for its owner alone; all paths, the configuration last.
+    """Write a configuration and the files beside it, each readable by its owner alone; return all paths, the
+    configuration last.
 
-    What was there is replaced at once and only with `force`, so nobody meets half a file.
+    An existing file is replaced atomically and only with `force`, so no reader sees half a file.
 
     :raises ConfigError: Something is there already, or the folder cannot be written to.
     """
@@ -84,7 +85,7 @@ def write_all(text: str, companions: Iterable[Companion], target: Path, *, force
 
 @contextlib.contextmanager
 def kept_if_done(written: Sequence[Path]) -> Iterator[None]:
-    """Keep new files only if what is entered comes to its end: nobody shall use them else. Their folder stays if it
+    """Keep new files only if the block ends without an error: otherwise they must not be used. Their folder stays if it
     holds more.
     """
     try:
@@ -99,7 +100,7 @@ def kept_if_done(written: Sequence[Path]) -> Iterator[None]:
 
 
 def _replace(path: Path, content: bytes, mode: int) -> None:
-    """The file with that content and mode from its first moment on, also where another was before."""
+    """Replace the file atomically by one with that content and mode."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:

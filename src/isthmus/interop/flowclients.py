@@ -1,4 +1,4 @@
-"""What a flow says about its own clients: the properties of its link, and a login that no link can take from it."""
+"""The client settings of a flow: the properties of its link, and a login that no link can take from it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _PREFIXES: Final[Mapping[EndOfLink, tuple[str, ...]]] = {
         "target.consumer.",
     ),
 }
-"""By the side that they reach: what stands before the names of a client. The first that says something counts."""
+"""By the side that they reach: the prefixes of a client's settings. The first with a value counts."""
 
 
 def flow_properties(
     flow: Flow, clusters: Mapping[str, Settings], gathering: Gathering
 ) -> tuple[dict[str, str], frozenset[str]]:
-    """The properties of a flow's link, and the keys of its settings that are dealt with. `clusters` are the settings of
-    all clusters, by alias.
+    """Return the properties of a flow's link, and the keys of its settings that are handled. `clusters` are the
+    settings of all clusters, by alias.
 
     :raises ConfigError: A value refers to what cannot be found here.
     """
@@ -39,7 +39,7 @@ def flow_properties(
     for side, alias in ends.items():
         settings, cluster = flow.settings, clusters[alias]
         taken: dict[str, Setting] = {}
-        for key, name in _named(side, settings):
+        for key, name in _find_client_keys(side, settings):
             treated.add(key)
             if name in ANSWERED:
                 _tell_login(side, alias, settings[key], cluster.get(name), gathering)
@@ -60,8 +60,8 @@ def flow_properties(
     return properties, frozenset(treated)
 
 
-def _named(side: EndOfLink, settings: Settings) -> Iterator[tuple[str, str]]:
-    """Keys about a side, and what they name, of what Isthmus has an answer to."""
+def _find_client_keys(side: EndOfLink, settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield keys about a side, and their client setting, if Isthmus has an answer to it."""
     for prefix in _PREFIXES[side]:
         for key in settings:
             name = key.removeprefix(prefix)

@@ -1,4 +1,4 @@
-"""What comes together while a deployment is turned into a configuration: notices, and files beside the file."""
+"""The results while a deployment is turned into a configuration: notices, and files beside the file."""
 
 from __future__ import annotations
 
@@ -15,27 +15,29 @@ from isthmus.interop.references import Reference, TextPart, Words, escaped, piec
 
 
 class Surroundings(Protocol):
-    """The machine on which is imported, as far as the import may look at it."""
+    """The machine of the import, as far as the import may look at it."""
 
     def located(self, path: str) -> str:
-        """The absolute path of a file that is written as `path`, whether or not it is there."""
+        """Return the absolute path of a file that is written as `path`, whether or not it exists."""
         ...
 
     def read(self, path: str) -> bytes:
-        """What a file holds.
+        """Read a file.
 
         :raises OSError: It cannot be read.
         """
         ...
 
     def variable(self, name: str) -> str | None:
-        """An environment variable, `None` where it is not set."""
+        """Return an environment variable, `None` if it is not set."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Companion:
-    """A file beside the configuration, for its owner alone; the name is the path from the configuration's folder."""
+    """A file beside the configuration, readable by its owner alone; the name is the path from the configuration's
+    folder.
+    """
 
     name: str
     content: bytes = field(repr=False)
@@ -43,7 +45,7 @@ class Companion:
 
 @dataclass(slots=True)
 class Gathering:
-    """Collects. `folder` is the one beside the configuration that companions go into."""
+    """Collects notices and files. `folder` is the one beside the configuration for companions."""
 
     deployment: Deployment
     surroundings: Surroundings
@@ -52,19 +54,19 @@ class Gathering:
     companions: dict[str, Companion] = field(default_factory=dict)
 
     def tell(self, impact: Impact, key: Setting | str, why: str, todo: str = "", *, value: str = "") -> None:
-        """Add a notice, unless it is there already: what is written once may count for several flows."""
+        """Add a notice, unless it is there already: one written setting may count for several flows."""
         name, line = (key, None) if isinstance(key, str) else (key.written, key.line)
         notice = Notice(impact=impact, key=name, value=value, line=line, why=why, todo=todo)
         if notice not in self.notices:
             self.notices.append(notice)
 
     def refusal(self, setting: Setting, problem: str, hint: str) -> ConfigError:
-        """What is wrong with a value, as an error that names its key and its line, and never the value."""
+        """Return an error about a value that names its key and its line, and never the value."""
         where = self.deployment.name if setting.line is None else f"{self.deployment.name}:{setting.line}"
         return ConfigError(f"{where}: {setting.written} {problem}", field=setting.written, line=setting.line, hint=hint)
 
     def known(self, setting: Setting) -> str:
-        """The value with its references replaced, for what decides about the configuration itself.
+        """Return the value with its references replaced, if the configuration itself depends on it.
 
         :raises ConfigError: A reference leads nowhere on this machine.
         """
@@ -78,35 +80,37 @@ class Gathering:
         return found
 
     def resolved(self, text: str) -> str | None:
-        """The text with its references replaced, `None` where one of them leads nowhere on this machine."""
+        """Return the text with its references replaced, `None` if one of them is unresolved on this machine."""
         values = [self._value(piece) for piece in self._pieces(text)]
         return None if any(value is None for value in values) else "".join(value or "" for value in values)
 
     def open_text(self, name: str, setting: Setting, text: str | None = None) -> str:
-        """How a value that is no secret is written in the configuration: as it stands, references as our own."""
+        """Return the form of a value that is no secret in the configuration: as it stands, references as our own."""
         pieces = self._pieces(setting.value if text is None else text)
         return "".join(
-            escaped(piece.text) if isinstance(piece, Words) else self._referred(f"{name}.{number}", piece, setting)
+            escaped(piece.text) if isinstance(piece, Words) else self._refer_to(f"{name}.{number}", piece, setting)
             for number, piece in enumerate(pieces, start=1)
         )
 
     def secret(self, name: str, setting: Setting, text: str | None = None) -> str:
-        """How a secret is written: by reference. What stands in the file itself goes into a companion `name`."""
+        """Return the form of a secret: a reference. A value in the file itself goes into a companion `name`."""
         pieces = self._pieces(setting.value if text is None else text)
         names = [name] if len(pieces) == 1 else [f"{name}.{number}" for number in range(1, len(pieces) + 1)]
         return "".join(
-            self._kept(each, piece.text, setting) if isinstance(piece, Words) else self._referred(each, piece, setting)
+            self._keep_in_file(each, piece.text, setting)
+            if isinstance(piece, Words)
+            else self._refer_to(each, piece, setting)
             for each, piece in zip(names, pieces, strict=True)
         )
 
     def file(self, name: str, content: bytes) -> str:
-        """Add a companion; its path from the configuration's folder."""
+        """Add a companion; return its path from the configuration's folder."""
         path = f"{self.folder}/{name}"
         self.companions[path] = Companion(path, content)
         return path
 
     def awaited(self, name: str, setting: Setting, why: str, text: str | None = None) -> str:
-        """The path of a companion that somebody else has to put there, which is told."""
+        """Return the path of a companion that the operator has to put there; add a notice about it."""
         path = f"{self.folder}/{name}"
         self.tell(Impact.NEEDED, setting, why, self._how_to_fill(path, text))
         return path
@@ -114,14 +118,14 @@ class Gathering:
     def _pieces(self, text: str) -> tuple[TextPart, ...]:
         return pieces_of(text, self.deployment.providers)
 
-    def _kept(self, name: str, text: str, setting: Setting) -> str:
+    def _keep_in_file(self, name: str, text: str, setting: Setting) -> str:
         if text.rstrip("\r\n") != text:
             why = "the secret ends in a line end, which no secret read from a file does"
             self.tell(Impact.NEEDED, setting, why, "Choose another password at the cluster.")
         return f"${{file:{self.file(name, text.encode())}}}"
 
-    def _referred(self, name: str, reference: Reference, setting: Setting) -> str:
-        """A reference of Kafka as our own, or as a companion with what it leads to."""
+    def _refer_to(self, name: str, reference: Reference, setting: Setting) -> str:
+        """Return a reference of Kafka as our own, or as a companion with its value."""
         file = self.surroundings.located(reference.file) if reference.file else ""
         ours, value = reference.as_ours(file), self._value(reference)
         if ours is not None:
@@ -130,7 +134,7 @@ class Gathering:
                 self.tell(Impact.NEEDED, setting, why, "Run Isthmus where it leads to the value, or put it there.")
             return ours
         if value is not None:
-            return self._kept(name, value, setting)
+            return self._keep_in_file(name, value, setting)
         return f"${{file:{self.awaited(name, setting, _away(reference), reference.written)}}}"
 
     def _value(self, piece: TextPart) -> str | None:
@@ -166,7 +170,7 @@ class Gathering:
 def _kubectl(reference: Reference, namespace: str) -> str:
     given, _, name = reference.path.rpartition("/")
     within = f" -n {shlex.quote(given or namespace)}" if given or namespace else ""
-    # Names are those of the file, and whoever reads this may well run it.
+    # The names are those of the file, and the operator may well run this command.
     template = shlex.quote(f'{{{{index .data "{reference.key}" | base64decode}}}}')
     return f"kubectl get secret {shlex.quote(name)}{within} -o go-template={template}"
 

@@ -12,7 +12,7 @@ _TOKEN: Final = re.compile(
     re.DOTALL,
 )
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
-# As Java's StreamTokenizer, which Kafka reads such values with, has them; any other stands for itself.
+# As in Java's StreamTokenizer, which Kafka reads such values with; any other character stands for itself.
 _ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "b": "\b", "v": "\v", "a": "\a"}
 _FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 
@@ -30,7 +30,7 @@ class JaasLogin:
 
 
 def parse_jaas(text: str) -> JaasLogin:
-    """The first login module of a value.
+    """Parse the first login module of a value.
 
     :raises NoJaas: It is broken. The text never says what it holds.
     """
@@ -55,10 +55,10 @@ def _tokens(text: str) -> list[str]:
         if token is None:
             raise NoJaas("it has a quote without an end")
         quoted = token["double"] if token["double"] is not None else token["single"]
-        found.append(_unescaped(quoted) if quoted is not None else token["sign"] or token["word"])
+        found.append(_unescape(quoted) if quoted is not None else token["sign"] or token["word"])
         at = token.end()
     return found
 
 
-def _unescaped(quoted: str) -> str:
+def _unescape(quoted: str) -> str:
     return _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), quoted)

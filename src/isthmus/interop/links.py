@@ -1,4 +1,4 @@
-"""From a flow to a link: topics, names, offsets and groups, and what becomes of every other setting."""
+"""Converts a flow into a link: topics, names, offsets and groups, and a notice for every other setting."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KeyPath = tuple[str, ...]
 
 
 class OffsetsChoice(enum.StrEnum):
-    """The offsets that imported links are to give records at the target (`links[].topics.offsets`)."""
+    """The offsets that imported links give records at the target (`links[].topics.offsets`)."""
 
     AUTO = "auto"
     MAPPED = "mapped"
@@ -41,7 +41,7 @@ TOPICS: Final = ".*"
 TOPICS_EXCLUDE: Final = r"mm2.*\.internal, .*\.replica, __.*"
 GROUPS: Final = ".*"
 GROUPS_EXCLUDE: Final = "console-consumer-.*, connect-.*, __.*"
-"""What MirrorMaker 2 has where its lists are not written."""
+"""The default lists of MirrorMaker 2."""
 _RESETS: Final = ("source.consumer.auto.offset.reset", "consumer.auto.offset.reset")
 RESETS_OF_CLUSTER: Final = ("consumer.auto.offset.reset", "auto.offset.reset")
 _OFFSET_SYNCS: Final = ("emit.offset-syncs.enabled", "offset-syncs.topic.location")
@@ -69,7 +69,7 @@ _OFFSETS: Final = {
 
 @dataclass(slots=True)
 class LinkDraft:
-    """The section of a link while it is made; comments are by the keys that lead to what they stand before."""
+    """The section of a link during its conversion; comments are by the keys of the line after them."""
 
     section: dict[str, object]
     comments: dict[KeyPath, str] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class LinkDraft:
 def link_draft(
     flow: Flow, name: str, clusters: Mapping[str, Settings], offsets: OffsetsChoice, gathering: Gathering
 ) -> LinkDraft:
-    """The link that does what a flow does. `clusters` are the settings of all of them, by alias.
+    """Return the link that does the same as a flow. `clusters` are the settings of all of them, by alias.
 
     :raises ConfigError: A value is none that MirrorMaker 2 could use.
     """
@@ -102,7 +102,7 @@ class _Translation:
         self._clusters = clusters
         self._offsets = offsets
         self._gathering = gathering
-        self._settings = self._renamed(flow.settings)
+        self._settings = self._rename_aliases(flow.settings)
         self._made = LinkDraft({"name": name, "source": flow.source, "target": flow.target})
 
     def draft(self) -> LinkDraft:
@@ -118,8 +118,8 @@ class _Translation:
                 self._treat_default(key, equivalent)
         return self._made
 
-    def _renamed(self, settings: Settings) -> dict[str, Setting]:
-        """The settings with old names replaced by new ones."""
+    def _rename_aliases(self, settings: Settings) -> dict[str, Setting]:
+        """Replace old names of settings by new ones."""
         found = {key: setting for key, setting in settings.items() if key not in ALIASES}
         for old, new in ALIASES.items():
             if old not in settings:
@@ -151,12 +151,12 @@ class _Translation:
         exclude = topic_names(self._value("topics.exclude", TOPICS_EXCLUDE))
         naming, why_held = self._naming()
         why_held = why_held or self._filter("topic.filter.class", "DefaultTopicFilter")
-        why_held = self._failed("topics.exclude", exclude) or why_held
+        why_held = self._report_failed("topics.exclude", exclude) or why_held
         self._tell_failed("topics", include)
-        patterns = self._held(("topics", "include"), include, why_held)
+        patterns = self._patterns_or_none(("topics", "include"), include, why_held)
         topics: dict[str, object] = {"include": patterns}
         excluded = merged(exclude.patterns, self._internal())
-        topics["exclude"] = _listed(excluded)
+        topics["exclude"] = _escape_all(excluded)
         if "topics.exclude" not in self._settings:
             self._made.comments["topics", "exclude"] = "What MirrorMaker 2 leaves out by default, and its own topics."
             self._gathering.tell(
@@ -174,7 +174,7 @@ class _Translation:
         self._made.section["topics"] = topics
 
     def _internal(self) -> tuple[str, ...]:
-        """The topics that MirrorMaker 2 never copies, whatever the lists say; those with `__` no link copies."""
+        """Return the topics that MirrorMaker 2 never copies, whatever the lists are; those with `__` no link copies."""
         is_separated = self._truth("replication.policy.internal.topic.separator.enabled", True)
         separator = re.escape(self._separator() if is_separated else ".")
         return f"/mm2.*{separator}internal/", f"/.*{separator}checkpoints{separator}internal/"
@@ -183,18 +183,18 @@ class _Translation:
         return self._value("replication.policy.separator", ".")
 
     def _naming(self) -> tuple[object | None, str]:
-        """How topics are named, or why nobody knows."""
+        """Return the naming of topics, or why it is unknown."""
         prefix, why = self._prefix()
         made, why_routed = routed(prefix, self._settings, self._gathering)
         if made is None:
             return None, why or why_routed
         if made != f"{self._flow.source}{self._separator()}" or ambiguity(self._flow, self._separator()):
-            # Our mm2 refuses such aliases, as names do not tell where they end; the same names come of a prefix.
+            # Our mm2 refuses such aliases, as names do not show where they end; a prefix gives the same names.
             return {"target_prefix": escaped(made)} if made else "identity", ""
         return "mm2" if self._separator() == "." else {"mm2": {"separator": escaped(self._separator())}}, ""
 
     def _prefix(self) -> tuple[str | None, str]:
-        """What the replication policy puts before names, or why nobody knows."""
+        """Return the prefix that the replication policy puts before names, or why it is unknown."""
         policy = self._value("replication.policy.class", f"{PATH_OF_CLASSES}DefaultReplicationPolicy")
         name = policy.rpartition(".")[2]
         if name == "IdentityReplicationPolicy":
@@ -207,7 +207,7 @@ class _Translation:
         return None, why
 
     def _start(self) -> str:
-        """Where copying begins, "" for the beginning."""
+        """Return where copying begins, "" for the beginning."""
         given = [self._settings[key] for key in _RESETS if key in self._settings]
         source = self._clusters[self._flow.source]
         given += [source[key] for key in RESETS_OF_CLUSTER if key in source]
@@ -223,7 +223,7 @@ class _Translation:
         return ""
 
     def _properties(self) -> frozenset[str]:
-        """Put what the flow says about its clients; the keys that are dealt with."""
+        """Write the client settings of the flow; return the keys that are handled."""
         properties, treated = flow_properties(self._flow, self._clusters, self._gathering)
         if properties:
             self._made.section["properties"] = properties
@@ -244,11 +244,11 @@ class _Translation:
         include = group_names(self._value("groups", GROUPS))
         exclude = group_names(self._value("groups.exclude", GROUPS_EXCLUDE))
         why_held = self._filter("group.filter.class", "DefaultGroupFilter")
-        why_held = self._failed("groups.exclude", exclude) or why_held
+        why_held = self._report_failed("groups.exclude", exclude) or why_held
         self._tell_failed("groups", include)
         self._made.section["groups"] = {
-            "include": self._held(("groups", "include"), include, why_held),
-            "exclude": _listed(exclude.patterns),
+            "include": self._patterns_or_none(("groups", "include"), include, why_held),
+            "exclude": _escape_all(exclude.patterns),
             "way": "identity" if self._offsets is OffsetsChoice.SAME else "mapped",
         }
         if not commits:
@@ -258,11 +258,11 @@ class _Translation:
             )
 
     def _beside(self) -> None:
-        """What is kept alike and written beside the data."""
+        """Write the settings for the configurations, groups and other things beside the data."""
         if "config.properties.exclude" in self._settings:
             exclude = topic_names(self._value("config.properties.exclude"))
             self._tell_failed("config.properties.exclude", exclude)
-            self._made.put("configs.exclude", _listed(exclude.patterns))
+            self._made.put("configs.exclude", _escape_all(exclude.patterns))
         if self._truth("sync.topic.acls.enabled", False):
             self._made.put("access.policy", "read-only")
         elif "sync.topic.acls.enabled" not in self._settings and self._has(MirrorConnector.SOURCE):
@@ -272,7 +272,7 @@ class _Translation:
         self._internal_topics()
 
     def _internal_topics(self) -> None:
-        """What MirrorMaker 2 writes for its own tools."""
+        """Write the settings for the topics that MirrorMaker 2 writes for its own tools."""
         writes = {
             "heartbeats": MirrorConnector.HEARTBEAT,
             "checkpoints": MirrorConnector.CHECKPOINT,
@@ -289,12 +289,14 @@ class _Translation:
                 self._made.put(f"mm2.{topic}", True)
 
     def _ambiguity(self) -> tuple[str, str]:
-        """Why there can be no topics of MirrorMaker 2, if there cannot, and what to do."""
+        """Return why there can be no topics of MirrorMaker 2, if there cannot, and the remedy."""
         why = ambiguity(self._flow, self._separator())
         return (f"{why}, so that the names of such topics would not tell it", _PLAIN_ALIAS) if why else ("", "")
 
     def _offset_syncs(self) -> None:
-        """Pairs of offsets, if the file asks for them; MirrorMaker 2 has them by default, for its own checkpoints."""
+        """Write pairs of offsets, if the file asks for them; MirrorMaker 2 has them by default, for its own
+        checkpoints.
+        """
         keys = [key for key in _OFFSET_SYNCS if key in self._settings]
         if not self._truth("emit.offset-syncs.enabled", True) or not self._has(MirrorConnector.SOURCE):
             return
@@ -313,10 +315,10 @@ class _Translation:
     def _place(self) -> str:
         return str(self._read(_OFFSET_SYNCS[1], side))
 
-    def _held(self, path: KeyPath, include: NameList, why: str) -> list[str]:
-        """The patterns, or none: rather nothing is copied than what MirrorMaker 2 leaves out."""
+    def _patterns_or_none(self, path: KeyPath, include: NameList, why: str) -> list[str]:
+        """Return the patterns, or none with a reason: better copy nothing than topics that MirrorMaker 2 leaves out."""
         if not why:
-            return _listed(include.patterns)
+            return _escape_all(include.patterns)
         self._made.comments[path] = f"To be filled in, probably with {', '.join(include.patterns) or 'nothing'}: {why}."
         return []
 
@@ -329,7 +331,7 @@ class _Translation:
         self._gathering.tell(Impact.NEEDED, self._settings[key], why, todo, value=given)
         return why
 
-    def _failed(self, key: str, found: NameList) -> str:
+    def _report_failed(self, key: str, found: NameList) -> str:
         self._tell_failed(key, found)
         return "an exclusion could not be translated" if found.failed else ""
 
@@ -340,7 +342,7 @@ class _Translation:
             self._gathering.tell(Impact.NEEDED, self._settings[key], why, todo, value=text)
 
     def _unwritten(self, key: str) -> str:
-        """How a setting is called that this flow lacks: with the flow where another one has it."""
+        """Return the name of a setting that this flow lacks: with the flow if another one has it."""
         is_elsewhere = any(key in flow.settings for flow in self._gathering.deployment.flows)
         return f"{self._flow.name}.{key}" if is_elsewhere and key not in self._settings else key
 
@@ -349,7 +351,7 @@ class _Translation:
 
     def _treat(self, key: str, setting: Setting) -> None:
         if is_of_router(key, self._settings):
-            return  # told with its transform
+            return  # reported with its transform
         equivalent = EQUIVALENTS.get("enabled") if key in _RESETS else flow_equivalent(key)
         if equivalent is None:
             why = "neither MirrorMaker 2 nor Isthmus knows it"
@@ -376,11 +378,11 @@ class _Translation:
             self._made.put(equivalent.path, equivalent.read(equivalent.default))
         else:
             why = f"MirrorMaker 2 does it by default. {equivalent.why}"
-            told = self._unwritten(key)
-            self._gathering.tell(equivalent.impact, told, why, equivalent.todo, value=equivalent.default)
+            written = self._unwritten(key)
+            self._gathering.tell(equivalent.impact, written, why, equivalent.todo, value=equivalent.default)
 
 
-def _listed(patterns: Iterable[str]) -> list[str]:
+def _escape_all(patterns: Iterable[str]) -> list[str]:
     return [escaped(pattern) for pattern in patterns]
 
 
@@ -389,7 +391,7 @@ def _lower(values: frozenset[str]) -> set[str]:
 
 
 def link_names(flows: Mapping[tuple[str, str], Flow]) -> dict[tuple[str, str], str]:
-    """A name for the link of each flow, by its source and target; where two would be the same, with numbers."""
+    """Return a name for the link of each flow, by its source and target; equal ones get numbers."""
     names: dict[tuple[str, str], str] = {}
     for source, target in flows:
         name = f"{source}-{target}"

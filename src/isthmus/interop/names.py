@@ -1,4 +1,4 @@
-"""Lists of names and regular expressions, as MirrorMaker 2 has them, turned into patterns."""
+"""Converts lists of names and regular expressions of MirrorMaker 2 into patterns."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ _SHORTHAND: Final = re.compile(r"\\[dDwWsSbB]")
 
 @dataclass(frozen=True, slots=True)
 class NameList:
-    """The patterns, in order and each once, and what could not be one: the text, and the reason."""
+    """The patterns, in order and each once, and the items that failed: the text, and the reason."""
 
     patterns: tuple[str, ...] = ()
     failed: tuple[tuple[str, str], ...] = ()
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """The items of a list as Kafka splits it: at every comma, whatever it stands in."""
+    """Split a list as Kafka does: at every comma, whatever is around it."""
     return tuple(item for each in text.split(",") if (item := each.strip()))
 
 
 def topic_names(text: str) -> NameList:
-    """A list of topics. What begins with `__` is left out, and `_schemas`: no link mirrors these."""
-    found = _named(text, TopicPattern.parse, is_ascii=True)
+    """Convert a list of topics. Names with `__` are left out, and `_schemas`: no link mirrors these."""
+    found = _parse_names(text, TopicPattern.parse, is_ascii=True)
     kept = tuple(pattern for pattern in found.patterns if not is_reserved(pattern))
     return NameList(kept, found.failed)
 
 
 def group_names(text: str) -> NameList:
-    """A list of groups, whose names may have any characters."""
-    return _named(text, GroupPattern.parse, is_ascii=False)
+    """Convert a list of groups, whose names may have any characters."""
+    return _parse_names(text, GroupPattern.parse, is_ascii=False)
 
 
-def _named(text: str, parse: Callable[[str], NamePattern], *, is_ascii: bool) -> NameList:
+def _parse_names(text: str, parse: Callable[[str], NamePattern], *, is_ascii: bool) -> NameList:
     items = split_list(text)
-    # MirrorMaker 2 joins the items to one expression, so what an item opens or sets counts in those behind it.
+    # MirrorMaker 2 joins the items to one expression, so a bracket or flag in an item affects those behind it.
     parts: tuple[str, ...] = items
     if any(_AFFECTS_OTHERS.search(item) for item in items) or not all(map(_stands_alone, items)):
         parts = ("|".join(items),)
@@ -81,7 +81,7 @@ def _pattern(java: str, parse: Callable[[str], NamePattern], *, is_ascii: bool) 
             pass  # no topic's name, or one that would be read as a pattern: the expression says the same
     expression = python_expression(java)
     if not is_ascii and _SHORTHAND.search(expression):
-        # To Java these are ASCII, to Python what Unicode says.
+        # In Java these are ASCII, in Python Unicode.
         expression = f"(?a){expression}"
     try:
         return str(parse(f"/{expression}/"))
@@ -90,5 +90,5 @@ def _pattern(java: str, parse: Callable[[str], NamePattern], *, is_ascii: bool) 
 
 
 def merged(*lists: Iterable[str]) -> tuple[str, ...]:
-    """All patterns of several lists, each once."""
+    """Merge all patterns of several lists, each once."""
     return tuple(dict.fromkeys(pattern for each in lists for pattern in each))

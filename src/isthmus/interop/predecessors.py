@@ -1,4 +1,4 @@
-"""Where a deployment of MirrorMaker 2 keeps the positions of its flows, and which group its workers are in."""
+"""The topic in which a deployment of MirrorMaker 2 keeps the positions of its flows, and the group of its workers."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from isthmus.model.predecessor import Predecessor
 
 _OFFSETS_TOPIC: Final = "offset.storage.topic"
 _OWN_OFFSETS_TOPIC: Final = "offsets.storage.topic"
-"""A topic of a connector's own, before that of its workers (KIP-618)."""
+"""A topic of a connector's own, which takes precedence over that of its workers (KIP-618)."""
 _WORKER_GROUP: Final = "group.id"
 _OF_STRIMZI: Final = ("mirrormaker2-cluster-offsets", "mirrormaker2-cluster")
-"""What Strimzi's operator configures where the resource says nothing else (KafkaMirrorMaker2Cluster)."""
+"""The defaults of Strimzi's operator (KafkaMirrorMaker2Cluster)."""
 
 
 def predecessor_of(
     deployment: Deployment, flow: Flow, offsets_topic: str | None = None, worker_group: str | None = None
 ) -> Predecessor:
-    """What a link has to know of the flow that it is to take over. What is given goes before what the file says.
+    """Return the facts about the flow that a link is to take over. Arguments take precedence over the file.
 
     :raises ConfigError: The file does not say where positions are kept.
     """
     workers = {**deployment.clusters[flow.target], **_said_of_all(flow)}
-    said = flow.settings.get(_OWN_OFFSETS_TOPIC, workers.get(_OFFSETS_TOPIC))
-    topic = offsets_topic or ("" if said is None else said.value)
+    setting = flow.settings.get(_OWN_OFFSETS_TOPIC, workers.get(_OFFSETS_TOPIC))
+    topic = offsets_topic or ("" if setting is None else setting.value)
     group = workers[_WORKER_GROUP].value if _WORKER_GROUP in workers else None
     if deployment.form == DEDICATED:
         # As MirrorMakerConfig.workerConfig has it.
@@ -45,11 +45,13 @@ def predecessor_of(
 
 
 def _said_of_all(flow: Flow) -> dict[str, Setting]:
-    """What stands without a cluster before it, which goes before what the cluster of the workers says."""
+    """Return the setting without a cluster before it, which takes precedence over the one for the cluster of the
+    workers.
+    """
     key = _OFFSETS_TOPIC
     return {key: flow.settings[key]} if key in flow.settings and flow.settings[key].written == key else {}
 
 
 def copying_flows(deployment: Deployment) -> tuple[Flow, ...]:
-    """The flows that copy records."""
+    """Return the flows that copy records."""
     return tuple(flow for flow in deployment.flows if MirrorConnector.SOURCE in flow.connectors)

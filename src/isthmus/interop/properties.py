@@ -37,7 +37,9 @@ _COMPARED_MAX: Final = 100
 _COMMENT: Final = re.compile(r"(?:^|\s)#")
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _TRIMMED: Final = "".join(map(chr, range(0x21)))
-"""What Kafka trims from values (String.trim): other blanks, as at the end of a password, belong to them."""
+"""The characters that Kafka trims from values (String.trim): other blanks, as at the end of a
+password, belong to them.
+"""
 _START: Final = (
     "It has to be the file that connect-mirror-maker.sh is started with, which begins with lines such as:\n\n"
     "clusters = a, b\na.bootstrap.servers = host-a:9092\nb.bootstrap.servers = host-b:9092\na->b.enabled = true"
@@ -45,7 +47,7 @@ _START: Final = (
 
 
 def read_properties(data: bytes, name: str) -> Deployment:
-    """The deployment that a properties file called `name` describes.
+    """Read a deployment from a properties file called `name`.
 
     :raises ConfigError: It is none, or contradicts itself; with the line.
     """
@@ -61,7 +63,7 @@ def read_properties(data: bytes, name: str) -> Deployment:
 
 
 def read_settings(data: bytes, name: str) -> dict[str, Setting]:
-    """The settings of a client in a properties file, as Kafka's own tools take them (`--command-config`).
+    """Read the settings of a client in a properties file, as Kafka's own tools use them (`--command-config`).
 
     :raises ConfigError: It cannot be read as one; with the line.
     """
@@ -69,10 +71,10 @@ def read_settings(data: bytes, name: str) -> dict[str, Setting]:
 
 
 def _settings(data: bytes, name: str, notices: list[Notice]) -> Iterator[tuple[str, Setting]]:
-    """Keys with their values; of a key that is written twice the last counts, as in Java."""
+    """Yield keys with their values; of a repeated key the last counts, as in Java."""
     line = 1
     seen: dict[str, int] = {}
-    # Java reads such files as ISO 8859-1, whatever wrote them; other characters are escaped.
+    # Java reads such files as ISO 8859-1, whatever their encoding was; other characters are escaped.
     text = data.removeprefix(b"\xef\xbb\xbf").decode("latin-1")
     items = javaproperties.parse(text)
     while True:
@@ -139,7 +141,7 @@ class _Reading:
         self.flows = {(one, other): {} for one in aliases for other in aliases if one != other}
         for key, setting in self.settings.items():
             self._place(key, setting)
-        flows = self._enabled()
+        flows = self._find_enabled_flows()
         if not flows:
             raise ConfigError(
                 f"{self.name} enables no flow, so nothing would be mirrored",
@@ -148,7 +150,7 @@ class _Reading:
         return Deployment(
             name=self.name,
             form=FORM,
-            clusters=self._used(flows),
+            clusters=self._find_used_clusters(flows),
             flows=flows,
             providers={
                 name: self.settings[key].value
@@ -189,7 +191,7 @@ class _Reading:
                 self.clusters[alias][key.removeprefix(f"{alias}.")] = setting
                 return
         if key.startswith(_OF_WORKERS):
-            # What MirrorMaker 2 hands to the workers of every flow.
+            # MirrorMaker 2 passes this setting to the workers of every flow.
             self.shared[key] = setting
         elif is_client_setting(key):
             self.everywhere[key] = setting
@@ -225,7 +227,7 @@ class _Reading:
             )
 
     def _tell_unknown(self, key: str, setting: Setting) -> None:
-        # A lone line may be what was cut off a secret above it, such as a line of a private key.
+        # A lone line may be cut off from a secret above it, such as a line of a private key.
         is_short = len(key) <= _NAMED_CHARACTERS_MAX and len(self.notices) < _COMPARED_MAX
         near = get_close_matches(key, EQUIVALENTS, n=1, cutoff=0.75) if is_short else []
         meant = f"Did you mean {near[0]}? " if near else ""
@@ -241,7 +243,7 @@ class _Reading:
     def _tell(self, impact: Impact, key: str, setting: Setting, why: str, todo: str = "") -> None:
         self.notices.append(Notice(impact=impact, key=key, line=setting.line, why=why, todo=todo))
 
-    def _enabled(self) -> tuple[Flow, ...]:
+    def _find_enabled_flows(self) -> tuple[Flow, ...]:
         enabled = {ends for ends, own in self.flows.items() if self._is_enabled(own)}
         for source, target in (ends for ends in self.flows if ends not in enabled):
             beats = (target, source) in enabled and self._beats(source, target)
@@ -268,8 +270,8 @@ class _Reading:
             ) from None
 
     def _beats(self, source: str, target: str) -> bool:
-        """Whether heartbeats go from one cluster to another though the flow is not enabled, and a link could write
-        them (MirrorMakerConfig.clusterPairs).
+        """Return whether heartbeats go from one cluster to another though the flow is not enabled, and a link could
+        write them (MirrorMakerConfig.clusterPairs).
         """
         emits = {**self.shared, **self.flows[source, target]}.get(_HEARTBEATS)
         flow = Flow(source=source, target=target, settings={**self.shared, **self.flows[source, target]})
@@ -303,8 +305,8 @@ class _Reading:
         key, line = f"{source}{_ARROW}{target}.enabled", None if written is None else written.line
         self.notices.append(Notice(impact=impact, key=key, line=line, why=why, todo=todo))
 
-    def _used(self, flows: Iterable[Flow]) -> dict[str, Mapping[str, Setting]]:
-        """The clusters at the ends of flows; those without are named."""
+    def _find_used_clusters(self, flows: Iterable[Flow]) -> dict[str, Mapping[str, Setting]]:
+        """Return the clusters at the ends of flows; add notices for the others."""
         ends = {alias for flow in flows for alias in (flow.source, flow.target)}
         for alias in sorted(self.clusters.keys() - ends):
             setting = self.settings["clusters"]

@@ -1,4 +1,4 @@
-"""Which form a file has, and the deployment it describes."""
+"""Detects the form of a file, and reads the deployment in it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _YAML: Final = re.compile(r"^(apiVersion|kind|spec)\s*:", re.MULTILINE)
 
 
 def read_deployment(data: bytes, name: str) -> Deployment:
-    """The deployment that a file called `name` describes, whichever of the forms it has.
+    """Read the deployment in a file called `name`, whichever of the forms it has.
 
     :raises ConfigError: It has none of them, or is broken; with the line.
     """

@@ -1,4 +1,4 @@
-"""Values that stand elsewhere: references of Kafka's config providers, and those of the configuration file."""
+"""References to values: those of Kafka's config providers, and those of the configuration file."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ class Reference:
 
     @property
     def file(self) -> str:
-        """The file it leads into, "" where it leads elsewhere."""
+        """The file that it refers to, "" for another kind."""
         if self.provider == "FileConfigProvider":
             return self.path
         return f"{self.path.rstrip('/')}/{self.key}" if self.provider == "DirectoryConfigProvider" else ""
 
     def as_ours(self, file: str) -> str | None:
-        """The same reference in the configuration, `None` where that cannot say it. `file` is where its file is."""
+        """Return the same reference for the configuration, `None` if it has no such form. `file` is the path of its
+        file.
+        """
         if self.provider == "EnvVarConfigProvider":
             return f"${{env:{self.key}}}"
         if not self.path or ":" in file + self.key:
@@ -53,7 +55,9 @@ TextPart = Words | Reference
 
 
 def pieces_of(text: str, providers: Mapping[str, str]) -> tuple[TextPart, ...]:
-    """The text and the references in it, in order. `providers` are classes by name; usual names need none."""
+    """Split a text into literal parts and references, in order. `providers` are classes by name;
+    usual names need none.
+    """
     found: list[TextPart] = []
     begin = 0
     for at, end in _braces(text):
@@ -73,7 +77,7 @@ def pieces_of(text: str, providers: Mapping[str, str]) -> tuple[TextPart, ...]:
 
 
 def _braces(text: str) -> Iterator[tuple[int, int]]:
-    """Where `${` begins and the next `}` ends it."""
+    """Yield where `${` begins and the next `}` ends it."""
     at = text.find("${")
     while at >= 0:
         end = text.find("}", at)
@@ -84,5 +88,5 @@ def _braces(text: str) -> Iterator[tuple[int, int]]:
 
 
 def escaped(text: str) -> str:
-    """Text that the configuration file takes as it stands."""
+    """Escape a text for the configuration file."""
     return text.replace("${", "$${")

@@ -1,4 +1,4 @@
-"""Transforms of a flow: those that give topics other names, and those that change or leave out records."""
+"""Transforms of a flow: those that rename topics, and those that change or drop records."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class _Transform:
 
 
 def routed(prefix: str | None, settings: Settings, gathering: Gathering) -> tuple[str | None, str]:
-    """What stands before names at the target behind the transforms of a flow, or why nobody knows. `prefix` stands
-    there before them, `None` where nobody knows that. All transforms are told.
+    """Return the prefix of names at the target behind the transforms of a flow, or why it is unknown. `prefix` is the
+    one before the transforms, `None` if unknown. Add a notice about each transform.
     """
     transforms = list(_transforms(settings))
     routers = [each for each in transforms if each.is_router]
@@ -54,7 +54,7 @@ def routed(prefix: str | None, settings: Settings, gathering: Gathering) -> tupl
         gathering.tell(Impact.LOST, settings[_TRANSFORMS], why, _RELY, value=settings[_TRANSFORMS].value)
     if not routers or prefix is None:
         return prefix, ""
-    made = _renamed(prefix, routers[0]) if len(routers) == 1 else None
+    made = _rename_prefix(prefix, routers[0]) if len(routers) == 1 else None
     if made is not None:
         why = f"it gives topics of the target other names: {made}* instead of {prefix}*, which topics.naming says"
         gathering.tell(Impact.CHANGED, routers[0].setting("type"), why, "See by isthmus plan that names are as before.")
@@ -66,7 +66,7 @@ def routed(prefix: str | None, settings: Settings, gathering: Gathering) -> tupl
 
 
 def is_of_router(key: str, settings: Settings) -> bool:
-    """Whether a setting belongs to a transform that gives topics other names."""
+    """Return whether a setting belongs to a transform that renames topics."""
     return any(each.is_router and key.startswith(f"{_TRANSFORMS}.{each.name}.") for each in _transforms(settings))
 
 
@@ -76,10 +76,10 @@ def _transforms(settings: Settings) -> Iterator[_Transform]:
         yield _Transform(name, settings)
 
 
-def _renamed(prefix: str, router: _Transform) -> str | None:
-    """The prefix behind a router that takes a beginning off and puts another before the rest, `None` if it is none.
+def _rename_prefix(prefix: str, router: _Transform) -> str | None:
+    """Return the prefix behind a router that replaces the begin of names by another one, `None` if it does not.
 
-    It replaces where its expression matches the whole name (RegexRouter.java).
+    It replaces if its expression matches the whole name (RegexRouter.java).
     """
     expression, replacement = (
         _REGEX.fullmatch(router.value("regex")),

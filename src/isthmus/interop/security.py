@@ -1,4 +1,4 @@
-"""From the client settings of a cluster to its section of the configuration: addresses, transport, login."""
+"""Converts the client settings of a cluster into its section of the configuration: addresses, transport, login."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ UNSUPPORTED: Final = {
         "Enable SASL/SCRAM or mutual TLS beside IAM on the MSK cluster, and give Isthmus such a login.",
     ),
 }
-"""Mechanisms by name: why they cannot be used, and what to do."""
+"""Mechanisms by name: the reason why they cannot be used, and the remedy."""
 _OAUTH_CLIENT: Final = {
     "client_id": ("clientId", "oauth.client.id"),
     "client_secret": ("clientSecret", "oauth.client.secret"),
@@ -40,22 +40,22 @@ _OAUTH_CLIENT: Final = {
 
 @dataclass(slots=True)
 class ClusterDraft:
-    """The section of a cluster while it is made; comments are by the keys that lead to what they stand before."""
+    """The section of a cluster during its conversion; comments are by the keys of the line after them."""
 
     section: dict[str, object] = field(default_factory=dict)
     comments: dict[tuple[str, ...], str] = field(default_factory=dict)
 
 
 def cluster_draft(alias: str, settings: Settings, gathering: Gathering) -> ClusterDraft:
-    """The section of a cluster.
+    """Return the section of a cluster.
 
-    :raises ConfigError: It has no addresses, or a value nobody could use.
+    :raises ConfigError: It has no addresses, or a value that cannot be used.
     """
     return _Reader(alias, _common(settings, gathering), gathering).draft()
 
 
 def _common(settings: Settings, gathering: Gathering) -> dict[str, Setting]:
-    """What holds for the cluster, with what is said of single clients only; all other settings are told."""
+    """Return the settings of the cluster, including those for single clients only; add notices about all others."""
     read = ANSWERED | PASSED
     common = {key: setting for key, setting in settings.items() if key in read}
     for key, setting in settings.items():
@@ -86,7 +86,7 @@ def _tell_other(key: str, setting: Setting, gathering: Gathering) -> None:
             Impact.UNKNOWN, setting, why, "Correct it if it is misspelt, and import again; else leave it out."
         )
     elif setting.value not in found.off:
-        # What nobody knows by its whole name may be a secret under a misspelt one.
+        # A setting with an unknown name may be a secret with a misspelt one.
         value = setting.value if is_known_client_setting(key) else ""
         gathering.tell(found.impact, setting, found.why, found.todo, value=value)
 
@@ -109,7 +109,7 @@ class _Reader:
         return self.made
 
     def _value(self, key: str) -> str:
-        """The value with its references replaced, "" where it is not given."""
+        """Return the value with its references replaced, "" if it is not given."""
         setting = self.settings.get(key)
         return "" if setting is None else self.gathering.known(setting).strip()
 
@@ -159,7 +159,7 @@ class _Reader:
         return section
 
     def _tell_idle(self, protocol: str) -> None:
-        """Settings of a login or of TLS that the protocol has none of."""
+        """Add notices for settings of a login or of TLS that the protocol does not use."""
         for key, setting in self.settings.items():
             is_idle = (key.startswith("sasl.") and not protocol.startswith("SASL_")) or (
                 key.startswith("ssl.") and not protocol.endswith("SSL")
@@ -191,7 +191,7 @@ class _Reader:
             return JaasLogin("", {})
         text: str | None = setting.value
         if re.fullmatch(r"\s*\$\{[^}]*\}\s*", setting.value):
-            # The whole of it stands elsewhere: it has to be read to be taken apart.
+            # The whole value is a reference: it has to be read to be split.
             text = self.gathering.resolved(setting.value)
         if text is None:
             self.gathering.tell(

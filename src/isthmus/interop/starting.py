@@ -1,4 +1,4 @@
-"""A configuration to start with: two clusters, one link, and in comments what else could be said."""
+"""A configuration to start with: two clusters, one link, and the other settings in comments."""
 
 from __future__ import annotations
 
@@ -38,14 +38,16 @@ _NAMED_MAX: Final = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """What is known of one cluster: its alias, and the settings of a client of it as Kafka's own tools take them."""
+    """The known facts about one cluster: its alias, and the settings of a client of it as Kafka's
+    own tools take them.
+    """
 
     alias: str
     settings: Settings
 
     @classmethod
     def of(cls, alias: str, bootstrap_servers: str, properties: bytes | None, name: str) -> Start:
-        """Addresses, and a properties file of a client (`--command-config`) if there is one.
+        """Return the addresses, and a properties file of a client (`--command-config`) if there is one.
 
         :raises ConfigError: The file cannot be read as one.
         """
@@ -66,7 +68,7 @@ def starter(
 ) -> Draft:
     """The configuration of one link. `folder` is for secrets and PEM files; `seen` has what clusters answered.
 
-    :raises ConfigError: Settings have values nobody could use.
+    :raises ConfigError: Settings have values that cannot be used.
     """
     seen = seen or {}
     deployment = Deployment(name="isthmus init", form=_FORM, clusters={}, flows=())
@@ -91,7 +93,7 @@ def starter(
 def clusters_only(starts: Collection[Start], surroundings: Surroundings, *, folder: str) -> Draft:
     """The configuration of clusters without any link, for one command.
 
-    :raises ConfigError: Settings have values nobody could use.
+    :raises ConfigError: Settings have values that cannot be used.
     """
     gathering = Gathering(Deployment(name="-b", form=_FORM, clusters={}, flows=()), surroundings, folder)
     clusters = {start.alias: cluster_draft(start.alias, start.settings, gathering) for start in starts}
@@ -110,18 +112,18 @@ def _comments(
     found: dict[KeyPath, str] = {}
     for alias, cluster in clusters.items():
         if alias in seen:
-            found["clusters", alias] = _shown(seen[alias])
+            found["clusters", alias] = _summarize(seen[alias])
         found.update({("clusters", alias, *path): text for path, text in cluster.comments.items()})
         if "security" not in cluster.section:
             found["clusters", alias, "security"] = _SECURITY
     there = seen[source].topics if source in seen else ()
-    found["links", "0", "topics", "include"] = "Names, prefixes* and /regular expressions/." + _listed(there)
+    found["links", "0", "topics", "include"] = "Names, prefixes* and /regular expressions/." + _list_topics(there)
     found.update({("links", "0", "topics", key): text for key, text in _TOPICS.items()})
     found.update({("links", "0", key): text for key, text in _LINK.items()})
     return found
 
 
-def _shown(cluster: ClusterSurvey) -> str:
+def _summarize(cluster: ClusterSurvey) -> str:
     counts = (
         counted(cluster.brokers, "broker"),
         counted(len(cluster.topics), "topic"),
@@ -130,7 +132,7 @@ def _shown(cluster: ClusterSurvey) -> str:
     return f"{', '.join(counts)}; cluster id {cluster.cluster_id}"
 
 
-def _listed(topics: Collection[str]) -> str:
+def _list_topics(topics: Collection[str]) -> str:
     if not topics:
         return ""
     names = sorted(topics)[:_NAMED_MAX]

@@ -1,6 +1,6 @@
 """Key stores and trust stores of Java as PEM: PKCS12 by cryptography, JKS by the keytool that comes with Java.
 
-keytool, not a library: Java is needed anyway, and what reads JKS in Python has not been looked after for years.
+keytool, not a library: Java is needed anyway, and Python's reader of JKS has not been maintained for years.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PEM: Final = b"-----BEGIN "
 _DER_SEQUENCE: Final = b"\x30"
 _KEYTOOL_S: Final = 60.0
 _PROMPTS_MAX: Final = 100
-"""keytool asks for the password of a key on stdin: once for each of them, and for the store's where none is given."""
+"""keytool asks for the password of a key on stdin: once for each of them, and for the store's if none is given."""
 
 
 class StoreUnreadable(Exception):
@@ -33,7 +33,7 @@ class StoreUnreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PemStore:
-    """What a store holds, in PEM form. `repr` keeps the key."""
+    """The content of a store, in PEM form. `repr` keeps the key."""
 
     certificates: str = ""
     chain: str = ""
@@ -41,12 +41,12 @@ class PemStore:
 
 
 def is_pem(data: bytes) -> bool:
-    """Whether it is PEM already."""
+    """Return whether it is PEM already."""
     return data.lstrip().startswith(_PEM) or b"\n-----BEGIN " in data
 
 
 def opened_store(data: bytes, password: str | None, key_password: str | None = None) -> PemStore:
-    """What a PKCS12 or JKS store holds. The form is told from its first bytes, as Java does.
+    """Open a PKCS12 or JKS store. The first bytes decide the format, as in Java.
 
     :raises StoreUnreadable: It is neither, the password is wrong, or there is no keytool for JKS.
     """
@@ -62,7 +62,7 @@ def _load(data: bytes, password: str | None) -> PKCS12KeyAndCertificates:
     try:
         return load_pkcs12(data, None if password is None else password.encode())
     except (ValueError, UnsupportedAlgorithm):
-        # The cause is left out: it may repeat what it was given.
+        # The cause is left out: it may repeat its input.
         reason = (
             "has another password, or is damaged" if password is not None else "cannot be opened without a password"
         )
@@ -80,7 +80,7 @@ def _contents(store: PKCS12KeyAndCertificates) -> PemStore:
 
 
 def _chain(own: x509.Certificate, others: list[x509.Certificate]) -> list[x509.Certificate]:
-    """The certificate and those that vouch for it: a store may hold others as well."""
+    """Return the certificate and its issuers: a store may contain others as well."""
     chain = [own]
     while chain[-1].issuer != chain[-1].subject:
         issuer = next((each for each in others if each.subject == chain[-1].issuer and each not in chain), None)
@@ -95,11 +95,13 @@ def _pem(certificates: list[x509.Certificate]) -> str:
 
 
 def _from_jks(data: bytes, password: str | None, key_password: str | None, passphrase: str) -> bytes:
-    """The store as PKCS12 under another password. Passwords go by the environment and stdin, where nobody sees them."""
+    """Convert the store to PKCS12 under another password. Passwords go by the environment and stdin, hidden from other
+    users.
+    """
     with tempfile.TemporaryDirectory(prefix="isthmus-") as folder:
         source, target = Path(folder, "store.jks"), Path(folder, "store.p12")
         source.write_bytes(data)
-        # Without English it would not say which of its two troubles it has.
+        # Without English its message could not be recognized.
         command = [_keytool(), "-J-Duser.language=en", "-importkeystore", "-noprompt"]
         command += ["-srckeystore", str(source), "-srcstoretype", "JCEKS" if data.startswith(_JKS[1]) else "JKS"]
         command += ["-destkeystore", str(target), "-deststoretype", "PKCS12", "-deststorepass:env", "ISTHMUS_TARGET"]

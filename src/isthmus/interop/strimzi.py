@@ -1,4 +1,4 @@
-"""Strimzi's KafkaMirrorMaker2 resource, with the secrets it names where they are in the same file."""
+"""Strimzi's KafkaMirrorMaker2 resource, with its secrets if they are in the same file."""
 
 from __future__ import annotations
 
@@ -44,14 +44,16 @@ _WORKERS: Final = {
     "configStorageTopic": "config.storage.topic",
     "statusStorageTopic": "status.storage.topic",
 }
-"""What the later version of the resource has beside the cluster of the workers, the earlier one in its config."""
+"""The fields that the later version of the resource has beside the cluster of the workers, the earlier one in its
+config.
+"""
 _CLUSTER_KEYS: Final = {"alias", "bootstrapServers", "tls", "authentication", "config", *_WORKERS}
 _NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SPEC_KEYS: Final = {"clusters", "connectCluster", "target", "mirrors"}
 
 
 def read_strimzi(text: str, name: str) -> Deployment:
-    """The deployment that a resource describes.
+    """Read the deployment in a resource.
 
     :raises ConfigError: There is none or more than one, it is no YAML, or lacks what it needs; with the line.
     """
@@ -65,7 +67,7 @@ def read_strimzi(text: str, name: str) -> Deployment:
 
 
 def _items(documents: Iterable[ConfigDocument]) -> Iterator[ConfigDocument]:
-    """All resources, those in lists (`kubectl get ... -o yaml`) as well."""
+    """Yield all resources, those in lists (`kubectl get ... -o yaml`) as well."""
     for document in documents:
         root = document.root
         items = root.get("items") if isinstance(root, Mapping) and _kind(document) == "List" else None
@@ -141,7 +143,7 @@ class _Resource:
     def _clusters(
         self, spec: Mapping[str, object], secrets: Mapping[tuple[str, str], bytes]
     ) -> Iterator[tuple[str, dict[str, Setting]]]:
-        """Clusters by alias, wherever the version of the resource has them."""
+        """Return clusters by alias, wherever the version of the resource has them."""
         listed = spec.get("clusters")
         for position, cluster in enumerate(listed if isinstance(listed, tuple) else ()):
             yield self._cluster(("spec", "clusters", position), cluster, secrets)
@@ -178,7 +180,7 @@ class _Resource:
                 put(key, value, "authentication")
             has_login = "sasl.mechanism" in settings
         if isinstance(tls, Mapping):
-            trusted = _trusted(tls.get("trustedCertificates"), secrets)
+            trusted = _refer_to_trusted(tls.get("trustedCertificates"), secrets)
             if trusted:
                 put("ssl.truststore.certificates", trusted, "tls", "trustedCertificates")
         transport = "SSL" if isinstance(tls, Mapping) else "PLAINTEXT"
@@ -242,7 +244,7 @@ class _Resource:
             for key in sorted(connector.keys() - {"config", "tasksMax"}):
                 why = "it is how Kafka Connect runs a connector; isthmus pause and isthmus run take its place"
                 self._tell((*path, name, key), Impact.UNNEEDED, why)
-            # What a connector says of its own goes before what its clusters say, and patterns before both.
+            # A connector's own settings take precedence over those of its clusters, and patterns over both.
             yield Connector(dotted((*path, name)), kind, {**shared, **own, **patterns}, ends)
         for key in sorted(mirror.keys() - _MIRROR_KEYS):
             self._tell((*path, key), Impact.UNKNOWN, "neither Strimzi nor Isthmus knows it")
@@ -303,16 +305,18 @@ def _secret(held: Mapping[str, object], key: str) -> str:
 
 
 def _jaas(module: str, **options: str) -> str:
-    written = " ".join(f"{key}={_quoted(value)}" for key, value in options.items())
+    written = " ".join(f"{key}={_quote(value)}" for key, value in options.items())
     return f"{module} required {written};"
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     return '"' + re.sub(r'(["\\])', r"\\\1", value) + '"'
 
 
-def _trusted(given: object, secrets: Mapping[tuple[str, str], bytes]) -> str:
-    """References to all certificates to trust; a pattern stands for the keys of a secret that fit, else for ca.crt."""
+def _refer_to_trusted(given: object, secrets: Mapping[tuple[str, str], bytes]) -> str:
+    """Return references to all certificates to trust; a pattern stands for the matching keys of a secret, else for
+    ca.crt.
+    """
     found: list[str] = []
     for each in given if isinstance(given, tuple) else ():
         if not isinstance(each, Mapping):

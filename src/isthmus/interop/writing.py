@@ -13,12 +13,12 @@ KeyPath = tuple[str, ...]
 Comments = Mapping[KeyPath, str]
 _WIDTH: Final = 120
 _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-# What YAML 1.1 takes for something else than text.
+# Words that YAML 1.1 does not read as text.
 _WORDS: Final = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 
 
 def written(sections: Mapping[str, object], comments: Comments, head: str) -> str:
-    """The text. `comments` are by the keys that lead to what they stand before; items of lists have their numbers."""
+    """Return the text. `comments` are by the keys of the line after them; items of lists have their numbers."""
     lines = [f"# {_printable(line)}".rstrip() for line in head.splitlines()]
     for key, value in sections.items():
         lines += [*_entry(key, value, (key,), 0, comments)]
@@ -32,7 +32,7 @@ def _entry(key: str, value: object, path: KeyPath, depth: int, comments: Comment
         yield f"{indent}{_scalar(key)}:"
         for name, inner in value.items():
             yield from _entry(str(name), inner, (*path, str(name)), depth + 1, comments)
-        # What is said of a key that is not there stands where it would be.
+        # A comment on a missing key stands where the key would be.
         for missing, text in comments.items():
             if missing[:-1] == path and missing[-1] not in value:
                 yield from _comment(text, f"{indent}  ")
@@ -61,7 +61,7 @@ def _comment(text: str, indent: str) -> Iterator[str]:
 
 
 def _printable(text: str) -> str:
-    """What others have written may hold what no YAML does, not even in a comment."""
+    """Remove characters that YAML does not allow, even in a comment: the text may come from outside."""
     return "".join(character if character.isprintable() else " " for character in text)
 
 

@@ -1,4 +1,4 @@
-"""Real Kafka clusters as child processes: for tests, the demo, and for trying things out."""
+"""Real Kafka clusters as child processes: for tests, for the demo, and for experiments."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class ApicurioServer:
         :raises HostError: It ended while it started, or was not ready in time.
         """
         jvm = jvm_for("apicurio-3.0.9", progress=progress)
-        server = cls(jvm, _unpacked(jvm))
+        server = cls(jvm, _unpack(jvm))
         try:
             if not server._process.wait_until(server._answers, READY_TERM_S):
                 raise start_failure("Apicurio", server._process, server._log, READY_TERM_S)
@@ -91,7 +91,7 @@ class ApicurioServer:
             asked.close()
 
 
-def _unpacked(jvm: Jvm) -> Path:
+def _unpack(jvm: Jvm) -> Path:
     """The program of the archive that the lock names, unpacked once."""
     folder = cache_folder() / "templates" / jvm.lock.digest[:16]
     program = folder / "apicurio" / _RUNNER

@@ -31,10 +31,10 @@ class BrokerStatus:
 
 
 class Launcher:
-    """How this process starts the brokers of one cluster: from a template, and under a guard.
+    """Start the brokers of one cluster from a template, and under a guard.
 
-    The guard ends them with this process, unless they are released: those of a `detached` cluster
-    are to be, once they are ready.
+    The guard ends them with this process, unless they are released: those of a `detached` cluster are to be, once they
+    are ready.
     """
 
     def __init__(
@@ -92,8 +92,8 @@ class Launcher:
 class LocalBroker:
     """One node of a `LocalCluster`: broker and controller in one JVM, known by its node id.
 
-    Every call reaches the process whoever started it, and never another process that was given the
-    same pid since.
+    Every call reaches the process whichever process started it, and never another process that was given the same pid
+    since.
     """
 
     def __init__(self, launcher: Launcher, node_id: int) -> None:
@@ -108,7 +108,7 @@ class LocalBroker:
 
     @property
     def port(self) -> int:
-        """The port clients are meant to use: SASL_SSL in a secured cluster, else PLAINTEXT."""
+        """The port for clients: SASL_SSL in a secured cluster, else PLAINTEXT."""
         return self._ports.sasl_ssl or self._ports.plaintext
 
     @property
@@ -122,7 +122,7 @@ class LocalBroker:
 
     @property
     def log_file(self) -> Path:
-        """What the JVM printed since its last start; `server.log.previous` is from the one before."""
+        """The output of the JVM since its last start; `server.log.previous` is from the one before."""
         return self.folder / "server.log"
 
     @property

@@ -132,7 +132,7 @@ class LocalCluster:
             return cluster
 
         with nullcontext() if temporary else exclusive(folder.with_name(f".{folder.name}.lock")):
-            # Somebody may be quicker to listen on a port that was free when it was chosen.
+            # Another process may be quicker to listen on a port that was free when it was chosen.
             for _ in range(_FREE_PORT_RETRIES if base_port is None else 0):
                 with suppress(PortBusy):
                     return start()
@@ -174,7 +174,7 @@ class LocalCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses clients are meant to use, separated by commas."""
+        """The addresses for clients, separated by commas."""
         return ",".join(broker.address for broker in self.brokers)
 
     @property
@@ -189,7 +189,7 @@ class LocalCluster:
         return ",".join(f"{HOST}:{ports.ssl}" for ports in nodes if ports.ssl)
 
     def cluster(self, *, user: User = "isthmus", mechanism: SaslMechanism = "SCRAM-SHA-512") -> Cluster:
-        """How Isthmus reaches this cluster: as this user, where the cluster is secured."""
+        """Return this cluster for Isthmus: with this user, if the cluster is secured."""
         servers = tuple(self.bootstrap_servers.split(","))
         if not self._launcher.layout.secure:
             return Cluster(alias=self.name, bootstrap_servers=servers)
@@ -197,7 +197,7 @@ class LocalCluster:
         return Cluster(alias=self.name, bootstrap_servers=servers, security=security)
 
     def admin_cluster(self) -> Cluster:
-        """How Isthmus reaches this cluster as a super user."""
+        """Return this cluster for Isthmus as a super user."""
         return Cluster(alias=self.name, bootstrap_servers=tuple(self.admin_bootstrap_servers.split(",")))
 
     def broker(self, node_id: int) -> LocalBroker:
@@ -211,7 +211,7 @@ class LocalCluster:
         """
         for broker in self.brokers:
             broker.wait_until_ready(peers=len(self.brokers), term_s=term_s)
-        # Once only: whoever takes a right away later means it.
+        # Once only: a right that is taken away later stays away.
         admitted = self.credentials.folder / "admitted"
         if self._launcher.layout.secure and not admitted.exists():
             admit_users([broker.admin_port for broker in self.brokers], self.credentials, cluster=self.name)
@@ -272,7 +272,7 @@ class LocalCluster:
                     self.detach()
         except BaseException as error:
             self.abandon()
-            # What explains a failure is kept; an interrupted first start leaves nothing behind.
+            # Files that explain a failure are kept; an interrupted first start leaves nothing behind.
             if fresh and (isinstance(error, PortBusy) or not isinstance(error, HostError)):
                 self._wipe()
             raise
@@ -327,7 +327,7 @@ def _kept_layout(folder: Path) -> Layout | None:
 def _settle(
     name: str, brokers: int | None, base_port: int | None, shape: Mapping[str, Any], kept: Layout | None
 ) -> Layout:
-    """The layout to run: what was asked for, if that agrees with the cluster that is there.
+    """Return the layout to run: the requested one, if that agrees with the existing cluster.
 
     :raises PlanRefused: It does not.
     """
@@ -346,7 +346,7 @@ def _settle(
 
 
 def _differences(kept: Layout, asked: Layout, brokers: int) -> Iterator[str]:
-    """What a cluster is, and was asked not to be."""
+    """Yield the differences between a cluster and the requested layout."""
     there = len(kept.nodes)
     if there != brokers:
         yield f"it has {there} broker{'' if there == 1 else 's'}, not {brokers}"

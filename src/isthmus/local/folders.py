@@ -1,4 +1,4 @@
-"""Where local clusters keep things, as the XDG base directory specification has it."""
+"""The folders of local clusters, by the XDG base directory specification."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from isthmus.config.places import xdg_folder
 
 
 def cache_folder() -> Path:
-    """What can be made again: `$XDG_CACHE_HOME/isthmus`, by default `~/.cache/isthmus`."""
+    """Return the folder for files that can be made again: `$XDG_CACHE_HOME/isthmus`, by default `~/.cache/isthmus`."""
     return xdg_folder("XDG_CACHE_HOME", ".cache") / "isthmus"
 
 
 def state_folder() -> Path:
-    """Of detached clusters: `$XDG_STATE_HOME/isthmus/local`, or below `~/.local/state`."""
+    """Return the folder of detached clusters: `$XDG_STATE_HOME/isthmus/local`, or below `~/.local/state`."""
     return xdg_folder("XDG_STATE_HOME", ".local/state") / "isthmus" / "local"
 
 

@@ -1,4 +1,4 @@
-"""This process and its host, and whether another process of the host is still there, as Linux tells it."""
+"""This process and its host, and whether another process of the host still exists, as Linux reports it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from isthmus.model.whereabouts import UNKNOWN, Liveness, Whereabouts, liveness
 
 
 def whereabouts() -> Whereabouts:
-    """Which process this is, and on which host."""
+    """Return the identity of this process and its host."""
     start = start_of(os.getpid())
     return Whereabouts(
         host=socket.gethostname(),
@@ -22,19 +22,19 @@ def whereabouts() -> Whereabouts:
 
 
 def liveness_of(process: Whereabouts) -> Liveness:
-    """Whether a process still runs, as far as this one can know."""
+    """Return whether a process still runs, as far as this one can know."""
     return liveness(process, whereabouts(), start_of(process.pid))
 
 
 def goes_by_our_clock(process: Whereabouts) -> bool:
-    """Whether a process runs on this host; of another host's, only what is heard tells whether it lives."""
+    """Return whether a process runs on this host; for another host's, only its reports show whether it lives."""
     return bool(process.host_id) and process.host_id == whereabouts().host_id
 
 
 def start_of(pid: int) -> int | None:
-    """When the process of this pid began, in clock ticks after the boot.
+    """Return the start time of the process of this pid, in clock ticks after the boot.
 
-    `None` where there is no such process (any more), `UNKNOWN` where that cannot be told.
+    `None` if there is no such process (any more), `UNKNOWN` if it cannot be read.
     """
     if pid <= 0:
         return UNKNOWN
@@ -59,7 +59,7 @@ def _exists(pid: int) -> bool:
 
 
 def _host_id() -> str:
-    """The boot, the pid namespace and the name of the host; "" where that cannot be read.
+    """Return the boot, the pid namespace and the name of the host; "" if that cannot be read.
 
     Containers share the boot and may share the name: a pid means the same to two processes only in one namespace.
     """

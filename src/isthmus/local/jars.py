@@ -25,7 +25,7 @@ from isthmus.local.locks import Jar, Lock
 from isthmus.local.spark import find_spark
 
 OnJars = Callable[[int, int], None]
-"""Called with how many jars are there and how many are needed."""
+"""Called with the number of present jars and of needed ones."""
 
 _SILENCE_TERM_S: Final = 45.0
 _LAYOUT: Final = "[organisation]/[module]/[revision]/[artifact]-[revision](-[classifier]).[ext]"
@@ -104,7 +104,7 @@ def _keep(jar: Jar, arrived: Path, place: Path) -> None:
 
 
 def _run_ivy(jars: Sequence[Jar], work: Path, java: Java, fetched: Callable[[int], None]) -> str:
-    """Let Ivy put the jars below `work`; return what it said of a failure, to end a sentence."""
+    """Let Ivy put the jars below `work`; return its message about a failure, to end a sentence."""
     settings, module = work / "settings.xml", work / "ivy.xml"
     settings.write_text(_SETTINGS)
     module.write_text(_ivy_module(jars))
@@ -121,16 +121,16 @@ def _run_ivy(jars: Sequence[Jar], work: Path, java: Java, fetched: Callable[[int
 
 
 def _lines(stream: IO[bytes]) -> Iterator[str]:
-    """What Ivy prints until it ends.
+    """Yield the output of Ivy until it ends.
 
     :raises TimeoutError: It fell silent; it has no timeout of its own.
     """
-    said = b""
+    pending = b""
     while select.select([stream], [], [], _SILENCE_TERM_S)[0]:
         more = os.read(stream.fileno(), 1 << 16)
         if not more:
             return
-        *lines, said = (said + more).split(b"\n")
+        *lines, pending = (pending + more).split(b"\n")
         for line in lines:
             yield line.decode(errors="replace")
     raise TimeoutError(f"nothing came for {_SILENCE_TERM_S:.0f} s")

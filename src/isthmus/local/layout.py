@@ -1,4 +1,4 @@
-"""What a local cluster is made of, as a value that is written down beside its data."""
+"""The layout of a local cluster, as a value that is written down beside its data."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class Layout:
 
 
 def layout_from_json(text: str, source: Path) -> Layout:
-    """The layout that `Layout.to_json` wrote to the file `source`.
+    """Return the layout that `Layout.to_json` wrote to the file `source`.
 
-    :raises ConfigError: The text was written by another version of Isthmus or by somebody else.
+    :raises ConfigError: The text was written by another version of Isthmus or by another program.
     """
     try:
         document: dict[str, Any] = json.loads(text)

@@ -1,8 +1,7 @@
-"""Which jars make up a Kafka: lists of Maven coordinates, pinned by SHA-256, one file in `locks/`
-per class path.
+"""The jars of each Kafka: lists of Maven coordinates, pinned by SHA-256, one file in `locks/` per class path.
 
 A line reads `group:artifact:version sha256:HEX BYTES`, or `group:artifact:version:type:classifier sha256:HEX BYTES` for
-what is no plain jar; blank lines and lines starting with `#` say nothing.
+an artifact that is no plain jar; blank lines and lines starting with `#` are ignored.
 """
 
 from __future__ import annotations

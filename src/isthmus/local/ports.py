@@ -1,4 +1,4 @@
-"""Loopback ports: free ones that stay free, and which broker gets which."""
+"""Loopback ports: free ones that stay free, and their assignment to brokers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FREE_BEGIN: Final = 10_000
 _FREE_END: Final = 32_768
 _TRIES: Final = 1_000
 _PORT_MAX: Final = 65_535
-# How far above the port of the first broker's clients its other listeners lie.
+# The distance of other listeners above the port of the first broker's clients.
 _MUTUAL_TLS, _ADMIN, _CONTROLLER = 10, 20, 50
 
 

@@ -42,8 +42,7 @@ def ask(port: int, request: Any, *, cluster: str, timeout_s: float = 30.0) -> An
 
 
 def knows(port: int, node_id: int, *, cluster: str) -> int:
-    """How many brokers the one on `port` knows as alive; 0 if it does not answer or is not among
-    them.
+    """Return how many brokers the one on `port` knows as alive; 0 if it does not answer or is not among them.
 
     Metadata leaves fenced brokers out, so a broker that lists itself serves clients.
     """

@@ -1,4 +1,4 @@
-"""Child processes: told apart from strangers, signalled, and never left behind by accident."""
+"""Child processes: distinguished from other processes, signalled, and never left behind by accident."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ State = Literal["running", "paused", "stopped"]
 _POLL_S: Final = 0.01
 _ASK_S: Final = 0.05
 READY_TERM_S: Final = 300.0
-"""How long a server may take to be ready: a busy machine may start many at once."""
+"""The time that a server has to be ready: a busy machine may start many at once."""
 _END_TERM_S: Final = 10.0
 # Reads one line from its owner and leaves the group alone; without one its owner has died, and the
 # group dies too.
@@ -37,7 +37,7 @@ class Process:
 
     @classmethod
     def with_pid(cls, pid: int) -> Process | None:
-        """The process that has this id now, if any."""
+        """Return the process that has this id now, if any."""
         found = stat_of(pid)
         return None if found is None else cls(pid=pid, started_ticks=found.started_ticks)
 
@@ -47,7 +47,7 @@ class Process:
         if found is None or found.started_ticks != self.started_ticks:
             return "stopped"
         if found.has_ended:
-            with contextlib.suppress(ChildProcessError):  # it is somebody else's to bury
+            with contextlib.suppress(ChildProcessError):  # it is another process's child
                 os.waitpid(self.pid, os.WNOHANG)
             return "stopped"
         return "paused" if found.letter in "Tt" else "running"
@@ -59,15 +59,15 @@ class Process:
                 os.kill(self.pid, number)
 
     def wait_stopped(self, term_s: float) -> bool:
-        """Whether the process ended within `term_s`."""
+        """Return whether the process ended within `term_s`."""
         return self._reaches({"stopped"}, term_s)
 
     def wait_paused(self, term_s: float) -> bool:
-        """Whether the process stood still, or ended, within `term_s`."""
+        """Return whether the process stood still, or ended, within `term_s`."""
         return self._reaches({"paused", "stopped"}, term_s)
 
     def wait_until(self, condition: Callable[[], bool], term_s: float) -> bool:
-        """Whether `condition`, asked every 50 ms, came true in `term_s` while the process lived."""
+        """Return whether `condition`, checked every 50 ms, came true in `term_s` while the process lived."""
         deadline = Deadline(term_s)
         while self.state != "stopped" and not deadline.has_passed:
             if condition():
@@ -115,7 +115,7 @@ class ProcessGuard:
             (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
             (os.POSIX_SPAWN_DUP2, 1, 2),
             # A pipe handed down to us by a shell or by make would not end while a broker holds it.
-            *((os.POSIX_SPAWN_CLOSE, fd) for fd in _inherited()),
+            *((os.POSIX_SPAWN_CLOSE, fd) for fd in _find_inheritable_fds()),
         ]
         try:
             pid = os.posix_spawn(
@@ -154,16 +154,16 @@ class ProcessGuard:
 
 
 def start_failure(who: str, process: Process | None, log: Path, term_s: float) -> HostError:
-    """The error for a JVM that did not get ready in `term_s`, with the last complaint in its log."""
-    said = _last_complaint(log)
+    """Return the error for a JVM that did not get ready in `term_s`, with the last complaint in its log."""
+    complaint = _last_complaint(log)
     if process is not None and process.state != "stopped":
         return HostError(
-            f"{who} was not ready after {term_s:.0f} s{said}",
+            f"{who} was not ready after {term_s:.0f} s{complaint}",
             hint=f"Its log is {log}. On a busy machine start fewer brokers.",
         )
-    if "Address already in use" in said:
-        return PortBusy(f"{who} could not listen{said}", hint="Try again, or choose other ports with --base-port.")
-    return HostError(f"{who} ended while it started{said}", hint=f"Its log is {log}.")
+    if "Address already in use" in complaint:
+        return PortBusy(f"{who} could not listen{complaint}", hint="Try again, or choose other ports with --base-port.")
+    return HostError(f"{who} ended while it started{complaint}", hint=f"Its log is {log}.")
 
 
 def _last_complaint(log: Path) -> str:
@@ -181,7 +181,7 @@ def _end(shell: subprocess.Popen[bytes]) -> None:
     shell.wait()
 
 
-def _inherited() -> list[int]:
+def _find_inheritable_fds() -> list[int]:
     return [fd for fd in map(int, os.listdir("/proc/self/fd")) if fd > 2 and _inheritable(fd)]
 
 
@@ -193,7 +193,7 @@ def _inheritable(fd: int) -> bool:
 
 
 class ProcessStat(NamedTuple):
-    """How a process stands: its state's letter, threads and start time (clock ticks since boot)."""
+    """The state of a process: its letter, threads and start time (clock ticks since boot)."""
 
     letter: str
     threads: int
@@ -201,12 +201,12 @@ class ProcessStat(NamedTuple):
 
     @property
     def has_ended(self) -> bool:
-        """A zombie has ended once its last thread did: it holds no ports or files then."""
+        """Whether it has ended: a zombie has once its last thread did, as it holds no ports or files then."""
         return self.letter in "ZX" and self.threads <= 1
 
 
 def stat_of(pid: int) -> ProcessStat | None:
-    """What `/proc/PID/stat` says of a process, `None` where there is none."""
+    """Read `/proc/PID/stat` of a process, `None` if there is none."""
     try:
         text = Path("/proc", str(pid), "stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

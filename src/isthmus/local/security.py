@@ -99,7 +99,7 @@ class Credentials:
             self._make_certificate(java)
 
     def security(self, user: User, mechanism: SaslMechanism) -> Security:
-        """How a client logs in over SASL_SSL."""
+        """Return the login of a client over SASL_SSL."""
         return Security(
             protocol="SASL_SSL",
             tls=Tls(ca_file=str(self.ca_file)),
@@ -109,7 +109,7 @@ class Credentials:
         )
 
     def broker_properties(self, client_ca_file: str | None) -> dict[str, str]:
-        """What goes into `server.properties` for the secured listeners."""
+        """Return the entries of `server.properties` for the secured listeners."""
         scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
         plain = "org.apache.kafka.common.security.plain.PlainLoginModule required"
         users = " ".join(f'user_{user}="{self.password(user).reveal()}"' for user in USERS)
@@ -126,7 +126,7 @@ class Credentials:
             f"{sasl}.scram-sha-512.sasl.jaas.config": scram,
             f"{sasl}.scram-sha-256.sasl.jaas.config": scram,
             f"{sasl}.plain.sasl.jaas.config": f"{plain} {users};",
-            # Tokens are believed without a signature: enough to see a client present one.
+            # Tokens are accepted without a signature: enough to see a client present one.
             f"{sasl}.oauthbearer.sasl.jaas.config": "org.apache.kafka.common.security.oauthbearer"
             '.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";',
             "ssl.keystore.type": "PKCS12",
@@ -138,7 +138,7 @@ class Credentials:
         }
 
     def zookeeper_properties(self) -> dict[str, str]:
-        """What goes into the settings of a ZooKeeper for a port with TLS."""
+        """Return the settings of a ZooKeeper for a port with TLS."""
         return {
             "ssl.keyStore.location": str(self._store),
             "ssl.keyStore.password": self._store_password_file.read_text(),
@@ -177,9 +177,9 @@ class Credentials:
                 check=True,
             ).stdout
         except (OSError, subprocess.SubprocessError) as error:
-            said = getattr(error, "stdout", None) or error
+            output = getattr(error, "stdout", None) or error
             raise HostError(
-                f"keytool could not make a certificate: {said}",
+                f"keytool could not make a certificate: {output}",
                 hint=f"Check that {java.keytool} works; it belongs to every Java runtime.",
             ) from error
 

@@ -1,4 +1,4 @@
-"""The Spark there is: the pyspark that can be imported, else the one that a Spark of the host carries."""
+"""The Spark of the host: the pyspark that can be imported, else the one in `SPARK_HOME`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Spark:
 
 
 def find_spark() -> Spark:
-    """See that `import pyspark` works: the package that is there already counts, else that of `SPARK_HOME`.
+    """Make sure that `import pyspark` works: an installed package takes precedence over that of `SPARK_HOME`.
 
     Nothing is imported.
 
@@ -39,8 +39,8 @@ def find_spark() -> Spark:
     if package is None and home:
         package = _from(Path(home, "python"))
     if package is None:
-        told = f"SPARK_HOME={home} has no python/pyspark" if home else "neither pyspark nor SPARK_HOME is there"
-        raise SparkMissing(f"Spark is needed: {told}", hint=f"{_INSTALL}, or set SPARK_HOME to a Spark 3.5 or 4.")
+        reason = f"SPARK_HOME={home} has no python/pyspark" if home else "neither pyspark nor SPARK_HOME is there"
+        raise SparkMissing(f"Spark is needed: {reason}", hint=f"{_INSTALL}, or set SPARK_HOME to a Spark 3.5 or 4.")
     version = _version(package)
     if not SPARK_MIN <= _release(version) < SPARK_BELOW:
         raise SparkMissing(f"Spark {version} at {package} does not do", hint="Spark 3.5 and 4 do.")
@@ -59,7 +59,7 @@ def _package() -> Path | None:
 
 
 def _from(folder: Path) -> Path | None:
-    """Have pyspark and the bridge that lies beside it imported from the folder `python` of a Spark."""
+    """Make pyspark and the bridge beside it importable from the folder `python` of a Spark; return pyspark's folder."""
     bridges = sorted(folder.glob("lib/py4j-*-src.zip"))
     if not Path(folder, "pyspark", "__init__.py").exists() or not bridges:
         return None

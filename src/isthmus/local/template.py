@@ -1,8 +1,8 @@
-"""What every broker of one Kafka version starts from, made once and kept in the cache.
+"""The template from which every broker of one Kafka version starts, made once and kept in the cache.
 
-Formatting a data folder takes a JVM of its own, yet what it writes differs between nodes only in
-`meta.properties`: so one checkpoint is kept and copied. And a JVM that maps an archive of the
-classes a broker loads (AppCDS) starts in half the time, so one broker is run once to make it.
+Formatting a data folder takes a JVM of its own, yet its output differs between nodes only in `meta.properties`: so one
+checkpoint is kept and copied. And a JVM that maps an archive of the classes a broker loads (AppCDS) starts in half the
+time, so one broker is run once to make it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TRAINING_TERM_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterTemplate:
-    """What the brokers of one version share: how to run them, and their first metadata."""
+    """The shared part of brokers of one version: how to run them, and their first metadata."""
 
     jvm: Jvm
     checkpoint: Path

@@ -1,4 +1,4 @@
-"""Kafka's own command line tools: an opinion that is not ours."""
+"""Kafka's own command line tools: an independent opinion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brokers as they were before KRaft: Kafka beside a ZooKeeper, to be compatible with."""
+"""Brokers from before KRaft: Kafka beside a ZooKeeper, to test compatibility."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ZooKeeperModeCluster:
     with ZooKeeperModeCluster.start("2.8.2") as old:
         print(old.bootstrap_servers, old.zookeeper_connect)
 
-    Where it is `secure`, its ZooKeeper serves nobody without a login (SASL's DIGEST-MD5), over TLS at `secure_connect`.
+    Where it is `secure`, its ZooKeeper requires a login (SASL's DIGEST-MD5), over TLS at `secure_connect`.
     """
 
     def __init__(self, version: Version, jvm: Jvm, folder: Path, brokers: int, *, secure: bool = False) -> None:
@@ -85,7 +85,7 @@ class ZooKeeperModeCluster:
 
     @property
     def zookeeper_connect(self) -> str:
-        """The address of the ZooKeeper, as `zookeeper.connect` wants it."""
+        """The address of the ZooKeeper, for `zookeeper.connect`."""
         return f"{HOST}:{self._zookeeper_port}"
 
     @property
@@ -94,7 +94,7 @@ class ZooKeeperModeCluster:
         return f"{HOST}:{self._secure_port}"
 
     def cluster(self) -> Cluster:
-        """How Isthmus reaches this cluster."""
+        """Return this cluster for Isthmus."""
         return Cluster(alias=f"kafka-{self.version}", bootstrap_servers=tuple(self.bootstrap_servers.split(",")))
 
     def kill(self, node_id: int) -> None:
@@ -111,7 +111,7 @@ class ZooKeeperModeCluster:
         self._wait(f"broker-{node_id}", self._brokers[node_id], partial(self._knows_all, node_id))
 
     def start_twin(self, node_id: int) -> str:
-        """Start another broker with an id that is taken, and what it has said when it ends.
+        """Start another broker with an id that is taken; return its output when it ends.
 
         :raises HostError: It does not end.
         """
@@ -165,7 +165,7 @@ class ZooKeeperModeCluster:
             "log.dirs": str(self.folder / folder),
             "auto.create.topics.enable": "false",
             "group.initial.rebalance.delay.ms": "0",
-            # Leaders move when somebody asks for it, not when a new controller finds them elsewhere.
+            # Leaders move only on request, not when a new controller finds them elsewhere.
             "auto.leader.rebalance.enable": "false",
             "offsets.topic.replication.factor": "1",
             "offsets.topic.num.partitions": "1",
@@ -207,7 +207,7 @@ class ZooKeeperModeCluster:
 
 
 def _write_logins(credentials: Credentials) -> None:
-    """Who may log in at the ZooKeeper, and as whom brokers do."""
+    """Write the users that may log in at the ZooKeeper, and the login of brokers."""
     passwords = {user: credentials.password(user).reveal() for user in USERS}
     module = "org.apache.zookeeper.server.auth.DigestLoginModule required"
     users = " ".join(f'user_{user}="{password}"' for user, password in passwords.items())

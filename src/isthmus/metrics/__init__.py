@@ -1,3 +1,3 @@
-"""What operators' tools are told of links that run: as metrics, and as health. It reads what the controller has in
-memory anyway, so that looking opens no connection and holds nothing up.
+"""Reports on running links for operators' tools: metrics and health. They read what the controller has in memory
+anyway, so that a look opens no connection and delays nothing.
 """

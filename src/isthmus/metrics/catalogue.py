@@ -1,4 +1,4 @@
-"""Every metric there is: its name, kind and labels, and what it says. docs/metrics.md has this as a table."""
+"""Every metric: its name, kind and labels, and its meaning. docs/metrics.md has this as a table."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Final
 
 
 class MetricKind(enum.StrEnum):
-    """What Prometheus may do with a number."""
+    """The kind of a metric for Prometheus."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
-    """It never goes back while a process lives."""
+    """It never decreases while a process lives."""
     HISTOGRAM = "histogram"
 
 
 class MetricScope(enum.StrEnum):
-    """What there is a series for."""
+    """The thing that has a series of its own."""
 
     PROCESS = "process"
     LINK = "link"
@@ -27,7 +27,7 @@ class MetricScope(enum.StrEnum):
     PARTITION = "partition"
     """Only with `--metrics-partitions`."""
     GATEWAY = "gateway"
-    """What a gateway tells, and no run."""
+    """Reported by a gateway, and by no run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class MetricDescription:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels in the order their values are given."""
+        """The labels in the order of their values."""
         return (*_LABELS[self.scope], *self.more_labels)
 
 
@@ -302,7 +302,7 @@ OF_A_RUN: Final = frozenset(
         PARTITION_RECORDS,
     )
 )
-"""What only the process knows that runs a link: whoever looks on has nothing to tell of it."""
+"""Metrics that only the process of a run knows: one that only observes cannot report them."""
 
 _GATEWAY, _CLIENT = MetricScope.GATEWAY, ("software", "version")
 
@@ -353,4 +353,4 @@ GATEWAY_METRICS: Final = (
     GATEWAY_REQUESTS,
     GATEWAY_BYTES,
 )
-"""What `isthmus gateway --metrics` tells."""
+"""The metrics of `isthmus gateway --metrics`."""

@@ -1,4 +1,4 @@
-"""From what was observed of links to families of metrics. Their number is bounded, whatever there is of topics."""
+"""Converts observations of links into families of metrics. Their number is bounded, whatever the number of topics."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from isthmus.model.receipt import LOST, Ending
 from isthmus.model.state import RUNNING, LinkState
 
 TOPICS_MAX: Final = 2_000
-"""So many topics of all links together have series of their own, link by link and by name. What tells of a link has all
-of them.
+"""So many topics of all links together have series of their own, link by link and by name. The metrics of a link
+include all of its topics.
 """
 GROUPS_MAX: Final = 2_000
 PARTITIONS_MAX: Final = 10_000
 _LABEL_MAX: Final = 200
 _MS_PER_S: Final = 1000
 _BUCKETS_PER_LE: Final = 8
-"""Latencies are counted in buckets an eighth of a doubling wide; eight of them are told as one."""
+"""Latencies are counted in buckets an eighth of a doubling wide; eight of them are reported as one."""
 _LE_FIRST, _LE_LAST = 6, 24
 _DELETED: Final = "deleted_at_source"
 _OTHER: Final = "OTHER"
@@ -52,10 +52,10 @@ _UP: Final = (*RUNNING, LinkState.PAUSED)
 
 
 class LinkCollector(Collector):
-    """A collector for a registry of prometheus_client: asks for the newest observation and tells it.
+    """A collector for a registry of prometheus_client: it reports the newest observation.
 
-    With `has_partitions` there are series of single partitions. Where the process does not run the links (`runs_none`)
-    the families that tell of a run are empty: zeros would say that nothing is copied.
+    With `has_partitions` there are series of single partitions. If the process does not run the links (`runs_none`) the
+    families about a run are empty: zeros would mean that nothing is copied.
     """
 
     def __init__(
@@ -72,11 +72,11 @@ class LinkCollector(Collector):
         self._clock = clock
 
     def describe(self) -> Iterator[Metric]:
-        """The families, empty: a registry that is given this collector need not ask it what there is."""
+        """Yield the families, empty: a registry with this collector need not collect from it to know them."""
         return iter(Families().all)
 
     def collect(self) -> Iterator[Metric]:
-        """The families as they stand."""
+        """Yield the families with their present values."""
         families = Families(empty=catalogue.OF_A_RUN if self._runs_none else frozenset())
         families.add(catalogue.BUILD, 1, __version__, platform.python_version())
         seen = self._newest()
@@ -84,18 +84,18 @@ class LinkCollector(Collector):
             families.add(catalogue.PROGRESS_AGE, max(self._clock() - seen.at_s, 0.0))
             room = _Room(has_partitions=self._has_partitions)
             for link in seen.links:
-                told = _LinkTelling(families, link, seen)
-                told.link(room)
-                told.tasks()
-                told.groups(room.groups)
-                told.topics(room.topics)
-                told.partitions(room.partitions)
+                telling = _LinkTelling(families, link, seen)
+                telling.link(room)
+                telling.tasks()
+                telling.groups(room.groups)
+                telling.topics(room.topics)
+                telling.partitions(room.partitions)
                 room.take(link)
         return iter(families.all)
 
 
 class _Room:
-    """For how many series of their own there is room still."""
+    """The remaining number of things with series of their own."""
 
     def __init__(self, *, has_partitions: bool) -> None:
         self.topics, self.groups = TOPICS_MAX, GROUPS_MAX
@@ -103,7 +103,7 @@ class _Room:
         self._has_partitions = has_partitions
 
     def left_out(self, link: LinkProgress) -> dict[str, int]:
-        """What of a link has no series of its own though it should."""
+        """Return the number of things of a link without a series of their own, by kind."""
         left = {
             "topics": len(link.topics) - self.topics,
             "groups": len(link.groups) - self.groups,
@@ -118,7 +118,7 @@ class _Room:
 
 
 class Families:
-    """Families of some metrics of the catalogue, being filled but for those that stay `empty`."""
+    """Families of some metrics of the catalogue while they are filled, except those that stay `empty`."""
 
     def __init__(self, metrics: Iterable[MetricDescription] = METRICS, empty: frozenset[str] = frozenset()) -> None:
         self._empty = empty
@@ -126,11 +126,11 @@ class Families:
 
     @property
     def all(self) -> Iterable[Metric]:
-        """All of them."""
+        """Return all of them."""
         return self._by_name.values()
 
     def add(self, metric: MetricDescription, number: float, *labels: str) -> None:
-        """One number, of these labels."""
+        """Add one number, with these labels."""
         if metric.name in self._empty:
             return
         family = self._by_name[metric.name]
@@ -138,12 +138,12 @@ class Families:
         family.add_sample(name, dict(zip(metric.labels, labels, strict=True)), number)
 
     def add_histogram(self, metric: MetricDescription, latency: Sequence[int], *labels: str) -> None:
-        """Latencies, of these labels."""
+        """Add latencies, with these labels."""
         if metric.name in self._empty:
             return
         family = self._by_name[metric.name]
         assert isinstance(family, HistogramMetricFamily)  # noqa: S101 - the catalogue says so
-        family.add_metric(labels, buckets=list(_cumulated(latency)), sum_value=_sum_s(latency))
+        family.add_metric(labels, buckets=list(_cumulate(latency)), sum_value=_sum_s(latency))
 
 
 def _family(metric: MetricDescription) -> Metric:
@@ -156,8 +156,8 @@ def _family(metric: MetricDescription) -> Metric:
             return HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
 
 
-def _cumulated(latency: Sequence[int]) -> Iterator[tuple[str, float]]:
-    """The histogram in fewer buckets, each with all that is in those before it, as Prometheus wants them."""
+def _cumulate(latency: Sequence[int]) -> Iterator[tuple[str, float]]:
+    """Yield the histogram in fewer buckets, each including those before it, as Prometheus needs them."""
     for power in range(_LE_FIRST, _LE_LAST + 1):
         upper_s = FLOOR_MS * 2**power / _MS_PER_S
         yield f"{upper_s:.6g}", sum(latency[: power * _BUCKETS_PER_LE + 1])
@@ -165,17 +165,17 @@ def _cumulated(latency: Sequence[int]) -> Iterator[tuple[str, float]]:
 
 
 def _sum_s(latency: Sequence[int]) -> float:
-    """The latencies added up: each is at most 5 % from the middle of its bucket."""
+    """Return the sum of the latencies: each is at most 5 % from the middle of its bucket."""
     middle_ms: float = FLOOR_MS / RATIO**0.5
     return sum(count * middle_ms * RATIO**bucket for bucket, count in enumerate(latency) if count) / _MS_PER_S
 
 
 def label_of(text: str) -> str:
-    """A text of somebody else's as the value of a label: short, and UTF-8 whatever it was.
+    """Return a foreign text as the value of a label: short, and UTF-8 whatever it was.
 
-    What is cut off is told by a digest, so that two of them stay two.
+    A text that is cut ends in a digest, so that two different ones stay different.
     """
-    # Also undoes surrogates, which stand for bytes that are no UTF-8.
+    # Also replaces surrogates, which stand for bytes that are no UTF-8.
     sound = text.encode("utf-8", "backslashreplace").decode()
     if len(sound) <= _LABEL_MAX:
         return sound
@@ -184,7 +184,7 @@ def label_of(text: str) -> str:
 
 
 class _LinkTelling:
-    """What is told of one link."""
+    """The metrics of one link."""
 
     def __init__(self, families: Families, link: LinkProgress, seen: Observation) -> None:
         self._add = families.add
@@ -198,7 +198,7 @@ class _LinkTelling:
         self._one_of(catalogue.LINK_STATE, LinkState, link.state, *labels)
         self._add(catalogue.LINK_RECORDS, link.records, *labels)
         self._add(catalogue.LINK_BYTES, link.size_bytes, *labels)
-        # A link that was not looked at yet, or is run elsewhere, is not to be taken for one that has nothing to copy.
+        # A link that was not looked at yet, or is run elsewhere, must not look like one that has nothing to copy.
         is_looked_at = bool(link.topics) or link.state in _UP
         if link.lag_records >= 0 and is_looked_at:
             self._add(catalogue.LINK_LAG, link.lag_records, *labels)
@@ -278,7 +278,7 @@ class _LinkTelling:
                 self._add(catalogue.PARTITION_SOURCE_END, partition.source_end, *labels)
 
     def _lag_s(self, topic: TopicProgress) -> float | None:
-        """The largest of all partitions that is known."""
+        """Return the largest known value of all partitions."""
         keys = (LinkLane(self._link.link, partition.key) for partition in topic.partitions)
         lags = [self._seen.lag_s[key] for key in keys if key in self._seen.lag_s]
         return max(lags, default=None)
@@ -297,7 +297,9 @@ def _partition_count(link: LinkProgress) -> int:
 
 
 def _codes(link: LinkProgress) -> Iterator[str]:
-    """What ails the link, its tasks, topics and groups: each once, by the code of its problem or else by its state."""
+    """Yield the problems of the link, its tasks, topics and groups: each once, by the code of its problem or else by
+    its state.
+    """
     stands: list[tuple[Problem | None, str]] = [(link.problem, str(link.state))]
     stands += [(loop.trouble, str(loop.state)) for loop in link.loops]
     stands += [(topic.problem, str(topic.state)) for topic in link.topics]

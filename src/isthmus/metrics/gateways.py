@@ -1,4 +1,4 @@
-"""From what a gateway has counted to families of metrics, and whether it is well. Pure."""
+"""Converts the figures of a gateway into families of metrics, and judges its health. Pure."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from isthmus.metrics.collector import Families
 from isthmus.model.gatewayfigures import FRESH_S, GatewayFigures, GatewayJson
 
 METADATA_AGE_MAX_S: Final = 30.0
-"""Of a cluster that has not told for so long which brokers there are, it is not known whether it can be reached."""
+"""If a cluster has not reported its brokers for so long, it is unknown whether it can be reached."""
 STUCK_S: Final = 60.0
 
 
 class GatewayCollector(Collector):
-    """A collector for a registry of prometheus_client: tells what a gateway has counted."""
+    """A collector for a registry of prometheus_client: it reports the figures of a gateway."""
 
     def __init__(self, figures: Callable[[], GatewayFigures]) -> None:
         self._figures = figures
 
     def describe(self) -> Iterator[Metric]:
-        """The families, empty."""
+        """Yield the families, empty."""
         return iter(Families(GATEWAY_METRICS).all)
 
     def collect(self) -> Iterator[Metric]:
-        """The families as they stand."""
+        """Yield the families with their present values."""
         families, figures = Families(GATEWAY_METRICS), self._figures()
         cluster = figures.cluster
         families.add(catalogue.BUILD, 1, __version__, platform.python_version())
@@ -64,21 +64,21 @@ class GatewayHealthJson(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class GatewayAnswer:
-    """An answer to one question about a gateway, and what to say."""
+    """The answer to one question about a gateway."""
 
     status: HTTPStatus
     body: GatewayHealthJson | GatewayJson
 
 
 def livez(silences_s: Sequence[float]) -> GatewayAnswer:
-    """Whether processes that have been silent for so long, in seconds, do anything at all."""
+    """Return whether processes with these times of silence, in seconds, work at all."""
     if silences_s and min(silences_s) <= STUCK_S:
         return GatewayAnswer(HTTPStatus.OK, {"status": "ok"})
     return _unavailable(["no process has said anything for a minute"])
 
 
 def readyz(figures: GatewayFigures, silences_s: Sequence[float], *, processes: int) -> GatewayAnswer:
-    """Whether a gateway of so many processes takes connections, and its cluster can be reached."""
+    """Return whether a gateway of so many processes accepts connections, and its cluster can be reached."""
     fresh = sum(silence_s <= FRESH_S for silence_s in silences_s)
     reasons: list[str] = []
     if figures.processes < processes or fresh < processes:
@@ -91,7 +91,7 @@ def readyz(figures: GatewayFigures, silences_s: Sequence[float], *, processes: i
 
 
 def health(alive: GatewayAnswer, ready: GatewayAnswer, gateway: GatewayJson) -> GatewayAnswer:
-    """Both in one, with what has been counted."""
+    """Return both in one, with the figures."""
     body: GatewayHealthJson = {"status": "healthy", "version": __version__, "gateway": gateway}
     if alive.status is not HTTPStatus.OK:
         return GatewayAnswer(HTTPStatus.INTERNAL_SERVER_ERROR, _because(alive, body))
@@ -101,8 +101,8 @@ def health(alive: GatewayAnswer, ready: GatewayAnswer, gateway: GatewayJson) -> 
 
 
 def _because(answer: GatewayAnswer, body: GatewayHealthJson) -> GatewayHealthJson:
-    said: dict[str, object] = {**answer.body}
-    reasons = said.get("reasons")
+    content: dict[str, object] = {**answer.body}
+    reasons = content.get("reasons")
     return {**body, "status": "unhealthy", "reasons": list(reasons) if isinstance(reasons, list) else []}
 
 

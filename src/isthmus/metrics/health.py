@@ -1,4 +1,4 @@
-"""What orchestrators are told: whether the process lives, whether it is ready, and how its links do. Pure."""
+"""The answers for orchestrators: whether the process lives, whether it is ready, and the health of its links. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from isthmus.model.progress import LinkProgress
 from isthmus.model.state import RUNNING, LinkState
 
 STUCK_S: Final = 60.0
-"""A controller that said nothing for so long is stuck: it does every five seconds, whatever its clusters do."""
+"""A controller without a report for so long is stuck: it reports every five seconds, whatever its clusters do."""
 _READY: Final = (*RUNNING, LinkState.PAUSED)
 
 
@@ -44,14 +44,14 @@ class HealthJson(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class HealthAnswer:
-    """An answer to one question, and what to say."""
+    """The answer to one question."""
 
     status: HTTPStatus
     body: HealthJson
 
 
 def livez(seen: Observation | None, now: float, begun_at: float) -> HealthAnswer:
-    """Whether the process does anything at all. Trouble of a link does not count: starting anew mends none."""
+    """Return whether the process works at all. Trouble of a link does not count: a restart does not help."""
     silent_s = now - (begun_at if seen is None else seen.at_s)
     if silent_s > STUCK_S:
         return _unavailable([f"the controller has said nothing for {silent_s:.0f} s"])
@@ -59,7 +59,7 @@ def livez(seen: Observation | None, now: float, begun_at: float) -> HealthAnswer
 
 
 def readyz(seen: Observation | None) -> HealthAnswer:
-    """Whether every link is run by this process, and its lanes are heard or there is nothing for them to do."""
+    """Return whether every link is run by this process, and its lanes are heard or there is nothing for them to do."""
     if seen is None:
         return _unavailable(["the run is just starting"])
     reasons = [_reason(link) for link in seen.links if link.state not in _READY]
@@ -67,9 +67,10 @@ def readyz(seen: Observation | None) -> HealthAnswer:
 
 
 def health(seen: Observation | None, now: float, begun_at: float) -> HealthAnswer:
-    """Both in one, with how each link stands; `status` and `message` as workers of Kafka Connect say it (KIP-1017).
+    """Return both in one, with the state of each link; `status` and `message` in the words of Kafka Connect's workers
+    (KIP-1017).
 
-    Topics in trouble make it "impaired", a word of our own, and no failure: starting the process anew mends none.
+    Topics in trouble make it "impaired", a word of our own, and no failure: a restart does not help.
     """
     alive, ready = livez(seen, now, begun_at), readyz(seen)
     word: Literal["healthy", "impaired", "starting", "unhealthy"]
@@ -104,7 +105,7 @@ def _reason(link: LinkProgress) -> str:
 
 
 def _trouble(seen: Observation | None) -> str:
-    """Which topics have something in the way of copying them, whatever their link's state is; "" for none."""
+    """Describe the topics with an obstacle to copying, whatever their link's state is; "" for none."""
     links = () if seen is None else seen.links
     return "; ".join(f"link {link.link}: {link.trouble_in_words}" for link in links if link.trouble)
 

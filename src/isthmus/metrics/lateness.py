@@ -1,4 +1,4 @@
-"""How late a lane is, from ends of its source that were seen one after another. Pure."""
+"""The lag of a lane in time, from ends of its source that were seen one after another. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ _SEEN_MAX: Final = 32
 
 
 class Lateness:
-    """When the source's end was first seen where, for as long as that is not copied.
+    """The times at which ends of the source were first seen, as long as they are not copied.
 
-    Of many such moments only some are kept: a lane may then seem a little later than it is, never less late.
+    Only some of many such times are kept: a lane may then seem a little later than it is, never less late.
     """
 
     __slots__ = ("_seen",)
@@ -19,7 +19,7 @@ class Lateness:
         self._seen: list[tuple[int, float]] = []
 
     def lag_s(self, position: int, source_end: int, now: float) -> float | None:
-        """For how long (s) there has been something to copy that still is, `None` while that is unknown (-1)."""
+        """Return for how long (s) there has been something to copy that still is, `None` while that is unknown (-1)."""
         if position < 0 or source_end < 0:
             return None
         seen = self._seen
@@ -27,7 +27,7 @@ class Lateness:
             seen.pop(0)
         if source_end > position and (not seen or seen[-1][0] < source_end):
             if len(seen) >= _SEEN_MAX:
-                # What two of them saw is taken for seen when the earlier one was.
+                # A joint sample has the end of the later one and the time of the earlier one.
                 seen[:] = [(late[0], early[1]) for early, late in zip(seen[::2], seen[1::2], strict=True)]
             seen.append((source_end, now))
         return max(now - seen[0][1], 0.0) if seen else 0.0

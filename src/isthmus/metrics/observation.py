@@ -1,4 +1,4 @@
-"""What is told of links, from one look to the next: how late they are, and what happened how often. Pure."""
+"""The observation of links, from one look to the next: their lag in time, and counts of events. Pure."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class LinkGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """All that is known of the links of a process at a moment (s, on a monotonic clock); it does not change any more.
+    """All known facts about the links of a process at a moment (s, on a monotonic clock); immutable.
 
     `gap_records`, `errors` and `denials` only grow, `out_of_step_s` is for how long groups have not been in step.
     """
@@ -63,7 +63,7 @@ class Observation:
 
 
 class Observer:
-    """Looks at links again and again. `newest` may be read by any thread at any time."""
+    """Looks at links again and again. Any thread may read `newest` at any time."""
 
     def __init__(self) -> None:
         self.newest: Observation | None = None
@@ -75,7 +75,7 @@ class Observer:
         self._in_step_at: dict[LinkGroup, float] = {}
 
     def take(self, links: tuple[LinkProgress, ...], now: float) -> Observation:
-        """How the links stand now, put beside how they stood before."""
+        """Compare the present state of the links with the one before."""
         lag_s: dict[LinkLane, float] = {}
         for key, partition in _partitions(links):
             self._count(key, partition)
@@ -109,7 +109,7 @@ class Observer:
             self._denials[topic] += 1
 
     def _forget(self, links: tuple[LinkProgress, ...]) -> None:
-        """Partitions that are gone leave nothing behind; what was counted stays, as counters never go back."""
+        """Forget partitions that are gone; counts stay, as counters never decrease."""
         if len(self._lateness) == sum(len(topic.partitions) for link in links for topic in link.topics):
             return
         there = {key for key, _ in _partitions(links)}
@@ -134,6 +134,8 @@ def _partitions(links: tuple[LinkProgress, ...]) -> Iterator[tuple[LinkLane, Par
 
 
 def _position(partition: PartitionProgress) -> int:
-    """Up to where the source's offsets were copied; what the source deleted before counts as copied, as in the lag."""
+    """Return the source offset up to which all was copied; records that the source deleted before count as copied, as
+    in the lag.
+    """
     copied_end = partition.target_end if partition.copied_end is None else partition.copied_end
     return copied_end if copied_end < 0 else max(copied_end, partition.source_start)

@@ -1,4 +1,4 @@
-"""Answers to those who ask how a run does: `/metrics`, `/livez`, `/readyz` and `/health`, over HTTP."""
+"""The HTTP server for the health of a run: `/metrics`, `/livez`, `/readyz` and `/health`."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from isthmus.model.progress import LinkProgress
 Show = Callable[[tuple[LinkProgress, ...]], None]
 _log = logging.getLogger(__name__)
 _PATIENCE_S: Final = 10.0
-"""As long as somebody may take to ask, or to read the answer."""
+"""The time that a client has to ask, or to read the answer."""
 _ASKING_MAX: Final = 16
-"""When one more comes while so many are being answered, the one who has taken longest is left."""
+"""If another client comes while this many are being answered, the slowest one is disconnected."""
 _FRESH_S: Final = 0.4
-"""Whoever asks again within this time is told the same: the controller says something new twice a second at most."""
+"""Within this time a client gets the same answer: the controller reports at most twice a second."""
 _PLAIN: Final = "text/plain; charset=utf-8"
 
 
 class Answered(Protocol):
-    """An answer about how a process does."""
+    """An answer about the health of a process."""
 
     @property
     def status(self) -> HTTPStatus: ...
@@ -49,11 +49,11 @@ class Answered(Protocol):
 
 
 class StandingAnswers(Protocol):
-    """What is answered to whoever asks. Called by any thread."""
+    """The answers to requests, from memory. Called by any thread."""
 
     @property
     def paths(self) -> str:
-        """What there is, in words."""
+        """The paths, in words."""
         ...
 
     def metrics(self, accept: str) -> tuple[bytes, str]: ...
@@ -62,8 +62,8 @@ class StandingAnswers(Protocol):
 
 @contextlib.contextmanager
 def serving(settings: MetricsSettings) -> Iterator[Show | None]:
-    """Answer for as long as the block runs; what it gives is to be called with every new progress. `None` where nobody
-    is to be answered.
+    """Serve requests for as long as the block runs; the yielded function is to be called with every new progress.
+    `None` if no address is configured.
 
     Raises what `answering` does.
     """
@@ -74,7 +74,7 @@ def serving(settings: MetricsSettings) -> Iterator[Show | None]:
 
 @contextlib.contextmanager
 def answering(settings: MetricsSettings, answers: StandingAnswers) -> Iterator[None]:
-    """Answer for as long as the block runs, if anybody is to be answered.
+    """Serve requests for as long as the block runs, if an address is configured.
 
     :raises ConfigError: The address is none, or other hosts could reach it and that was not asked for.
     :raises PortBusy: Something listens there already.
@@ -130,7 +130,7 @@ def _listening(address: ListenAddress, answers: StandingAnswers) -> _Server:
 
 
 class Exposition:
-    """What a collector tells, in each format, worked out at most twice a second."""
+    """The metrics of a collector in each format, computed at most twice a second."""
 
     def __init__(self, collector: Collector, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -141,9 +141,9 @@ class Exposition:
         self._kept: dict[str, tuple[float, bytes]] = {}
 
     def metrics(self, accept: str) -> tuple[bytes, str]:
-        """All metrics, in the newest format that is accepted, and its name."""
+        """Return all metrics, in the newest accepted format, and its name."""
         encode, content_type = choose_encoder(accept)
-        # One at a time: what is worked out for one will do for those who wait.
+        # One at a time: the result for one serves those who wait.
         with self._lock:
             made_at, body = self._kept.get(content_type, (-_FRESH_S, b""))
             if self._clock() - made_at >= _FRESH_S or not body:
@@ -153,7 +153,7 @@ class Exposition:
 
 
 class MetricsAnswers:
-    """What is answered, whoever asks and however: all of it from memory."""
+    """The answers to all requests: all of them from memory."""
 
     paths: Final = "Here are /metrics, /livez, /readyz and /health.\n"
 
@@ -174,7 +174,7 @@ class MetricsAnswers:
         self.metrics = Exposition(collector, clock).metrics
 
     def health(self, path: str) -> HealthAnswer | None:
-        """How the process does, `None` for a path that asks something else."""
+        """Return the health of the process, `None` for another path."""
         seen, now = self._observer.newest, self._clock()
         match path:
             case "/livez":
@@ -189,7 +189,7 @@ class MetricsAnswers:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
-    # Whoever reads slowly does not hold up the end of the run.
+    # A slow reader does not delay the end of the run.
     block_on_close = False
 
     def __init__(self, address: ListenAddress, answers: StandingAnswers) -> None:
@@ -200,7 +200,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__((address.host, address.port), _Handler)
 
     def is_meant(self, host: str | None) -> bool:
-        """Whether a question is for us: a page in a browser, whose name leads here, is not to read the answers."""
+        """Return whether a request is for us: a page in a browser, whose name leads here, must not read the answers."""
         if not self._is_private or host is None:
             return True
         with contextlib.suppress(ValueError):
@@ -210,7 +210,7 @@ class _Server(ThreadingHTTPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         self._asking.append(request)
         while len(self._asking) > _ASKING_MAX:
-            # Its thread ends of it, and takes it off the list.
+            # Its thread ends by that, and removes it from the list.
             with contextlib.suppress(OSError, IndexError):
                 self._asking.pop(0).shutdown(socket.SHUT_RDWR)
         super().process_request(request, client_address)
@@ -221,11 +221,11 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Whoever asked has left, or takes too long; nothing else is to be done about it."""
+        """Log that the client has left, or takes too long; nothing else is to be done."""
         _log.debug("a question about metrics was not answered", exc_info=True)
 
     def server_bind(self) -> None:
-        # The host's name, which http.server would look up, is of no use here.
+        # Looking up the host's name, as http.server would, is useless here.
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()

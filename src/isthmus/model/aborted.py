@@ -1,4 +1,4 @@
-"""What becomes of aborted records of a link at its target, and why: rules alone."""
+"""How a link treats aborted records at its target, and why: rules alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COPIED_THEN: Final = "they are copied, exactly once"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abilities:
-    """What decides whether aborted records can be copied exactly once.
+    """The abilities that decide whether aborted records can be copied exactly once.
 
     `writes_markers`: we may write control records ourselves (ALTER on the cluster). `verifies`: brokers ask a
     coordinator before they take a transaction's first record (KIP-890), `None` where they do not let us see. `tells`:
@@ -28,7 +28,7 @@ class Abilities:
 
     @property
     def obstacle(self) -> str:
-        """What keeps aborted records from being copied without a coordinator, "" if nothing does."""
+        """The reason why aborted records cannot be copied without a coordinator; "" if they can."""
         if not self.writes_markers:
             return "ALTER on the cluster is missing"
         if not self.tells:
@@ -40,7 +40,8 @@ class Abilities:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Treatment:
-    """What is in force: `policy` is `COPY` or `OMIT`, `reason` says why, and `advice` how it could be copied instead.
+    """The policy in force: `policy` is `COPY` or `OMIT`, `reason` says why, and `advice` how the records could be
+    copied instead.
 
     `risk` is why a partition may stop when a broker fails, and what to do about it; `None` where none does.
     """
@@ -56,10 +57,10 @@ class Treatment:
 
 
 def treatment(wanted: AbortedPolicy, abilities: Abilities, target: str) -> Treatment:
-    """What becomes of aborted records at the cluster of this alias, where this is wanted and so much is possible."""
+    """Return how aborted records are treated at the cluster of this alias, with this wish and these abilities."""
     obstacle = abilities.obstacle
     if not abilities.writes_markers:
-        # To leave out takes a control record for each record, and coordinators would write every one of them.
+        # Leaving records out takes a control record for each record, and coordinators would write every one of them.
         policy = AbortedPolicy.OMIT if wanted is AbortedPolicy.OMIT else AbortedPolicy.COPY
         reason = obstacle if wanted is AbortedPolicy.AUTO else f"as configured, although {obstacle}"
         return Treatment(policy=policy, reason=reason, risk=_lacking_right(policy, target))
@@ -90,7 +91,7 @@ def _lacking_right(policy: AbortedPolicy, target: str) -> Problem:
 
 
 def way(abilities: Abilities, target: str, then: str) -> str:
-    """How the obstacle is overcome, where there is one, and what is so `then`."""
+    """Return how to overcome the obstacle, if there is one, and the result (`then`)."""
     if not abilities.writes_markers:
         return grant(on_cluster("ALTER"), target, then=then)
     if not abilities.tells:

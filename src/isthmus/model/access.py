@@ -1,4 +1,4 @@
-"""Access rules of a cluster (ACLs, KIP-11, KIP-290) for topics and groups, and which of them a link carries."""
+"""Access rules of a cluster (ACLs, KIP-11, KIP-290) for topics and groups, and the selection that a link carries."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ class PermissionType(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One rule: who may, or may not, do what with which topics or groups. `operation` is Kafka's name for it."""
+    """One rule: the principals that may, or may not, do an operation on which topics or groups. `operation` is Kafka's
+    name.
+    """
 
     resource: Resource
     name: str
@@ -46,17 +48,17 @@ class Rule:
 
     @property
     def prefix(self) -> str | None:
-        """What the names begin with that it is about; `None` where it is about one name."""
+        """The prefix of the names that the rule is about; `None` if it is about one name."""
         if self.pattern is RulePattern.PREFIXED:
             return self.name
         return "" if self.name == EVERYTHING else None
 
     def covers(self, name: str) -> bool:
-        """Whether it is about the resource of that name."""
+        """Return whether it is about the resource of that name."""
         return name == self.name if self.prefix is None else name.startswith(self.prefix)
 
     def overrides(self, allowing: Rule) -> bool:
-        """Whether this DENY takes something away of what an ALLOW gives."""
+        """Return whether this DENY removes a right that an ALLOW gives."""
         return (
             self.resource is allowing.resource
             and (EVERYBODY in (self.principal, allowing.principal) or self.principal == allowing.principal)
@@ -74,25 +76,25 @@ class Rule:
 
     @property
     def digest(self) -> str:
-        """A short name for it: the same for the same rule, and for no other."""
+        """A short name for the rule, unique to it."""
         fields = [getattr(self, name) for name in self.__slots__]
         return hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:32]
 
     @property
     def subject(self) -> str:
-        """What it is about, in words."""
+        """The subject of the rule, in words."""
         if self.prefix is None:
             return f"{self.resource} {self.name}"
         return f"{self.resource}s {self.prefix}*"
 
     @property
     def grant(self) -> str:
-        """Who may do what, in words."""
+        """The operation and its principal, in words."""
         return f"{self.operation} by {self.principal}{'' if self.host == EVERYTHING else f' from {self.host}'}"
 
 
 class _Meanings(dict[str, tuple[str, ...]]):
-    """What an ALLOW gives besides itself, as Kafka's authorizers read it."""
+    """The operations that an ALLOW implies besides itself, as Kafka's authorizers read it."""
 
     def __missing__(self, operation: str) -> tuple[str, ...]:
         return (operation,)
@@ -110,9 +112,9 @@ class AccessPolicy(enum.StrEnum):
     OFF = "off"
     """None."""
     READ_ONLY = "read-only"
-    """Of topics, those about reading them."""
+    """Of the rules about topics, those about reading."""
     FULL = "full"
-    """Of topics and groups, all: for a target that is to take the source's place."""
+    """All rules about topics and groups: for a target that is to take the source's place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,7 @@ class PrincipalPattern(NamePattern):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The pattern as people write it; `str` gives the same text back.
+        """Parse a pattern as people write it; `str` gives the same text back.
 
         :raises ConfigError: It is empty, or the expression is broken.
         """
@@ -143,14 +145,14 @@ class AccessSettings:
     principals: tuple[NamespaceMap, ...] = ()
 
     def at_target(self, principal: str) -> str | None:
-        """Who a principal of the source is at the target, `None` for one whose rules are left out."""
+        """Return the target's principal for one of the source; `None` if the rules of that principal are left out."""
         if any(pattern.matches(principal) for pattern in self.exclude_principals):
             return None
         if not self.principals:
             return principal
-        # Whoever everybody is there, nobody has that name.
+        # No principal of the target has the name of everybody.
         return None if principal == EVERYBODY else NamespaceNaming(self.principals).to_target(principal)
 
     def may_be_ours(self, principal: str) -> bool:
-        """Whether a principal of the target is one that the link makes rules for."""
+        """Whether the link may make rules for this principal of the target."""
         return not self.principals or NamespaceNaming(self.principals).to_source(principal) is not None

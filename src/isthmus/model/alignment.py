@@ -1,4 +1,5 @@
-"""What another program copied of a partition, found by content: the end of the target's log held against the source.
+"""Find by content which records of a partition another program copied: compare the end of the target's log with the
+source.
 
 MirrorMaker 2 copies records in the order of the source and passes each on as it is. When it is started again it goes
 back to the last position it had committed and copies from there once more. So the first copies lie at the target in
@@ -25,9 +26,9 @@ _NAMED_MAX: Final = 3
 
 
 class SourceRecord(NamedTuple):
-    """A record of the source: its offset and a digest of all it holds. Aborted ones may have been copied, or not.
+    """A record of the source: its offset and a digest of its whole content. Aborted ones may have been copied, or not.
 
-    `key` is a digest of its key where the target is compacted, b"" where it has none.
+    `key` is a digest of its key if the target is compacted, b"" if it has none.
     """
 
     offset: int
@@ -39,7 +40,7 @@ class SourceRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """What the logs went through. `claimed` is the source offset up to which the other program says it has copied.
+    """The history of both logs. `claimed` is the source offset up to which the other program says it has copied.
 
     `target_lost_beginning`: the target's log was read from its start, and something was deleted before that.
     `source_lost_beginning`: the same of the source. Of a compacted log anything may be missing.
@@ -55,8 +56,8 @@ class Circumstances:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aligned:
-    """What was found. The copy goes on at the source offset `begin`: every committed record before it, from the first
-    range on, lies where `ranges` say.
+    """The result of the comparison. The copy continues at the source offset `begin`: every committed record before it,
+    from the first range on, lies where `ranges` say.
 
     `beyond` counts copies at or behind what was claimed, `repeated` those that are there once more, `aborted` those of
     records that were aborted, `cleaned` what compaction has taken from the source since. `earlier` lie before the first
@@ -82,14 +83,14 @@ class Aligned:
 
     @property
     def is_sound(self) -> bool:
-        """Whether all that is at the target is explained, and all is there that was claimed."""
+        """Whether all records at the target are explained, and all claimed records are there."""
         return not self.missing and not self.foreign
 
 
 class Alignment:
-    """Both logs side by side. Give it records of the source while it `is_hungry`, then the next one of the target.
+    """Both logs side by side. Feed it records of the source while it `is_hungry`, then the next one of the target.
 
-    `source_ended` says that the source has no more. `result` is asked once, when the target has no more.
+    `source_ended` marks the end of the source. Take the `result` once, at the end of the target.
     """
 
     def __init__(self, circumstances: Circumstances) -> None:
@@ -118,22 +119,22 @@ class Alignment:
 
     @property
     def lacks_claimed(self) -> bool:
-        """Whether the source has to be read on to tell what is missing of what was claimed."""
+        """Whether more of the source has to be read to find which claimed records are missing."""
         return not self._has_ended and self._last_read < self._given.claimed - 1
 
     def feed(self, records: Iterable[SourceRecord]) -> None:
-        """The next records of the source, in order."""
+        """Take the next records of the source, in order."""
         for record in records:
             self._ahead.append(record)
             self._committed_ahead += not record.is_aborted
             self._last_read = record.offset
 
     def source_ended(self) -> None:
-        """There are no more records at the source."""
+        """Mark the end of the source."""
         self._has_ended = True
 
     def take(self, offset: int, content: bytes, key: bytes = b"") -> None:
-        """The next record of the target, with the digest of its key where it is compacted."""
+        """Take the next record of the target, with the digest of its key if the target is compacted."""
         self._pass_aborted()
         if self._ahead and self._ahead[0].content == content:
             self._match(offset)
@@ -150,7 +151,7 @@ class Alignment:
             self._explain(offset, content)
 
     def result(self) -> Aligned:
-        """What was found, when all records of the target were taken."""
+        """Return the result, after all records of the target were taken."""
         given = self._given
         self._pass_aborted()
         missing = self._missing()
@@ -174,20 +175,22 @@ class Alignment:
         )
 
     def _missing(self) -> list[int]:
-        """The source offsets of what was claimed and is not there."""
+        """Return the source offsets of claimed records that are missing."""
         given = self._given
         if given.target_lost_beginning and not self._ranges:
             return []
         if not given.is_target_compacted:
             return [one.offset for one in self._ahead if one.offset < given.claimed and not one.is_aborted]
         for record in self._ahead:
-            # What comes behind was not copied, and takes nothing away there.
+            # The records behind that offset were not copied, so they explain nothing that is missing there.
             if record.offset < given.claimed:
                 self._pass_over(record)
         return sorted(one.offset for one in self._absent.values() if one.offset < given.claimed)
 
     def _pass_over(self, record: SourceRecord) -> None:
-        """A record that the target does not have: the cleaner takes those that a later one of the key follows."""
+        """Pass a record that the target does not have: the cleaner removes those with a later
+        record of the same key.
+        """
         if record.is_aborted:
             return
         self._absent.pop(record.key, None)
@@ -195,14 +198,16 @@ class Alignment:
             self._absent[record.key] = record
 
     def _pass_aborted(self) -> None:
-        """What was aborted may be missing at the target, so it is never waited for."""
+        """Pass aborted records: they may be missing at the target, so do not wait for them."""
         while self._ahead and self._ahead[0].is_aborted:
             record = self._ahead.popleft()
             self._know(record)
             self._aborted.add(record.content)
 
     def _know(self, record: SourceRecord) -> None:
-        """Of records that are alike the first counts, so that rather too much comes again than too little."""
+        """Remember a record. Of identical records the first counts, so that rather too much is copied again than too
+        little.
+        """
         self._known.setdefault(record.content, record.offset + 1)
 
     def _match(self, offset: int) -> None:
@@ -220,7 +225,7 @@ class Alignment:
             self._ranges.append(MappedRange(record.offset, offset, 1))
 
     def _skip_to(self, offset: int, content: bytes) -> bool:
-        """Whether the record is a later one of the source, and those between may be missing at the target."""
+        """Return whether the record is a later one of the source, and those between may be missing at the target."""
         given = self._given
         lost = given.target_lost_beginning and not self._ranges
         if not lost and not given.is_target_compacted:
@@ -250,7 +255,7 @@ class Alignment:
         elif given.is_source_compacted and (given.is_target_compacted or self._room_used < self._hole()):
             self._room_used += 1
             self._cleaned += 1
-            # Where the source had it nobody knows any more: at its position, or before anything that is compared.
+            # Its source offset is unknown: at the position, or before all records that are compared.
             self._known.setdefault(content, 0)
             self._copied_last = 0
         else:
@@ -259,12 +264,12 @@ class Alignment:
                 self._foreign_at.append(offset)
 
     def _hole(self) -> int:
-        """How many offsets before the next record of the source hold none."""
+        """Return how many offsets before the next record of the source hold no record."""
         return self._ahead[0].offset - self._position if self._ahead else 0
 
 
 def _before(end: int, ranges: Iterable[MappedRange]) -> Iterator[MappedRange]:
-    """Ranges up to a source offset."""
+    """Yield the ranges up to a source offset."""
     for each in ranges:
         if each.source_begin < end:
             yield each._replace(length=min(each.length, end - each.source_begin))

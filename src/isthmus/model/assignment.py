@@ -43,7 +43,7 @@ class Move(NamedTuple):
 
     @property
     def comes(self) -> tuple[int, ...]:
-        """The brokers that have to fetch all of it."""
+        """The brokers that have to fetch the whole partition."""
         return tuple(broker for broker in self.after if broker not in self.before)
 
     def as_dict(self) -> MoveJson:
@@ -58,7 +58,7 @@ class Move(NamedTuple):
 
 
 def moves_to(assignments: Iterable[Assignment], partitions: Iterable[PartitionState]) -> tuple[Move, ...]:
-    """What has to move for these assignments; those that hold already are left out.
+    """Return the moves that these assignments need; assignments that already hold are left out.
 
     :raises ConfigError: There is no such partition.
     """
@@ -79,10 +79,11 @@ def moves_to(assignments: Iterable[Assignment], partitions: Iterable[PartitionSt
 def even_assignments(
     partitions: Sequence[PartitionState], racks: Mapping[int, str | None], *, replicas: int | None = None
 ) -> tuple[Assignment, ...]:
-    """An assignment of every partition to the brokers in `racks`: as even as it gets, moving as little as that takes.
+    """Return an assignment of every partition to the brokers in `racks`: as even as possible, with as few moves as that
+    takes.
 
-    Replicas stay on their brokers unless those are not in `racks` or bear more than others. Replicas of one partition
-    are on as many racks as before, or more. `replicas` is how many each shall have, as many as now if it is `None`.
+    Replicas stay on their brokers unless those are not in `racks` or have more than others. Replicas of one partition
+    are on as many racks as before, or more. `replicas` is the number for each, the present one if it is `None`.
 
     :raises ConfigError: There are fewer brokers than replicas.
     """
@@ -112,7 +113,9 @@ class _Spread:
         self._load: Counter[int] = Counter(dict.fromkeys(racks, 0))
 
     def place(self, kept: list[int], count: int) -> list[int]:
-        """Those that can stay, and others on the brokers that bear least, on further racks where there are any."""
+        """Return the replicas that can stay, and others on the brokers with the least load, on further racks if
+        possible.
+        """
         on = kept[:count]
         self._load.update(on)
         while len(on) < count:
@@ -147,7 +150,7 @@ class _Spread:
         return len({self._rack(comes if broker == leaves else broker) for broker in on}) >= len(before)
 
     def led(self, placed: Sequence[list[int]]) -> list[list[int]]:
-        """The replicas in an order in which each broker is the first of about as many."""
+        """Return the replicas in an order in which each broker is the first of about as many."""
         even = -(-len(placed) // max(len(self._racks), 1))
         leads: Counter[int] = Counter()
         found: list[list[int]] = []
@@ -158,5 +161,5 @@ class _Spread:
         return found
 
     def _rack(self, broker: int) -> str:
-        # A broker without a rack is one of its own.
+        # A broker without a rack counts as a rack of its own.
         return self._racks[broker] or f"broker {broker}"

@@ -32,10 +32,10 @@ class BrokerSetting(NamedTuple):
         return plain_fields(self)
 
 
-def shared_settings(told: Mapping[int, Mapping[str, str]]) -> tuple[BrokerSetting, ...]:
-    """The values of all brokers, a line for each value that a setting has, by name; `told` is by broker."""
+def shared_settings(reported: Mapping[int, Mapping[str, str]]) -> tuple[BrokerSetting, ...]:
+    """The values of all brokers, a line for each value that a setting has, by name; `reported` is by broker."""
     brokers: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for node, values in sorted(told.items()):
+    for node, values in sorted(reported.items()):
         for name, value in values.items():
             brokers[name, value].append(node)
     return tuple(BrokerSetting(name, value, tuple(nodes)) for (name, value), nodes in sorted(brokers.items()))

@@ -1,7 +1,7 @@
-"""Producers that go on at another cluster: what they write there first, held against what they wrote before. Pure.
+"""Producers that continue at another cluster: compare their first batches there with their last batches before. Pure.
 
-A cluster that has never heard of a producer takes whatever comes first: what was acknowledged before a second time, or
-what follows behind something that was lost. So it is told by those who know what the producer wrote last where it was.
+A cluster that does not know a producer accepts any first batch: one that was acknowledged before (a duplicate), or one
+that follows a lost batch (a gap). So the last batch of the producer at the previous cluster is compared here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ _CONFIRMED_S: Final = 5.0
 
 
 class CarriedProducer(NamedTuple):
-    """What a leader knew of a producer in a partition: the sequence of its last record, under this epoch."""
+    """The last state of a producer in a partition that a leader knew: the sequence of its last record, under this
+    epoch.
+    """
 
     topic: str
     partition: int
@@ -54,22 +56,22 @@ class SentBatch(NamedTuple):
 
 
 class CarriedVerdict(enum.Enum):
-    """What becomes of a batch of a producer that was carried."""
+    """The decision about a batch of a carried producer."""
 
     NEW = enum.auto()
-    """Nothing is known of the producer there, or what is known says nothing against it: it passes."""
+    """The new cluster does not know the producer, or nothing contradicts the batch: it passes."""
     NEXT = enum.auto()
-    """It is the one behind the last: it passes, and once it is answered the new cluster knows by itself."""
+    """The batch follows the last one: it passes, and once it is answered the new cluster knows the producer itself."""
     DUPLICATE = enum.auto()
-    """It is in the log already."""
+    """The batch is in the log already."""
     EARLY = enum.auto()
-    """Whatever may be before it is on its way: it is to come again."""
+    """Earlier batches may still be on their way: the client has to send it again."""
     DOUBTED = enum.auto()
-    """It is not the next one, or the new cluster knows the producer by now: it is asked, and the batch is to come
-    again.
+    """It is not the next batch, or the new cluster knows the producer by now: that cluster is asked, and the client has
+    to send the batch again.
     """
     GAP = enum.auto()
-    """Something before it is missing."""
+    """An earlier batch is missing."""
     FENCED = enum.auto()
     """A later producer had the id."""
 
@@ -83,8 +85,8 @@ class _Known:
 
 
 class CarriedProducers:
-    """What is carried and has not been seen to go on yet. Clients have moved `stay` times by now; times are monotonic
-    s.
+    """The carried producers that have not been seen to continue yet. Clients have moved `stay` times by now; times are
+    monotonic s.
     """
 
     def __init__(self, carried: Iterable[CarriedProducer] = (), *, stay: int = 0) -> None:
@@ -105,12 +107,12 @@ class CarriedProducers:
 
     @property
     def partitions(self) -> frozenset[_Key]:
-        """Where something is carried."""
+        """The partitions with carried producers."""
         return frozenset(self._known)
 
     def judge(self, batches: Iterable[SentBatch], owner: object, now: float) -> Mapping[_Key, CarriedVerdict]:
-        """What becomes of a request; each partition is in it once. Where all is `NEW` or `NEXT` it is to be forwarded,
-        and its answer belongs to `owner`.
+        """Judge a request; each partition is in it once. If all verdicts are `NEW` or `NEXT`, the request is to be
+        forwarded, and its answer belongs to `owner`.
         """
         batches = list(batches)
         verdicts = {each.key: self._verdict(each, now) for each in batches}
@@ -127,7 +129,7 @@ class CarriedProducers:
             return CarriedVerdict.NEW
         if batch.producer_epoch < known.epoch:
             return CarriedVerdict.FENCED
-        # A producer that has begun anew counts from 0.
+        # A producer with a newer epoch starts at sequence 0.
         is_anew = batch.producer_epoch > known.epoch
         is_next = batch.base_sequence == (0 if is_anew else (known.last + 1) % _SEQUENCES)
         if not (is_next or is_anew) and _distance(batch.last_sequence, known.last) <= 0:
@@ -141,7 +143,7 @@ class CarriedProducers:
         return CarriedVerdict.DOUBTED
 
     def answered(self, owner: object, taken: Iterable[_Key]) -> None:
-        """The answer to the request of this owner has come: these partitions have taken what was in it."""
+        """Take the answer to the request of this owner: these partitions have accepted their batches."""
         gone = set(taken)
         for key, found in list(self._known.items()):
             for producer_id, known in list(found.items()):
@@ -151,8 +153,8 @@ class CarriedProducers:
                         self._forget(key, producer_id)
 
     def learn(self, key: _Key, producers: Mapping[int, int], now: float) -> None:
-        """The leader at the new cluster knows these producers in a partition, by id, with the sequence of the last
-        record: whoever goes on there is judged by it alone. The others it does not know.
+        """Record the producers that the leader at the new cluster knows in a partition: by id, the sequence of the last
+        record. From then on only that leader judges a producer that continues there. It does not know the others.
         """
         self.overtake(key, producers)
         self.doubted.discard(key)
@@ -160,10 +162,10 @@ class CarriedProducers:
             known.confirmed_s = now
 
     def overtake(self, key: _Key, producers: Mapping[int, int]) -> None:
-        """Forget those that go on there by now, as `learn` does: what they wrote before tells less and less of what
-        they write. Once they are half of all sequences ahead it would seem to be behind.
+        """Forget the producers that continue there by now, as `learn` does: their old sequences become useless. A
+        producer that is half of all sequences ahead would seem to be behind.
         """
-        # Others are what it remembers of clients that were there before.
+        # The other producers are of clients that were there before.
         here = {
             same_producer(each)
             for each, last in producers.items()
@@ -181,9 +183,9 @@ class CarriedProducers:
 
 
 def carried_on(known: Iterable[CarriedProducer], before: Iterable[CarriedProducer], stay: int) -> list[CarriedProducer]:
-    """What is carried from a cluster where clients were when they had moved `stay` times: what its leaders know of
-    those that wrote there meanwhile, and what was carried there of those that did not. What leaders remember of an
-    earlier stay has been overtaken elsewhere.
+    """Return the producers to carry from a cluster, where clients were when they had moved `stay` times: those that its
+    leaders know of producers that wrote there meanwhile, and those carried there of producers that did not. Older state
+    of leaders, from an earlier stay, has been overtaken elsewhere.
     """
     found = {(each.key, same_producer(each.producer_id)): each for each in before}
     for each in known:
@@ -193,6 +195,6 @@ def carried_on(known: Iterable[CarriedProducer], before: Iterable[CarriedProduce
 
 
 def _distance(sequence: int, other: int) -> int:
-    """By how much a sequence is beyond another one: behind 2^31 - 1 comes 0."""
+    """Return by how much a sequence is beyond another one: 0 follows 2^31 - 1."""
     found = (sequence - other) % _SEQUENCES
     return found if found < _SEQUENCES // 2 else found - _SEQUENCES

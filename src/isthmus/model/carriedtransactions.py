@@ -1,17 +1,17 @@
-"""Transactional producers that go on at another cluster: what their coordinator knew of them where they were. Pure.
+"""Transactional producers that continue at another cluster: the state that their coordinator had where they were. Pure.
 
-A client whose connection broke asks for its commit again, at the cluster where it is by then. That one does not know
-the transaction and says that it can only be aborted: the client would do all of it once more. So it is told what the
-other cluster has decided, unless the transactional id has begun anew here.
+A client whose connection broke repeats its commit at the cluster where it is by then. That cluster does not know the
+transaction and answers that it can only be aborted: the client would repeat the whole transaction. So the client
+receives the decision of the previous cluster, unless the transactional id has begun a transaction here since.
 
-What else belongs to a transaction of the other cluster, which has aborted it, is not for the leaders here: they may not
-ask a coordinator, and would have open for ever what nobody ends. So this cluster's coordinator is asked first by which
-producer id it knows the transactional id: only that one writes here.
+Other requests of a transaction that the previous cluster has aborted must not reach the leaders here: they may not ask
+a coordinator, and would keep a transaction open that no producer ends. So this cluster's coordinator is asked first by
+which producer id it knows the transactional id: only that producer writes here.
 
-A client that is told to abort asks for its next epoch under the id that it had. A cluster where its transactional id
-has been before knows it by another one, and fences the client for good. So it asks under the id and epoch by which the
-cluster knew it as clients came: whoever took its place there since has another epoch, and the cluster fences the one
-that stood still meanwhile, as it does where nobody moves.
+A client that has to abort asks for its next epoch under the id that it had. A cluster that has known its transactional
+id before knows it by another producer id, and would fence the client for good. So the request carries the id and epoch
+by which the cluster knew it when clients came: a producer that took its place there since has another epoch, and the
+cluster fences the older one, as it does without any move.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NO_ID: Final = -1
 
 
 class CarriedTransaction(NamedTuple):
-    """What a coordinator knew of a transactional id: its producer, at the epoch that its client has, and whether the
+    """The state of a transactional id at its coordinator: its producer, at the epoch of its client, and whether the
     last transaction was committed.
     """
 
@@ -49,8 +49,8 @@ class CarriedFurther(NamedTuple):
     idle: frozenset[str]
 
     def is_stale(self, there: CarriedTransaction, *, is_back: bool) -> bool:
-        """Whether what a cluster knows of a transactional id is to be known there no more before its producer comes:
-        clients come back to it, and that one has been elsewhere since; or both gave it the same id and epoch.
+        """Return whether a cluster has to forget its state of a transactional id before the producer comes: clients
+        come back to it after a transaction elsewhere; or both clusters gave the same id and epoch.
         """
         known = self.known.get(there.transactional_id)
         if known is None:
@@ -61,8 +61,9 @@ class CarriedFurther(NamedTuple):
 def carried_further(
     before: Iterable[CarriedTransaction], met: Iterable[CarriedTransaction], now: Iterable[CarriedTransaction]
 ) -> CarriedFurther:
-    """The last transactions of producers that leave a cluster: what it knows `now`, but for those that it knows as it
-    `met` them. Of these it counts what was carried `before`: they have done nothing there since.
+    """Return the last transactions of producers that leave a cluster: its present state (`now`), without those
+    unchanged since it `met` them. For the latter take the state that was carried `before`: they have done nothing there
+    since.
     """
     known = {each.transactional_id: each for each in before}
     as_met = {each.transactional_id: each for each in met}
@@ -75,21 +76,21 @@ def carried_further(
 
 
 class WithinVerdict(enum.Enum):
-    """What becomes of a request of a transaction."""
+    """The decision about a request of a transaction."""
 
     HERE = enum.auto()
-    """It is one of this cluster, or nobody can tell: it passes."""
+    """The request belongs to this cluster, or that is unknown: it passes."""
     DOUBTED = enum.auto()
-    """This cluster is asked by which producer it knows the transactional id, and the client is to ask again."""
+    """This cluster is asked by which producer it knows the transactional id, and the client has to ask again."""
     COMMITTED = enum.auto()
-    """It was committed where the client came from."""
+    """The transaction was committed where the client came from."""
     ELSEWHERE = enum.auto()
-    """It is none of this cluster, and can only be aborted."""
+    """The transaction does not belong to this cluster, and can only be aborted."""
 
 
 class _Told(NamedTuple):
-    """Which producer a coordinator here has said to have a transactional id, and when it was asked; `None` if it does
-    not tell.
+    """The producer that a coordinator here reported for a transactional id, and when it was asked; `None` if it does
+    not report one.
     """
 
     producer: tuple[int, int] | None
@@ -97,9 +98,9 @@ class _Told(NamedTuple):
 
 
 class CarriedTransactions:
-    """The last transactions of producers where clients came from; times are monotonic s. What this cluster knew of
-    the same transactional ids as they came is `here`. Clients have moved `stay` times: if never, there is nothing to
-    look at.
+    """The last transactions of producers at the cluster that clients came from; times are monotonic s. `here` is this
+    cluster's state of the same transactional ids when they came. Clients have moved `stay` times: if never, there is
+    nothing to check.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class CarriedTransactions:
     ) -> None:
         self._here = {each.transactional_id: each.producer for each in here}
         self._carried = {each.transactional_id: each for each in carried}
-        # Who did nothing where it was is at home here still.
+        # An id that did nothing at the other cluster still belongs here.
         self._away = {name for name, each in self._carried.items() if self._here.get(name) != each.producer}
         self._told = dict[str, _Told]()
         self._since = dict[tuple[str, int], float]()
@@ -119,36 +120,37 @@ class CarriedTransactions:
         return self._stay > 0
 
     def judge(self, transactional_id: str, producer_id: int, now: float) -> WithinVerdict:
-        """What becomes of what a producer writes, or has its coordinator do."""
-        told, doubt = self._told.get(transactional_id), (transactional_id, producer_id)
-        if told is not None and (told.producer is None or self._is_owner(transactional_id, told, producer_id)):
+        """Judge a write of a producer, or a request to its coordinator."""
+        answer, doubt = self._told.get(transactional_id), (transactional_id, producer_id)
+        if answer is not None and (answer.producer is None or self._is_owner(transactional_id, answer, producer_id)):
             self._since.pop(doubt, None)
             return WithinVerdict.HERE
-        # It may have begun here through another gateway, behind what was told before it was met.
+        # It may have begun here through another gateway, after the coordinator's last answer.
         since = self._since.setdefault(doubt, now)
-        if told is None or told.at_s < since or now - told.at_s > _CONFIRMED_S:
+        if answer is None or answer.at_s < since or now - answer.at_s > _CONFIRMED_S:
             self.doubted.add(transactional_id)
             return WithinVerdict.DOUBTED
         return WithinVerdict.ELSEWHERE
 
-    def _is_owner(self, transactional_id: str, told: _Told, producer_id: int) -> bool:
-        is_named = told.producer is not None and told.producer[0] == producer_id
+    def _is_owner(self, transactional_id: str, answer: _Told, producer_id: int) -> bool:
+        is_named = answer.producer is not None and answer.producer[0] == producer_id
         return is_named and transactional_id not in self._away
 
     def judge_commit(self, asked: CarriedTransaction, now: float) -> WithinVerdict:
-        """What becomes of a commit, `asked` being what a coordinator knows once it has decided it."""
+        """Judge a commit; `asked` is the state that a coordinator has once it has decided the commit."""
         found = self.judge(asked.transactional_id, asked.producer_id, now)
         return WithinVerdict.COMMITTED if found is WithinVerdict.ELSEWHERE and self.has_committed(asked) else found
 
     def has_committed(self, asked: CarriedTransaction) -> bool:
         """Whether the cluster that clients came from has decided this commit, and its transactional id is not known to
-        have begun anew here.
+        have begun a transaction here since.
         """
         return asked.transactional_id in self._away and self._carried[asked.transactional_id] == asked
 
     def learn(self, transactional_id: str, producer: tuple[int, int] | None, now: float) -> None:
-        """The coordinator of this cluster, asked then, knows the transactional id by this producer, -1 where it does
-        not know it; `None` if it does not tell. By another one than as clients came it has begun anew here.
+        """Record that the coordinator of this cluster, asked at `now`, knows the transactional id by this producer: -1
+        if it does not know it, `None` if it does not report it. A producer other than the one when clients came has
+        begun here since.
         """
         self.doubted.discard(transactional_id)
         before = self._told.get(transactional_id)
@@ -159,8 +161,8 @@ class CarriedTransactions:
             self._away.discard(transactional_id)
 
     def known_here(self, transactional_id: str, producer_id: int, producer_epoch: int) -> tuple[int, int] | None:
-        """By which producer id and epoch this cluster knew the transactional id as its newest producer came from where
-        clients came from; `None` if this is another one, or the cluster knew none: it takes any then, of the first.
+        """Return the producer id and epoch by which this cluster knew the transactional id when its newest producer
+        came; `None` if this is another producer, or the cluster knew none: then it accepts the first one.
         """
         carried = self._carried.get(transactional_id)
         is_newest = carried is not None and carried.producer == (producer_id, producer_epoch)

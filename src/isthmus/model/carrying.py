@@ -1,10 +1,11 @@
-"""What to do with one position of a group at the target: the rules, and nothing else.
+"""The rules that decide how to treat one position of a group at the target, and nothing else.
 
 Never above the target's high watermark, never below its log start. Never while the group has members at the target.
 Never back, unless the source was moved back and the target's position is still the one written here; or the target lost
-records and its position, written here, lies behind its end. Where somebody else moved the target's position, it stays
-until the source moves. What a link in the other direction wrote at the source counts as written here (`Written`).
-Where nobody else may commit, and clients of the source count on the target, it follows whoever moved it before.
+records and its position, written here, lies behind its end. If another client moved the target's position, it stays
+until the source moves. A position that a link in the other direction wrote at the source counts as written here
+(`Written`). If no other client may commit, and clients of the source rely on the target, the position follows the
+source whoever moved it before.
 """
 
 from __future__ import annotations
@@ -22,27 +23,29 @@ class Standing(enum.StrEnum):
     IN_STEP = "IN_STEP"
     """The target's position is that of the source, translated."""
     TRANSLATED = "TRANSLATED"
-    """What the position is at the target is known, and the link commits none."""
+    """The position at the target is known, but the link does not commit it."""
     DUE = "DUE"
     """The target's position is to be written."""
     CATCHING_UP = "CATCHING_UP"
     """The target does not hold the records before the position yet: its position is the end of what is there."""
     WAITING_FOR_MAP = "WAITING_FOR_MAP"
-    """The ledger does not tell yet where the records at the position went, which have other offsets at the target."""
+    """The ledger does not have the places of the records at the position yet, which have other
+    offsets at the target.
+    """
     ACTIVE_AT_TARGET = "ACTIVE_AT_TARGET"
-    """The group has members at the target: it goes on from its own position."""
+    """The group has members at the target: it continues from its own position."""
     AHEAD_AT_TARGET = "AHEAD_AT_TARGET"
     """The target's position is ahead, and was not put there by this link, or the source was not moved back."""
     CLOCKS_DIFFER = "CLOCKS_DIFFER"
-    """In a tree: times of records tell less than they should, so the target's position is held back, or left alone."""
+    """In a tree: times of records prove less than they should, so the target's position is held back, or left alone."""
     MOVED_AT_TARGET = "MOVED_AT_TARGET"
-    """Somebody else moved the target's position, and the source's has not changed since."""
+    """Another client moved the target's position, and the source's has not changed since."""
     BY_OTHERS = "BY_OTHERS"
     """In a tree: the newest position comes another way, from the target's side or by another distributor."""
     NOT_MIRRORED = "NOT_MIRRORED"
     """The link does not mirror the topic."""
     OFFSETS_DIFFER = "OFFSETS_DIFFER"
-    """The records have other offsets at the target, and the link is told to carry positions as they are."""
+    """The records have other offsets at the target, and the link is configured to carry positions unchanged."""
     MIRROR_ENDED = "MIRROR_ENDED"
     """The partition at the target is no copy of the source's any more."""
     GONE_AT_SOURCE = "GONE_AT_SOURCE"
@@ -58,14 +61,15 @@ class Standing(enum.StrEnum):
 
 
 PARTED: Final = frozenset({Standing.ACTIVE_AT_TARGET, Standing.NAMES_MEET, Standing.UNSUPPORTED})
-"""A group that stands so goes on from a position of its own at the target although it only follows (`Situation`), or
+"""A group in such a state continues from a position of its own at the target although it only follows (`Situation`), or
 has none there.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Where both sides stood when they were last made alike: the source's position, and what it is at the target.
+    """The positions of both sides when they were last made equal: the source's position, and the corresponding one at
+    the target.
 
     One of them was written after the other: the target's by this link, or the source's by one in the other direction.
     `metadata` is what stood beside it, `None` where that is not remembered.
@@ -78,12 +82,13 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """All that counts for one position.
+    """The facts that decide about one position.
 
     `translated` is the source's position at the target, `committed` the target's own. `log_start` and `high_watermark`
     are the target's. A position that is not `is_reached` is known to lie behind what was copied, wherever the target's
-    log ends. A link that `commits` nothing tells only what the position is. For a group that `only_follows` nobody
-    else can commit at the target, and what is acknowledged at the source has to be there.
+    log ends. A link that does not commit (`commits` is false) only reports the position. For a group that
+    `only_follows` no other client can commit at the target, and each commit that is acknowledged at the source has to
+    be there.
     """
 
     source: Committed
@@ -100,14 +105,14 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Commit `offset` at the target, or (`None`) leave it as it is; and why."""
+    """The decision: commit `offset` at the target, or (`None`) leave it as it is; and the reason."""
 
     standing: Standing
     offset: int | None = None
 
 
 def decide(situation: Situation) -> Decision:
-    """What to do with a position."""
+    """Decide how to treat a position."""
     wanted = min(max(situation.translated, situation.log_start), situation.high_watermark)
     is_short = wanted < situation.translated or not situation.is_reached
     committed = situation.committed
@@ -135,7 +140,7 @@ def _may_go_back(situation: Situation, committed: int) -> bool:
 
 
 def _was_moved(situation: Situation, wanted: int) -> bool:
-    """Whether an operator, or a link in the other direction, set the target back after it was written here."""
+    """Return whether an operator, or a link in the other direction, moved the target back after this link wrote it."""
     written, committed = situation.written, situation.committed
     if written is None or committed is None or committed.offset >= wanted:
         return False
@@ -143,7 +148,7 @@ def _was_moved(situation: Situation, wanted: int) -> bool:
 
 
 def _has_news(situation: Situation, committed: Committed) -> bool:
-    """Whether only the metadata beside a position of ours has changed, and not at the target alone."""
+    """Return whether only the metadata beside a position of ours has changed, and not only at the target."""
     written, metadata = situation.written, situation.source.metadata
     if written is None or written.target != committed.offset or not situation.is_vacant:
         return False

@@ -1,4 +1,4 @@
-"""What `isthmus doctor` and `isthmus cluster` look at: a code for each check, what it means, and what to do in general.
+"""The checks of `isthmus doctor` and `isthmus cluster`: a code for each check, its meaning, and the general remedy.
 
 docs/errors.md is made of this: `make docs`.
 """
@@ -12,7 +12,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that is looked at. `found` is what a finding of it means, `remedy` what to do in general."""
+    """One check. `found` is the meaning of its finding, `remedy` the general remedy."""
 
     name: str
     found: str
@@ -20,7 +20,7 @@ class Check:
 
     @property
     def code(self) -> str:
-        """What names it for programs and people, for good."""
+        """The permanent name for programs and people."""
         return "ISTH-CHECK-" + self.name.upper().replace(" ", "-")
 
 
@@ -126,4 +126,4 @@ _ALL: Final = (
 )
 
 CHECKS: Final[Mapping[str, Check]] = {check.name: check for check in _ALL}
-"""All of them, by name."""
+"""All checks, by name."""

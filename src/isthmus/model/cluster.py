@@ -1,4 +1,4 @@
-"""How a Kafka cluster is reached: its name, its first brokers, and the credentials."""
+"""How to reach a Kafka cluster: its name, its bootstrap brokers, and the credentials."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"
 ProxyKind = Literal["socks5", "http", "relay"]
 CLIENT_ID: Final = "isthmus"
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
-"""The versions of TLS that are spoken, oldest first, as Kafka and OpenSSL call them."""
+"""The supported versions of TLS, oldest first, as Kafka and OpenSSL call them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A text that never shows itself: `repr` and `str` are masked, `reveal()` gives it away."""
+    """A text that never shows itself: `repr` and `str` are masked, `reveal()` returns it."""
 
     _text: str = field(repr=False)
 
@@ -50,7 +50,7 @@ class OAuth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
-    """What TLS needs, as PEM files; `None` means the system's certificate authorities and no client certificate."""
+    """The TLS settings, as PEM files; `None` means the system's certificate authorities and no client certificate."""
 
     ca_file: str | None = None
     certificate_file: str | None = None
@@ -61,7 +61,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class SecretOrigin:
-    """Where a text of `Security`, `Proxy` and the like comes from: its parts in order; those in files may change.
+    """The origin of a text of `Security`, `Proxy` and the like: its parts in order; those in files may change.
 
     `field` leads to the text by the names of attributes, as in `("oauth", "client_secret")`.
     """
@@ -72,7 +72,7 @@ class SecretOrigin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
-    """The transport and the login of one cluster. Texts that have `origins` are those of a moment: files change."""
+    """The transport and the login of one cluster. Texts with `origins` may be outdated: files change."""
 
     protocol: SecurityProtocol = "PLAINTEXT"
     tls: Tls = Tls()
@@ -85,7 +85,7 @@ class Security:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proxy:
-    """What connections to a cluster go through. It is told the names of brokers and looks them up itself.
+    """The proxy that connections to a cluster go through. It receives the names of brokers and looks them up itself.
 
     A relay (`isthmus relay`) is reached over TLS: `username` is the side that has joined it, `password` its token.
     """
@@ -104,9 +104,9 @@ class Proxy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZooKeeper:
-    """Where a cluster that has one keeps its registry: `host:port,...`, perhaps with a `/chroot` behind.
+    """The ZooKeeper of a cluster with one: `host:port,...`, perhaps with a `/chroot` behind.
 
-    The login is that of SASL's DIGEST-MD5, as Kafka's brokers have it; without `tls` the port speaks none.
+    The login is that of SASL's DIGEST-MD5, as Kafka's brokers have it; without `tls` the port has no TLS.
     """
 
     connect: str
@@ -134,7 +134,7 @@ class SchemaRegistry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaRoute:
-    """From which registry another one has its schemas, what subjects are called there, and which topics wait."""
+    """The registry from which another one has its schemas, the names of subjects there, and the topics that wait."""
 
     primary: SchemaRegistry
     target: SchemaRegistry
@@ -145,7 +145,7 @@ class SchemaRoute:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientProperties:
-    """How connections to a cluster are opened. `None` leaves the size of a buffer to the system."""
+    """The settings of connections to a cluster. `None` leaves the size of a buffer to the system."""
 
     connection_setup_timeout_s: float = 5.0
     send_buffer_bytes: int | None = None
@@ -171,12 +171,13 @@ class Login:
 class Cluster:
     """One Kafka cluster as configured. The alias is a name for people; the cluster id is the identity.
 
-    `addresses` are pairs: how a broker is known, and where it is reached instead. `client_id` is who we say we are, to
-    quotas and request logs of the brokers; the cluster is the same whoever we say we are. `schemas` says from where the
-    registry of the cluster has its schemas, if it is not the primary one, `names` what users call topics and groups.
-    From `offsets_copy_secret` come the keys of its groups, where links encrypt a copy of their positions. `logins` are
-    those that links and clients of gateways may have, `login` is the one in use. `cluster_id` is the id that it has to
-    have, "" where that is not known yet: whoever answers with another one is another cluster.
+    `addresses` are pairs: the address that a broker advertises, and the one at which it is reached instead. `client_id`
+    is our name in quotas and request logs of the brokers; it does not change which cluster this is. `schemas` names the
+    source of the schemas in the cluster's registry, if it is not the primary one, `names` the names that users give
+    topics and groups. From `offsets_copy_secret` come the keys of its groups, for links that encrypt a copy of their
+    positions. `logins` are those that links and clients of gateways may have, `login` is the one in use. `cluster_id`
+    is the id that the cluster has to have, "" while that is unknown: brokers that answer with another id are another
+    cluster.
     """
 
     alias: str
@@ -197,11 +198,13 @@ class Cluster:
 
     @property
     def principal(self) -> str | None:
-        """Who we are to its brokers, where the login tells: certificates and tokens are named by the brokers."""
+        """Our principal at its brokers, if the login names it: the brokers name the principals of certificates and
+        tokens.
+        """
         return None if self.security.username is None else f"User:{self.security.username}"
 
     def logged_in(self, name: str) -> Cluster:
-        """The cluster as a link with this login reaches it, "" being the cluster's own.
+        """Return the cluster as a link with this login reaches it, "" being the cluster's own.
 
         :raises ConfigError: It has no such login.
         """
@@ -220,5 +223,5 @@ class Cluster:
 
 
 def is_cluster_id(text: str) -> bool:
-    """Whether a text can be a cluster id: at most 22 characters of `[a-zA-Z0-9_-]` (seed 003)."""
+    """Return whether a text can be a cluster id: at most 22 characters of `[a-zA-Z0-9_-]` (seed 003)."""
     return _CLUSTER_ID.fullmatch(text) is not None

@@ -1,4 +1,5 @@
-"""What somebody waits for: that a link or a topic is caught up, lags no more than so far, or is in some state.
+"""The conditions that an operator can wait for: a link or a topic is caught up, has at most some lag, or is in some
+state.
 
 `caught-up`            everything is copied that the source had when the wait began, and nothing is in the way
 `committed`            the same, but for what was in open transactions then
@@ -61,12 +62,12 @@ class WaitCondition:
 
     @property
     def is_of_pairs(self) -> bool:
-        """Whether it is about how the pairs of a link stand, beside what its controller does."""
+        """Whether it is about the state of a link's pairs, beside that of its controller."""
         return not self.states.isdisjoint(_OF_PAIRS)
 
     @classmethod
     def parse(cls, text: str, *, of_topic: bool) -> Self:
-        """The condition as people write it; topics have other states than links.
+        """Parse a condition as people write it; topics have other states than links.
 
         :raises ConfigError: It is none, or there is no such state.
         """
@@ -87,8 +88,10 @@ class WaitCondition:
         return cls(text=f"state={','.join(sorted(states))}", kind=Waited.STATE, states=states)
 
     def holds(self, found: LinkProgress | TopicProgress, begun: SourceEnds | None) -> bool:
-        """Whether it holds by what is known of a link or a topic, whose sources ended at `begun` when the wait began.
-        What is old, or not known, holds nothing.
+        """Return whether it holds for the known state of a link or a topic, whose sources ended at `begun` when the
+        wait began.
+
+        An old or unknown state fulfils no condition.
         """
         if self.kind is Waited.STATE:
             pairs = {str(found.pair_state)} if isinstance(found, LinkProgress) else set[str]()
@@ -103,19 +106,19 @@ class WaitCondition:
         return begun is not None and not found.is_unfinished and self._is_there(partitions, begun)
 
     def _is_there(self, partitions: Iterable[PartitionProgress], begun: SourceEnds) -> bool:
-        """Whether everything is copied that the sources had when they ended at `begun`."""
+        """Return whether all records are copied that the sources had when they ended at `begun`."""
         known = {each.key: each for each in partitions}
         for key, ends in begun.items():
             each = known.get(key)
             end = ends.log if self.kind is Waited.CAUGHT_UP else ends.stable
-            # What is beyond its source's end is not a copy of it.
+            # An end beyond the source's end does not belong to a copy of the source.
             if each is None or not end <= each.position <= max(end, each.source_log_end):
                 return False
         return True
 
 
 class SourceEnd(NamedTuple):
-    """Where a source's log ended, and where what is in no open transaction did."""
+    """The end of a source's log, and its last stable offset."""
 
     stable: int
     log: int
@@ -125,7 +128,7 @@ SourceEnds = Mapping[LaneKey, SourceEnd]
 
 
 def source_ends(found: LinkProgress | TopicProgress) -> SourceEnds | None:
-    """Where the sources of a link or a topic end now; `None` while that is not known of all of them."""
+    """Return the current ends of the sources of a link or a topic; `None` while not all of them are known."""
     if not _is_seen(found) or not _is_known(found):
         return None
     return {each.key: SourceEnd(each.source_end, each.source_log_end) for each in _partitions(found)}
@@ -137,19 +140,19 @@ def _partitions(found: LinkProgress | TopicProgress) -> list[PartitionProgress]:
 
 
 def _is_known(found: LinkProgress | TopicProgress) -> bool:
-    """Whether it is known of all partitions how far they are behind, and what waits there."""
+    """Return whether the lag and the waiting records of all partitions are known."""
     return found.lag_records >= 0 and all(each.source_log_end >= 0 for each in _partitions(found))
 
 
 def _age_s(partition: PartitionProgress) -> float:
-    """How old the oldest record is that is not copied; infinite where there is one and nobody tells."""
+    """Return the age of the oldest record that is not copied; infinite if there is one of unknown age."""
     lag_s = partition.lag_s if partition.lag_records else 0.0
     waiting_s = partition.waiting_s if partition.waiting_records else 0.0
     return max(inf if lag_s is None else lag_s, inf if waiting_s is None else waiting_s)
 
 
 def _is_seen(found: LinkProgress | TopicProgress) -> bool:
-    """Whether the ends of the logs were seen just now. That a controller was silent for long does not matter."""
+    """Return whether the ends of the logs were seen just now. A long silence of the controller does not matter."""
     ages = (max(each.source_age_s, each.target_age_s) for each in _partitions(found))
     is_away = isinstance(found, LinkProgress) and found.state in (LinkState.UNAVAILABLE, LinkState.FAILED)
     return not is_away and max(ages, default=0.0) <= AGED_S

@@ -1,4 +1,4 @@
-"""Which configurations of a link's topics are kept as they are at the source, and which are the target's own business.
+"""The configurations of a link's topics that are kept as at the source, and those that the target has for itself.
 
 Patterns are written as for topics: a name, a `prefix*` or a `/regex/`.
 """
@@ -22,7 +22,7 @@ class PropertyPattern(NamePattern):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The pattern as people write it; `str` gives the same text back.
+        """Parse a pattern as people write it; `str` gives the same text back.
 
         :raises ConfigError: It is empty, or the expression is broken.
         """
@@ -41,12 +41,14 @@ OF_EACH_CLUSTER: Final = (
     "remote.*",
     "local.retention.*",
 )
-"""What depends on a cluster's brokers and disks; besides the last two, MirrorMaker 2 leaves out the same by default."""
+"""Configurations that depend on a cluster's brokers and disks; but for the last two, MirrorMaker 2 leaves out the same
+ones by default.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptConfigs:
-    """Configurations that topics keep as they are at the target. Topics are named as at the source."""
+    """The configurations that topics keep for themselves at the target. Topics are named as at the source."""
 
     topics: TopicPattern
     properties: tuple[PropertyPattern, ...]
@@ -54,11 +56,11 @@ class KeptConfigs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigSettings:
-    """How a link treats the configurations of its topics.
+    """The settings for the configurations of a link's topics.
 
-    Without `sync` being given, topics with the source's offsets are synced, and mapped ones, to which others may write
-    as well, are not. `use_defaults_from` says what becomes of a configuration that the source does not set: the
-    target's own default, or the value that the source has by default. Both sides are compared every `interval_s`.
+    If `sync` is not given, topics with the source's offsets are synced; mapped topics, to which others may write as
+    well, are not. `use_defaults_from` decides about a configuration that the source does not set: the target's own
+    default, or the value that the source has by default. Both sides are compared every `interval_s`.
     """
 
     sync: bool | None = None
@@ -68,15 +70,15 @@ class ConfigSettings:
     interval_s: float = 600.0
 
     def covers(self, *, is_mapped: bool) -> bool:
-        """Whether a topic is synced whose offsets are mapped, or the source's."""
+        """Return whether a topic with mapped offsets, or with the source's, is synced."""
         return not is_mapped if self.sync is None else self.sync
 
     def is_excluded(self, name: str) -> bool:
-        """Whether a configuration is synced for no topic."""
+        """Return whether a configuration is synced for no topic."""
         return any(pattern.matches(name) for pattern in self.exclude)
 
     def keeps(self, topic: SourceTopic, name: str) -> bool:
-        """Whether a topic keeps its own value of a configuration at the target."""
+        """Return whether a topic keeps its own value of a configuration at the target."""
         return any(
             kept.topics.matches(topic) and any(pattern.matches(name) for pattern in kept.properties)
             for kept in self.keep

@@ -1,4 +1,4 @@
-"""Everything an operator configured, as values: what the YAML file says once it is understood."""
+"""The whole configuration of an operator, as values: the content of the YAML file after parsing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from isthmus.model.tree import TreeSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkSettings:
-    """How Spark is reached. `slots` is how many task slots to use, `None` being all of them."""
+    """The settings for Spark. `slots` is the number of task slots to use, `None` being all of them."""
 
     master: str = "local[*]"
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -28,16 +28,16 @@ class SparkSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerSettings:
-    """How the ledger's topics are created. `None` leaves the replication factor to the broker."""
+    """The settings for creating the ledger's topics. `None` leaves the replication factor to the broker."""
 
     replication_factor: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsSettings:
-    """Where a run tells how it does, `None` for nowhere; and whether it tells that of every partition.
+    """Where a run serves its metrics, `None` for nowhere; and whether it includes those of every partition.
 
-    What does not listen at loopback needs `any_interface`.
+    An address other than loopback needs `any_interface`.
     """
 
     listen: str | None = None
@@ -49,11 +49,11 @@ class MetricsSettings:
 class Configuration:
     """The clusters, the links between them and the settings.
 
-    Aliases and link names are unique, in the order written. `warnings` are sentences for the operator about what is
-    allowed but unwise. `declared` are the names of links that the clusters' ledgers have and the file has not, `None`
-    where nobody looked, and `declared_trees` those of trees; `left_out` says by name why others cannot be run between
-    these clusters, and `unread` which clusters did not tell what is declared there. `timings` are nothing for
-    operators.
+    Aliases and link names are unique, in the order written. `warnings` are sentences for the operator about settings
+    that are allowed but unwise. `declared` are the names of links that only the clusters' ledgers have, not the file,
+    `None` if the ledgers were not read, and `declared_trees` those of trees; `left_out` gives by name the reason why
+    others cannot be run between these clusters, and `unread` names the clusters whose declarations could not be read.
+    `timings` are not for operators.
     """
 
     clusters: tuple[Cluster, ...]
@@ -73,7 +73,7 @@ class Configuration:
 
     @property
     def written(self) -> Configuration:
-        """What the file says."""
+        """Return the configuration as the file has it."""
         links, trees = self.declared or frozenset(), self.declared_trees
         return replace(
             self,
@@ -86,7 +86,7 @@ class Configuration:
         )
 
     def cluster(self, alias: str) -> Cluster:
-        """The cluster of that alias.
+        """Return the cluster of that alias.
 
         :raises ConfigError: When there is none.
         """
@@ -96,7 +96,7 @@ class Configuration:
         return by_alias[alias]
 
     def link(self, name: str) -> Link:
-        """The link of that name.
+        """Return the link of that name.
 
         :raises ConfigError: When there is none, or it was declared and cannot be run between these clusters.
         """

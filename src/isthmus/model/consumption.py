@@ -1,4 +1,4 @@
-"""How far consumer groups have read, position by position."""
+"""The positions of consumer groups."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class PositionJson(TypedDict):
 class Position(NamedTuple):
     """A committed offset, and how far it is from the end of its log.
 
-    `lag_records` is `None` where no leader told the end, `lag_seconds` where there is nothing left to read, or
-    nobody asked how old the next record is. `member` is the client id of who reads the partition now.
+    `lag_records` is `None` if no leader reported the end, `lag_seconds` if there is nothing left to read, or the age of
+    the next record was not requested. `member` is the client id of the member that reads the partition now.
     """
 
     topic: str
@@ -113,7 +113,7 @@ class GroupReport:
 
     @property
     def lag_seconds(self) -> float | None:
-        """The age of the oldest record that is to be read next; `None` where no age was told."""
+        """The age of the oldest record that is to be read next; `None` if no age is known."""
         return max((p.lag_seconds for p in self.positions if p.lag_seconds is not None), default=None)
 
     def summary(self) -> dict[str, object]:
@@ -123,16 +123,16 @@ class GroupReport:
 
     def as_dict(self) -> GroupReportJson:
         """Plain values under stable names."""
-        told = self.description
+        description = self.description
         return {
             "group": self.group,
-            "type": None if told is None else str(told.type),
-            "state": None if told is None else str(told.state),
-            "protocol_type": None if told is None else told.protocol_type,
-            "protocol": None if told is None else told.protocol,
-            "members": [] if told is None else [_member(member) for member in told.members],
-            "coordinator": None if told is None else told.coordinator,
-            "offsets_partition": None if told is None else told.offsets_partition,
+            "type": None if description is None else str(description.type),
+            "state": None if description is None else str(description.state),
+            "protocol_type": None if description is None else description.protocol_type,
+            "protocol": None if description is None else description.protocol,
+            "members": [] if description is None else [_member(member) for member in description.members],
+            "coordinator": None if description is None else description.coordinator,
+            "offsets_partition": None if description is None else description.offsets_partition,
             "lag_records": self.lag_records,
             "lag_seconds": self.lag_seconds,
             "problem": self.problem,

@@ -1,18 +1,17 @@
-"""Copy flags: which levels of a distribution tree a message has been distributed at (Axual's model).
+"""Copy flags: the levels of a distribution tree at which a message has been distributed (Axual's model).
 
-Level n has the bit `1 << (n - 1)`, and its distributors look at that and all lower ones, `(1 << n) - 1`: if any is set
+Level n has the bit `1 << (n - 1)`, and its distributors check that and all lower ones, `(1 << n) - 1`: if any is set
 the message was distributed at this level or came down past it, and is not copied again. A copy has the bit of its level
 added. So from a cluster where a message came in it goes to all levels, and from there on only downwards.
 
-The lowest flag alone decides, and that of a copy is the bit of the level that made it. Those above say which way a
-message came, so whoever knows the distributor that wrote it needs no other flags.
+The lowest flag alone decides, and that of a copy is the bit of the level that made it. Higher flags show the way of a
+message, so a reader that knows the distributor which wrote it needs no other flags.
 
-Without a header the producer id of a batch says who made it: ids of distributors are chosen, not given by a broker,
-from where no broker gives any, and hold the level. So flags cost nothing, and a reader needs nothing but the header of
-a batch.
+Without a header the producer id of a batch shows its author: ids of distributors are chosen, from a range in which no
+broker gives any, and contain the level. So flags cost nothing, and a reader needs nothing but the header of a batch.
 
-As a record header the flags are a number of a fixed width, big-endian. A header of another width, or a second one, says
-nothing: it counts as absent, and is replaced by the first copy.
+As a record header the flags are a number of a fixed width, big-endian. A header of another width, or a second one, is
+invalid: it counts as absent, and is replaced by the first copy.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _DISTRIBUTORS: Final = 0x20
 """The highest byte of a distributor's producer id. Brokers give ids from 0 on; those from 2^62 on are `lone` ones."""
 _LEVEL_BITS: Final = 8
 NUMBER_BITS: Final = 48
-"""What of a distributor's producer id is random."""
+"""The number of random bits in a distributor's producer id."""
 
 
 def bit(level: int) -> int:
@@ -38,12 +37,12 @@ def bit(level: int) -> int:
 
 
 def mask(level: int) -> int:
-    """The flags that a distributor of a level looks at."""
+    """Return the flags that a distributor of a level checks."""
     return (1 << level) - 1
 
 
 def is_to_copy(flags: int, level: int) -> bool:
-    """Whether a distributor of a level has work to do."""
+    """Return whether a distributor of a level copies a record with these flags."""
     return not flags & mask(level)
 
 
@@ -64,12 +63,12 @@ def level_of(producer_id: int) -> int:
 
 
 def is_done_with(producer_id: int, level: int) -> bool:
-    """Whether a batch of this producer is left alone by a distributor of a level. 0 is the level of no distributor."""
+    """Return whether a distributor of a level ignores a batch of this producer. 0 is the level of no distributor."""
     return 0 < level_of(producer_id) <= level
 
 
 class ReadFlags(NamedTuple):
-    """The flags of a record, and whether it had a header that says nothing."""
+    """The flags of a record, and whether it had an invalid header."""
 
     flags: int
     is_malformed: bool
@@ -77,7 +76,7 @@ class ReadFlags(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlagsHeader:
-    """How flags stand in a record's headers.
+    """The format of flags in a record's headers.
 
     :raises ConfigError: It has no name, or a width that no number has.
     """
@@ -100,7 +99,7 @@ class FlagsHeader:
         return self.width_bytes * _BITS_PER_BYTE
 
     def read(self, headers: Sequence[tuple[str, bytes | None]]) -> ReadFlags:
-        """The flags of a record with these headers; none where it has no header that says something."""
+        """Read the flags from headers; none without a valid header."""
         found = [value for name, value in headers if name == self.name]
         if not found:
             return ReadFlags(0, is_malformed=False)
@@ -110,13 +109,13 @@ class FlagsHeader:
         return ReadFlags(int.from_bytes(value), is_malformed=False)
 
     def written(self, headers: Sequence[tuple[str, bytes | None]], flags: int) -> list[tuple[str, bytes | None]]:
-        """The headers of a copy: all others as they were, in their order, and one with the flags at the end."""
+        """Return the headers of a copy: all others unchanged, in their order, and one with the flags at the end."""
         return [each for each in headers if each[0] != self.name] + [(self.name, flags.to_bytes(self.width_bytes))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which records a distributor copies: its level, and the header that holds their flags, if there is one."""
+    """The selection of a distributor: its level, and the header that holds the flags of records, if there is one."""
 
     level: int
     flags: FlagsHeader | None = None

@@ -14,9 +14,9 @@ from isthmus.model.registers import ATTACHED, DELETED, MODE, SETTINGS, Declarabl
 SOURCE: Final = "source"
 TARGET: Final = "target"
 SEMANTICS: Final = "semantics/"
-"""Of the cluster whose id follows: what it can keep, as the handshake found."""
+"""The prefix for the abilities of a cluster, as the handshake found them; its id follows."""
 LET_GO: Final = "let-go"
-"""Which namespaces the link let go of last, in one step, and by which verb: a repeated verb goes on with its own."""
+"""The namespaces that the link detached last, in one step, and by which verb: a repeated verb resumes its own."""
 ASYNC: Final = "async"
 TARGET_LOGIN: Final = "target_login"
 """The setting with the login that a link has at its target."""
@@ -62,13 +62,13 @@ class DeclarationJson(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration(Declarable):
-    """All that was said of a link, and what it comes to."""
+    """All statements about a link, and the declaration that they result in."""
 
     KIND: ClassVar[str] = "link"
 
     @property
     def is_whole(self) -> bool:
-        """Whether it says between which clusters the link is."""
+        """Whether it names both clusters of the link."""
         return bool(self.value(SOURCE) and self.value(TARGET))
 
     @property
@@ -85,17 +85,15 @@ class Declaration(Declarable):
 
     @property
     def mode_said(self) -> str:
-        """Which statement the mode is by; "" where nobody ever made one."""
+        """The statement that sets the mode; "" if there is none."""
         found = next((each for each in self.registers if each.name == MODE), None)
         return "" if found is None else f"{found.version}@{found.where}"
 
     @property
     def attached_said(self) -> str:
-        """Which statements say what is attached and what is not: a digest, another one after any attachment or
-        detachment.
-        """
-        said = [(each.name, each.version, each.where) for each in self.registers if each.name.startswith(ATTACHED)]
-        return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
+        """The statements about attachments: a digest, which each attachment or detachment changes."""
+        versions = [(each.name, each.version, each.where) for each in self.registers if each.name.startswith(ATTACHED)]
+        return hashlib.sha256(json.dumps(versions).encode()).hexdigest()[:16]
 
     @property
     def target_login(self) -> str:
@@ -109,27 +107,31 @@ class Declaration(Declarable):
 
     @property
     def detached(self) -> tuple[NamespaceMap, ...]:
-        """Those that were attached once, and are no more."""
+        """The maps that were attached once, and are detached now."""
         return tuple(each for each, is_attached in self._maps() if not is_attached)
 
     def let_go_by(self, verb: str) -> tuple[NamespaceMap, ...]:
-        """Those that are detached, and were the last to be, by this verb. Older releases did not write that down."""
-        said = self.value(LET_GO)
-        if not said or said["verb"] != verb:
+        """Return the maps that this verb detached, and that were the last to be detached. Older releases did not record
+        that.
+        """
+        statement = self.value(LET_GO)
+        if not statement or statement["verb"] != verb:
             return ()
-        wanted = [_map(*each) for each in said["maps"]]
+        wanted = [_map(*each) for each in statement["maps"]]
         return tuple(each for each in self.detached if each in wanted)
 
     def may_have_failed_over(self, gone: Collection[NamespaceMap]) -> tuple[NamespaceMap, ...]:
-        """Those of what was detached since somebody looked last that may have been failed over. Of what was let go of
-        before the last step an older release did not say by which verb.
+        """Return those of the maps detached since the last look that may have been failed over. An older release did
+        not record which verb detached a map before the last step.
         """
-        said = self.value(LET_GO)
-        told = [_map(*each) for each in _not_failed_over(said)] if said else gone
-        return tuple(each for each in gone if each not in told)
+        statement = self.value(LET_GO)
+        excluded = [_map(*each) for each in _not_failed_over(statement)] if statement else gone
+        return tuple(each for each in gone if each not in excluded)
 
     def shared_with(self, other: Declaration) -> Namespace | None:
-        """A namespace of topics at the source in which this link and another one have topics, `None` for none."""
+        """Return a namespace of topics at the source in which both this link and another one have topics, `None` for
+        none.
+        """
         if other.name == self.name or other.source.cluster_id != self.source.cluster_id:
             return None
         own, theirs = ([each.source for each in link.maps if each.kind == "topic"] for link in (self, other))
@@ -142,7 +144,7 @@ class Declaration(Declarable):
 
     @property
     def semantics(self) -> Mapping[str, Any]:
-        """What the clusters can keep, by their ids."""
+        """The abilities of the clusters, by their ids."""
         found = {register.name: register.said for register in self.registers if register.name.startswith(SEMANTICS)}
         return {name.removeprefix(SEMANTICS): value for name, value in found.items()}
 
@@ -167,35 +169,35 @@ def map_dict(each: NamespaceMap) -> AttachedJson:
 
 
 def attachment(each: NamespaceMap) -> str:
-    """The register that says whether two namespaces are attached."""
+    """Return the register for whether two namespaces are attached."""
     return ATTACHED + json.dumps(_parts(each))
 
 
 def letting_go(verb: str, maps: Collection[NamespaceMap], known: Declaration) -> dict[str, Any]:
-    """What is said where a verb detaches namespaces of a link, by the names of the registers. A synchronous link of
-    which nothing is left is asynchronous from then on.
+    """Return the statements with which a verb detaches namespaces of a link, by the names of the registers. A
+    synchronous link without any namespace left becomes asynchronous.
     """
-    said: dict[str, Any] = {"verb": verb, "maps": sorted(map(_parts, maps))}
+    statement: dict[str, Any] = {"verb": verb, "maps": sorted(map(_parts, maps))}
     before = known.value(LET_GO)
-    if others := [each for each in _not_failed_over(before) if each not in said["maps"]] if before else []:
-        said["others"] = others
+    if others := [each for each in _not_failed_over(before) if each not in statement["maps"]] if before else []:
+        statement["others"] = others
     is_over = known.mode != ASYNC and set(known.maps) <= set(maps)
-    return {**dict.fromkeys(map(attachment, maps), False), LET_GO: said, **({MODE: ASYNC} if is_over else {})}
+    return {**dict.fromkeys(map(attachment, maps), False), LET_GO: statement, **({MODE: ASYNC} if is_over else {})}
 
 
-def _not_failed_over(said: Mapping[str, Any]) -> list[list[Any]]:
-    """Of which namespaces a statement of what was let go of says that it was by another verb."""
-    own = said["maps"] if said["verb"] != "failover" else []
-    return [*own, *(each for each in said.get("others", ()) if each not in own)]
+def _not_failed_over(statement: Mapping[str, Any]) -> list[list[Any]]:
+    """Return the maps that another verb than failover detached, by a statement about detached maps."""
+    own = statement["maps"] if statement["verb"] != "failover" else []
+    return [*own, *(each for each in statement.get("others", ()) if each not in own)]
 
 
 def deletion(known: Declaration) -> dict[str, Any]:
-    """What is said where a link is deleted: all that it attaches is detached."""
+    """Return the statements with which a link is deleted: all its namespaces are detached."""
     return {DELETED: True, **(letting_go("detach", known.maps, known) if known.maps else {})}
 
 
 def said_name(name: str) -> str:
-    """What a register is about, for people."""
+    """Return the subject of a register, for people."""
     if name.startswith(ATTACHED):
         each = _map(*json.loads(name.removeprefix(ATTACHED)))
         return f"attached {'' if each.kind == 'topic' else f'{each.kind} '}{each}"

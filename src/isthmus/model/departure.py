@@ -1,7 +1,7 @@
-"""A cluster leaves a tree: who has to go over to another leaf first, and how. Pure.
+"""A cluster leaves a tree: which distributors have to switch to another leaf first, and how. Pure.
 
-One that answers leaves in good order. One that is gone for good cannot be asked what it got: whoever copied to it
-leaves it by force, and sends to the other leaf what it may not have got.
+A cluster that answers leaves in good order. One that is gone for good cannot report what it received: the distributors
+that copied to it switch by force, and send to the other leaf the records that it may lack.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from isthmus.model.tree import Distributor, Tree
 
 
 def to_go_over(tree: Tree, choices: Mapping[str, TargetChoice], cluster: str) -> tuple[tuple[Distributor, str], ...]:
-    """The distributors that have to go over to another leaf before a cluster leaves the tree, and to which: to one that
-    is not in doubt, if there is any.
+    """Return the distributors that have to switch to another leaf before a cluster leaves the tree, and the leaf for
+    each: one that is not in doubt, if there is any.
     """
     found = []
     for each in tree.distributors:
@@ -27,8 +27,9 @@ def to_go_over(tree: Tree, choices: Mapping[str, TargetChoice], cluster: str) ->
 
 
 def uncertain(tree: Tree, choices: Mapping[str, TargetChoice], cluster: str) -> tuple[str, str] | None:
-    """A leaf that lacks something, and which distributor sent it, as long as a cluster may not leave for that: others
-    get through it what it lacks; or it alone has what another one lacks; or somebody would go over to that one.
+    """Return a leaf that lacks records, and the distributor that sent them, if a cluster may not leave because of that:
+    others receive through it what they lack; or it alone has records that another leaf lacks; or a distributor would
+    switch to that leaf.
     """
     going = {*to_go_over(tree, choices, cluster)}
     for each in tree.distributors:
@@ -42,8 +43,9 @@ def uncertain(tree: Tree, choices: Mapping[str, TargetChoice], cluster: str) -> 
 def to_leave(
     tree: Tree, choices: Mapping[str, TargetChoice], cluster: str, *, gone: Collection[str] = ()
 ) -> tuple[tuple[Distributor, str], ...]:
-    """The distributors, as they are by themselves, that have to leave a cluster that is gone for good, and to which
-    leaf: to one that is not in doubt and not `gone` as well, if there is any. Those of clusters that are gone need not.
+    """Return the distributors, each considered alone, that have to leave a cluster that is gone for good, and the leaf
+    for each: one that is not in doubt and not `gone` as well, if there is any. Those of clusters that are gone need not
+    leave.
     """
     found = []
     for each in tree.by_itself.distributors:
@@ -60,9 +62,9 @@ def to_leave(
 
 
 def without(distributor: Distributor, leaf: str, cluster: str, known: TargetChoice | None) -> TargetChoice | None:
-    """What has to become of a choice so that a distributor, as it is by itself, has nothing to do any more with a
-    cluster that is gone for good: it goes over to `leaf` from there, and nothing waits for it. `None` where nothing has
-    to be said any more; it may be under way then.
+    """Return the choice that frees a distributor, considered alone, from a cluster that is gone for good: it switches
+    to `leaf` from there, and nothing waits for the cluster. `None` if the choice need not change any more; the switch
+    may be under way then.
     """
     choice = choice_of(distributor.target, distributor.leaves, known)
     if choice.finishes == cluster:
@@ -76,5 +78,5 @@ def without(distributor: Distributor, leaf: str, cluster: str, known: TargetChoi
 
 
 def undoubted(cluster: str, known: TargetChoice | None) -> TargetChoice | None:
-    """What becomes of a choice once nobody waits for a cluster to get what it lacks, `None` where nobody does."""
+    """Return the choice without the doubt about a cluster, `None` if there is no such doubt."""
     return None if known is None or known.doubt(cluster) is None else known.without_doubt(cluster)

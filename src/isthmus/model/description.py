@@ -22,11 +22,11 @@ class MetadataMode(enum.StrEnum):
 
 
 class BrokerDescription(NamedTuple):
-    """One broker at the listener we came through. `version` is the Kafka release it is by what it offers.
+    """One broker at the listener that we used. `version` is the Kafka release that its offered versions imply.
 
-    Where releases offer the same it names them: `3.3 or 3.4`.
+    If several releases offer the same versions, it names them: `3.3 or 3.4`.
 
-    A fenced broker (KIP-841) is registered and serves nobody: it is starting, stopped or cut off.
+    A fenced broker (KIP-841) is registered and serves no clients: it is starting, stopped or cut off.
     """
 
     node_id: int
@@ -116,10 +116,10 @@ class ClusterReportJson(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterReport:
-    """One cluster, with what follows from it.
+    """One cluster, with the findings about it.
 
-    `controller` is the broker or controller node that leads. `not_told` says, part by part, what
-    the brokers' version or our rights kept from us.
+    `controller` is the broker or controller node that leads. `not_told` has, part by part, the data that the brokers'
+    version or our rights hide.
     """
 
     cluster: str
@@ -155,7 +155,7 @@ class ClusterReport:
         }
 
     def broker_rows(self) -> list[BrokerJson]:
-        """The brokers with what they bear, under stable names."""
+        """Return the brokers with their load, under stable names."""
         loads = {load.node_id: load for load in self.loads}
         return [
             {

@@ -1,9 +1,9 @@
-"""Up to which offset two logs of one partition hold the same records: the search, without I/O.
+"""Find the offset up to which two logs of one partition hold the same records: the search, without I/O.
 
 Every record up to the first difference is compared. Looking at single offsets, as a binary search does, would be
-quicker and wrong: behind a record of somebody else stand the source's own, moved by one, and where neighbours are alike
-(same key, value and millisecond) the offsets behind the foreign record look as if nothing had happened. What is found
-here says what is set aside before a topic is deleted, so nothing is guessed.
+quicker and wrong: behind a foreign record stand the source's own records, moved by one, and where neighbours are alike
+(same key, value and millisecond) the offsets behind the foreign record look as if nothing had happened. The result
+decides which records are set aside before a topic is deleted, so nothing is guessed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from isthmus.model.needs import Side
 
 
 class SeenRecord(NamedTuple):
-    """A record at its offset: all that it holds, in few bytes."""
+    """A record at its offset: its whole content, in few bytes."""
 
     offset: int
     digest: bytes
@@ -25,8 +25,8 @@ class SeenRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogStretch:
-    """Consecutive records of a log. Two with the same offsets and the same `token` hold the same; else they are told
-    by `records`, which may cost some work.
+    """Consecutive records of a log. Two stretches with the same offsets and the same `token` hold the same records;
+    otherwise `records` tells the difference, which may cost some work.
     """
 
     offset_begin: int
@@ -35,12 +35,12 @@ class LogStretch:
     records: Callable[[], Sequence[SeenRecord]]
 
     def is_like(self, other: LogStretch) -> bool:
-        """Whether both are known to hold the same without looking at their records."""
+        """Return whether both are known to hold the same records without comparing them."""
         return (self.offset_begin, self.offset_end, self.token) == (other.offset_begin, other.offset_end, other.token)
 
 
 Search = Generator[Side, LogStretch | None, int]
-"""Says which side it wants the next stretch of (`None` for its end), and returns what it has found."""
+"""Yields the side of which it wants the next stretch (`None` for its end), and returns the offset that it has found."""
 
 
 @dataclass(slots=True)
@@ -52,14 +52,14 @@ class _Log:
 
 
 def last_shared(offset_begin: int, offset_end: int, *, is_compacted: bool) -> Search:
-    """The offset before which both logs hold the same committed records, of those in `[offset_begin, offset_end)`.
+    """Find the offset before which both logs hold the same committed records, of those in `[offset_begin, offset_end)`.
 
-    Where one of them `is_compacted`, a record that only one side has is no difference: the cleaner may have taken it.
+    If one of them `is_compacted`, a record that only one side has is no difference: the cleaner may have removed it.
     """
     source, target = _Log(Side.SOURCE), _Log(Side.TARGET)
     while True:
-        yield from _filled(source)
-        yield from _filled(target)
+        yield from _fill(source)
+        yield from _fill(target)
         if _are_alike(source, target, offset_end):
             source.stretch = target.stretch = None
             continue
@@ -77,7 +77,7 @@ def last_shared(offset_begin: int, offset_end: int, *, is_compacted: bool) -> Se
             return first
 
 
-def _filled(log: _Log) -> Generator[Side, LogStretch | None, None]:
+def _fill(log: _Log) -> Generator[Side, LogStretch | None, None]:
     if not log.records and log.stretch is None and not log.has_ended:
         log.stretch = yield log.side
         log.has_ended = log.stretch is None

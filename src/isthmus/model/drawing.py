@@ -14,7 +14,7 @@ _ROW: Final = 70
 _MARGIN: Final = 20
 _BOX: Final = (104, 34)
 _NEAR: Final = (0.104, 0.48)
-"""Where a curve is at a fifth of its way: along, and down."""
+"""The point of a curve at a fifth of its way: along, and down."""
 _INK: Final = 'fill="none" stroke="currentColor" font-family="sans-serif" font-size="13"'
 _TEXT: Final = 'fill="currentColor" stroke="none" text-anchor="middle" dominant-baseline="middle"'
 _FAINT: Final = 'stroke-opacity=".6"'
@@ -22,9 +22,9 @@ _FAINT: Final = 'stroke-opacity=".6"'
 
 
 def svg_of(tree: Tree, copied: Mapping[str, int] | None = None) -> str:
-    """The drawing, with how many records each distributor has copied, by its name, where that is given.
+    """Return the drawing, with the number of records that each distributor has copied, by its name, if given.
 
-    It takes its colour from where it is shown, so that it can be read on light and on dark.
+    It takes its colour from the page around it, so that it can be read on light and on dark.
     """
     columns = {cluster: index for index, cluster in enumerate(tree.clusters)}
     depth = _depth(tree.root)
@@ -43,15 +43,15 @@ def svg_of(tree: Tree, copied: Mapping[str, int] | None = None) -> str:
     for each in tree.distributors:
         begin, end = _x(columns[each.cluster]), _x(columns[each.target])
         dip = floor + 22 * each.level
-        count, told = (copied or {}).get(each.name), ""
+        count, note = (copied or {}).get(each.name), ""
         if count is not None:
-            told = f", {counted(count, 'message')}"
-            # Near the cluster that it comes from: the one that comes back has the other end.
+            note = f", {counted(count, 'message')}"
+            # Near the cluster that it comes from: the opposite link has the other end.
             x, y = begin + (end - begin) * _NEAR[0], floor + (dip - floor) * _NEAR[1]
             parts.append(f'<text font-size="11" {_TEXT} x="{x:.0f}" y="{y + 9:.0f}">{count:,}</text>')
         parts.append(
             f'<path d="M{begin} {floor}C{begin} {dip},{end} {dip},{end} {floor}" marker-end="url(#to)" {_FAINT}>'
-            f"<title>{escape(each.name)}: level {each.level} to {escape(each.target)}{told}</title></path>"
+            f"<title>{escape(each.name)}: level {each.level} to {escape(each.target)}{note}</title></path>"
         )
     return "\n".join([*parts, "</svg>", ""])
 

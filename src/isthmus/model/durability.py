@@ -57,7 +57,7 @@ def margin_findings(subject: str, partitions: Collection[PartitionState], broker
 def offsets_findings(
     subject: str, partitions: Iterable[PartitionState], policy: str | None, settings: Iterable[BrokerSetting]
 ) -> Iterator[Finding]:
-    """What commits of consumer groups suffer from; `policy` is the `cleanup.policy` of their topic, if it was told."""
+    """Yield findings about commits of consumer groups; `policy` is the `cleanup.policy` of their topic, if known."""
     own = [state for state in partitions if state.topic == OFFSETS_TOPIC]
     where = f"{subject}/{OFFSETS_TOPIC}"
     if own and policy is not None and "compact" not in policy.split(","):

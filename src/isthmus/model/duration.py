@@ -14,7 +14,7 @@ _SECONDS: Final = re.compile(r"\d+(?:\.\d+)?")
 
 
 def parse_duration(text: str) -> float:
-    """The seconds that a text means.
+    """Parse a duration into seconds.
 
     :raises ConfigError: It means no length of time.
     """

@@ -1,4 +1,4 @@
-"""Elections of preferred leaders: which are needed, which are possible, and what became of each."""
+"""Elections of preferred leaders: the needed ones, the possible ones, and the result of each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ElectionOutcome(enum.StrEnum):
     NOT_NEEDED = "not-needed"
     """The preferred replica leads already."""
     PENDING = "pending"
-    """It is needed and possible."""
+    """The election is needed and possible."""
     NOT_POSSIBLE = "not-possible"
     """The preferred replica is not in sync: electing it would lose records."""
     ELECTED = "elected"
@@ -46,7 +46,7 @@ class Election(NamedTuple):
 
     @property
     def is_refused(self) -> bool:
-        """Whether another replica than the preferred one goes on leading."""
+        """Whether another replica than the preferred one keeps leading."""
         return self.outcome in (ElectionOutcome.NOT_POSSIBLE, ElectionOutcome.FAILED)
 
     def as_dict(self) -> ElectionJson:
@@ -62,11 +62,11 @@ class Election(NamedTuple):
 
 
 def planned(partitions: Iterable[PartitionState]) -> tuple[Election, ...]:
-    """The election each partition needs so that its preferred replica leads."""
-    return tuple(_planned(partition) for partition in partitions)
+    """Return the election that each partition needs so that its preferred replica leads."""
+    return tuple(_plan_election(partition) for partition in partitions)
 
 
-def _planned(partition: PartitionState) -> Election:
+def _plan_election(partition: PartitionState) -> Election:
     outcome, detail = ElectionOutcome.PENDING, ""
     if partition.leader == partition.preferred:
         outcome = ElectionOutcome.NOT_NEEDED

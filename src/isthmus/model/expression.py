@@ -1,8 +1,8 @@
-"""Regular expressions matched in bounded time, whoever wrote them. Pure.
+"""Regular expressions that match in bounded time, whatever their author wrote. Pure.
 
-Python's `re` goes back and tries again, which takes for ever for some expressions: `(a+)+b` asked about thirty `a`
-takes minutes, and one more doubles it. What may do that is followed in all its ways at once instead (Thompson, 1968):
-a step for each character and each place in the expression. The answer is the same, as only whole names match or do not.
+Python's `re` backtracks, which never ends for some expressions: `(a+)+b` on thirty `a` takes minutes, and one more
+doubles it. An expression that may backtrack so is simulated on all its paths at once instead (Thompson, 1968): a step
+for each character and each place in the expression. The result is the same, because only whole names match.
 """
 
 from __future__ import annotations
@@ -14,26 +14,28 @@ from importlib import import_module
 from math import prod
 from typing import Any, Final, NamedTuple
 
-# What `re` makes of an expression, and the words for it: typeshed leaves both out, and a test holds them to `re`.
+# The parser of `re` and its opcodes: typeshed leaves both out, and a test compares them with `re`.
 op: Any = import_module("re._constants")
 parser: Any = import_module("re._parser")
 
 PLACES_MAX: Final = 5_000
-"""More places than these no expression has that somebody wrote; `{1,1000}` within `{1,1000}` does."""
+"""No sensible expression has more places than this; `{1,1000}` within `{1,1000}` does."""
 LENGTH_MAX: Final = 50_000
-"""An expression of so many characters is read in a fraction of a second."""
+"""An expression of this length is parsed in a fraction of a second."""
 REPEATS_MAX: Final = 1_000
-"""What an expression may repeat a known number of times, as in RE2."""
+"""The highest fixed number of repeats, as in RE2."""
 _STEPS_MAX: Final = 100_000
 _RANGES_MAX: Final = 50 << 16
-"""Ranges of characters without regard to case are gone through when an expression is made, up to 65,536 of each."""
+"""Ranges of characters without regard to case are expanded when an expression is compiled, up to 65,536 characters
+each.
+"""
 _MOVES_MAX: Final = 10_000
 _WIDE: Final = 128
-"""A repeat that may go on for longer than this counts as one that ends in so many ways: names are short."""
+"""A repeat that may be longer than this counts as one that can end in this many ways: names are short."""
 _WAYS_MAX: Final = _WIDE**3
-"""So many ways through an expression are tried one after the other in a moment still."""
+"""This many ways through an expression can still be tried one after the other in a moment."""
 _SHORT: Final = 249
-"""Names of topics are no longer, in characters; those of groups may have 32,767."""
+"""The longest name of a topic, in characters; those of groups may have 32,767."""
 _REPEATS: Final = (op.MAX_REPEAT, op.MIN_REPEAT)
 _TOO_OFTEN: Final = f"it repeats something more than {REPEATS_MAX:,} times"
 Matches = Callable[[str], bool]
@@ -42,24 +44,27 @@ _Tree = Sequence[tuple[Any, Any]]
 
 
 class Unbounded(Exception):
-    """An expression that may take for ever, and cannot be followed in all its ways; it says what is in the way."""
+    """An expression that may never end, and cannot be simulated on all paths; the text names the obstacle."""
 
 
 class TooLarge(Exception):
-    """An expression of which nothing is made, as that alone could take for ever; it says what is too large."""
+    """An expression that is not compiled, as that alone could take for ever; the text names the
+    part that is too large.
+    """
 
 
 @lru_cache(maxsize=1024)
 def matcher(expression: str) -> Matches:
-    """Whether whole names match an expression of Python's `re`, told in bounded time.
+    """Return a function that decides in bounded time whether an expression of Python's `re` matches a whole name.
 
-    What looks around and repeats more than once matches no name longer than a topic's: nothing bounds the time.
+    An expression that looks around and repeats more than once matches no name longer than a topic's: its time has no
+    bound.
 
     :raises re.error: It is broken.
     :raises TooLarge: It is too long, too deep, or repeats something too often.
     :raises Unbounded: It goes back and tries again, and looks around or behind too.
     """
-    tree = _parsed(expression)
+    tree = _parse(expression)
     compiled = re.compile(expression)
     nested, ways = _choices(tree, within=False)
     if nested or ways > _WAYS_MAX:
@@ -74,17 +79,17 @@ def matcher(expression: str) -> Matches:
 
 
 def followed(expression: str) -> Matches:
-    """The same, by following all ways at once, whether or not that is needed.
+    """Return a matcher that always simulates all paths at once, whether or not that is needed.
 
     :raises TooLarge: As `matcher`.
     :raises Unbounded: It looks around or behind.
     """
-    tree = _parsed(expression)
+    tree = _parse(expression)
     return _Machine(tree, tree.state.flags).matches
 
 
-def _parsed(expression: str) -> Any:
-    """What `re` reads in it, once it is known that it can be made something of in a moment."""
+def _parse(expression: str) -> Any:
+    """Return the parse tree of `re`, after checking that the expression compiles quickly."""
     if len(expression) > LENGTH_MAX:
         raise TooLarge(f"it has more than {LENGTH_MAX:,} characters")
     try:
@@ -102,7 +107,7 @@ def _parsed(expression: str) -> Any:
 
 
 def _steps(tree: _Tree) -> int:
-    """How long an expression is with all its repeats written out; of an endless one, its least."""
+    """Return the length of an expression with all its repeats written out; for an endless repeat, its least."""
     steps = 0
     for kind, argument in tree:
         within = sum(_steps(part) for part in _parts(kind, argument))
@@ -119,7 +124,7 @@ def _steps(tree: _Tree) -> int:
 
 
 def _ranges(tree: _Tree) -> int:
-    """How many characters are in the ranges that it names."""
+    """Return the number of characters in the ranges of an expression."""
     found = 0
     for kind, argument in tree:
         found += sum(_ranges(part) for part in _parts(kind, argument))
@@ -129,7 +134,7 @@ def _ranges(tree: _Tree) -> int:
 
 
 def _choices(tree: _Tree, *, within: bool) -> tuple[bool, int]:
-    """Whether there is a choice within what is repeated, and how many ways lead through choices one behind another."""
+    """Return whether there is a choice within a repeat, and how many ways lead through consecutive choices."""
     nested, ways = False, 1
     for kind, argument in tree:
         is_repeat = kind in (*_REPEATS, op.POSSESSIVE_REPEAT)
@@ -142,7 +147,7 @@ def _choices(tree: _Tree, *, within: bool) -> tuple[bool, int]:
 
 
 def _parts(kind: Any, argument: Any) -> list[_Tree]:
-    """The expressions within one."""
+    """Return the expressions within one."""
     if kind in (*_REPEATS, op.POSSESSIVE_REPEAT):
         return [argument[2]]
     if kind is op.BRANCH:
@@ -159,8 +164,8 @@ def _parts(kind: Any, argument: Any) -> list[_Tree]:
 
 
 class _Place(NamedTuple):
-    """Where one can be in an expression. With `test` a character leads on that passes it; else one is at `to` as well,
-    if the place between two characters fits.
+    """A place in an expression. With `test`, a character that passes it leads on; otherwise the match is at `to` as
+    well, if the place between two characters fits.
     """
 
     to: tuple[int, ...]
@@ -169,7 +174,7 @@ class _Place(NamedTuple):
 
 
 class _Machine:
-    """All ways through an expression; `0` is its end."""
+    """The simulation of all paths through an expression; `0` is its end."""
 
     def __init__(self, tree: _Tree, flags: int) -> None:
         self._places: list[_Place] = [_Place(())]
@@ -182,12 +187,12 @@ class _Machine:
         at = self._spread([self._begin], name, 0)
         for index, character in enumerate(name):
             known = self._moves.get((at, character)) if self._is_alike else None
-            at = self._moved(at, name, index) if known is None else known
+            at = self._move(at, name, index) if known is None else known
             if not at:
                 return False
         return 0 in at
 
-    def _moved(self, at: frozenset[int], name: str, index: int) -> frozenset[int]:
+    def _move(self, at: frozenset[int], name: str, index: int) -> frozenset[int]:
         character = name[index]
         passed = [self._places[each].to[0] for each in at if self._passes(each, character)]
         moved = self._spread(passed, name, index + 1)
@@ -202,7 +207,7 @@ class _Machine:
         return test is not None and test(character)
 
     def _spread(self, begin: Iterable[int], name: str, index: int) -> frozenset[int]:
-        """All places that are reached without another character."""
+        """Return all places that are reached without another character."""
         found, waiting = set[int](), list(begin)
         while waiting:
             each = waiting.pop()
@@ -274,7 +279,7 @@ _CATEGORIES: Final = {
 
 
 def _test(kind: Any, argument: Any, flags: int) -> _Test | None:
-    """Whether a character is one of those that a part of an expression names; `None` for other parts."""
+    """Return a test for the characters that a part of an expression names; `None` for other parts."""
     if kind is op.ANY:
         return (lambda _: True) if flags & re.DOTALL else (lambda character: character != "\n")
     if kind in (op.LITERAL, op.NOT_LITERAL):
@@ -284,8 +289,8 @@ def _test(kind: Any, argument: Any, flags: int) -> _Test | None:
         items = argument[1:] if negated else argument
     else:
         return None
-    # A class as Python itself reads it, so that what is alike in upper and lower case is a matter of `re`.
-    text = f"[{'^' if negated else ''}{''.join(map(_written, items))}]"
+    # A class is compiled by Python itself, so that upper and lower case are treated as in `re`.
+    text = f"[{'^' if negated else ''}{''.join(map(_write_item, items))}]"
     return _one_of(text, flags & (re.IGNORECASE | re.ASCII))
 
 
@@ -295,7 +300,7 @@ def _one_of(text: str, flags: int) -> _Test:
     return lru_cache(maxsize=512)(lambda character: compiled.fullmatch(character) is not None)
 
 
-def _written(item: tuple[Any, Any]) -> str:
+def _write_item(item: tuple[Any, Any]) -> str:
     kind, argument = item
     if kind is op.LITERAL:
         return rf"\U{argument:08x}"

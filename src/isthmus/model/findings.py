@@ -1,4 +1,4 @@
-"""What an examination finds: a level, what it is about, what was found, and what to do about it."""
+"""The findings of an examination: a level, a subject, a message, and a remedy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Level(enum.StrEnum):
     WARN = "warn"
     """It works, but not as well as it could, or not in every case."""
     ERROR = "error"
-    """Something that is asked for cannot work."""
+    """A requested function cannot work."""
 
 
 class FindingJson(TypedDict):
@@ -42,7 +42,7 @@ class Finding:
 
     @property
     def code(self) -> str | None:
-        """What names the check for good, and in docs/errors.md; `None` where all is well."""
+        """The permanent name of the check, as in docs/errors.md; `None` if all is well."""
         return None if self.level is Level.OK else CHECKS[self.check].code
 
     def as_dict(self) -> FindingJson:

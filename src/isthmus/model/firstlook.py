@@ -1,4 +1,4 @@
-"""What a link has looked for whose topics begin at their end: of what comes later it copies all. Pure."""
+"""The first look of a link whose topics begin at their end: it copies all records of topics that appear later. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from isthmus.model.selection import TopicPattern, TopicSettings
 
 @dataclass(frozen=True, slots=True)
 class FirstLook:
-    """What a link selected when it looked at its source: patterns, and the namespaces `within` which its topics are, if
-    their names come from namespaces. `waiting` are topics that were there and have not begun, sorted.
+    """The selection of a link when it first looked at its source: patterns, and the namespaces `within` which its
+    topics are, if their names come from namespaces. `waiting` are topics that existed and have not begun, sorted.
     """
 
     include: tuple[TopicPattern, ...] = ()
@@ -24,18 +24,18 @@ class FirstLook:
 
     @classmethod
     def of(cls, topics: TopicSettings, waiting: Iterable[SourceTopic] = ()) -> Self:
-        """The look of a link with these settings."""
+        """Return the look of a link with these settings."""
         naming = topics.naming
         within = tuple(str(each.source) for each in naming.maps) if isinstance(naming, NamespaceNaming) else ()
         return cls(topics.include, topics.exclude, within, tuple(sorted(waiting)))
 
     def with_waiting(self, topics: Iterable[SourceTopic]) -> Self:
-        """The same, where these were there too."""
+        """Return the look with these topics as well."""
         return replace(self, waiting=tuple(sorted({*self.waiting, *topics})))
 
     def is_later(self, topic: SourceTopic, topics: TopicSettings) -> bool:
-        """Whether a topic that these settings select, and that has not begun, was not there at that look. What other
-        settings did not select may have been there.
+        """Return whether a topic that these settings select, and that has not begun, did not exist at that look. A
+        topic that the former settings did not select may have existed.
         """
         naming = topics.naming
         if isinstance(naming, NamespaceNaming):

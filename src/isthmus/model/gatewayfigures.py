@@ -1,4 +1,4 @@
-"""What a gateway counts: who is connected, how much has passed, and what was refused. Pure."""
+"""The figures of a gateway: connected clients, bytes passed, and refusals. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from typing import TypedDict
 
 FRESH_S = 10.0
-"""A process that has said nothing for so long does nothing: it does every second."""
+"""A process that has not reported for this long counts as dead: it reports every second."""
 
 
 class Refusal(enum.StrEnum):
-    """Why a connection was ended that its client had not ended."""
+    """The reason why the gateway ended a connection."""
 
     TOO_MANY = "too_many"
     HANDSHAKE = "handshake"
@@ -31,7 +31,7 @@ class Refusal(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientFigures:
-    """What clients of one software and version do. What is no number of now counts since the start."""
+    """The figures of clients of one software and version. Figures that are no current numbers count since the start."""
 
     software: str
     version: str
@@ -44,10 +44,10 @@ class ClientFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayFigures:
-    """What a gateway of a cluster has counted, in one or several processes.
+    """The figures of a gateway of a cluster, in one or several processes.
 
-    `metadata_age_s` is how long ago the cluster last told which brokers there are, in seconds; `gathered_bytes` what
-    large requests and answers take at this moment.
+    `metadata_age_s` is the age in seconds of the cluster's last report of its brokers; `gathered_bytes` the memory of
+    large requests and answers at this moment.
     """
 
     cluster: str
@@ -61,11 +61,11 @@ class GatewayFigures:
 
     @property
     def connections(self) -> int:
-        """How many there are now."""
+        """The current number of connections."""
         return sum(each.connections for each in self.clients)
 
     def ended(self) -> GatewayFigures:
-        """What stays counted of a process that has ended."""
+        """Return the counters that remain when a process has ended."""
         clients = tuple(replace(each, connections=0) for each in self.clients)
         return GatewayFigures(cluster=self.cluster, processes=0, clients=clients, refused=self.refused)
 
@@ -97,7 +97,7 @@ class GatewayJson(TypedDict):
 
 
 def together(cluster: str, figures: Iterable[GatewayFigures]) -> GatewayFigures:
-    """What processes of one gateway have counted in all."""
+    """Add up the figures of the processes of one gateway."""
     refused, clients, known = Counter[Refusal](), dict[tuple[str, str], ClientFigures](), list(figures)
     for each in known:
         refused.update(each.refused)
@@ -118,7 +118,7 @@ def together(cluster: str, figures: Iterable[GatewayFigures]) -> GatewayFigures:
 
 
 def gateway_dict(figures: GatewayFigures) -> GatewayJson:
-    """It as JSON has it."""
+    """Return the figures as JSON has them."""
     return {
         "cluster": figures.cluster,
         "processes": figures.processes,

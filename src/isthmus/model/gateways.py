@@ -1,4 +1,4 @@
-"""Gateways that have registered and the synchronous links that they hold, as ledgers tell of them (pure values)."""
+"""Registered gateways and the synchronous links that they hold, as ledgers have them (pure values)."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ class GatewaysJson(TypedDict):
 
 
 class GatewayPlaces(NamedTuple):
-    """Where clients reach brokers through a gateway: the one with the id `first_node` at this address, the next ids at
-    the `ports` behind it; -1 where that is not known, or brokers have names.
+    """Where clients reach brokers through a gateway: the broker `first_node` at this address, the next ids at the
+    `ports` behind it; -1 if that is unknown, or brokers have names.
     """
 
     address: str
@@ -93,7 +93,9 @@ class GatewayPlaces(NamedTuple):
     first_node: int = -1
 
     def clashes_with(self, other: GatewayPlaces) -> bool:
-        """Whether clients that go from one to the other would find another broker at the same address, or none."""
+        """Return whether clients that switch from one to the other would find another broker at the same address, or
+        none.
+        """
         are_known = self.first_node >= 0 <= other.first_node
         return self.address == other.address and (
             self.ports != other.ports or (are_known and self.first_node != other.first_node)
@@ -108,8 +110,8 @@ class GatewayPlaces(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkPart:
-    """What a gateway says of a synchronous link since `since_ms`, `None` for nothing yet, and how many answers it holds
-    for it; the first of them for `oldest_s`.
+    """The state of a synchronous link at a gateway since `since_ms`, `None` while it is unknown, and how many answers
+    the gateway holds for the link; the first of them for `oldest_s`.
     """
 
     link: str
@@ -143,11 +145,12 @@ class RegisteredGateway:
     """A gateway, or one process of it: clients reach it at `address`, and the command with this `pid` runs it. Ledgers
     know its processes by `ids`.
 
-    Hosts may have the same name: `host_id` tells them apart, as in `Whereabouts`.
-    It was started for the cluster with the alias `cluster`, "" if that did not tell, and `serves` another one where
-    clients have moved. Of its `processes` so many were `heard` within ten seconds and so many are `silent`: they may
-    have ended, as so many `ended` for certain. The one that is silent for longest was heard `beat_age_s` ago. What it
-    counts is of those that are heard. `move` says in words what it does for clients that are moving.
+    Hosts may have the same name: `host_id` distinguishes them, as in `Whereabouts`.
+
+    It was started for the cluster with the alias `cluster`, "" if that is unknown, and `serves` another one if clients
+    have moved. Of its `processes` so many were `heard` within ten seconds and so many are `silent`: they may have
+    ended, as so many `ended` for certain. The longest silent one was heard `beat_age_s` ago. Its counters include only
+    those that are heard. `move` describes its work for clients that are moving.
     """
 
     ids: tuple[str, ...]
@@ -172,19 +175,19 @@ class RegisteredGateway:
 
     @property
     def is_silent(self) -> bool:
-        """Whether nothing is heard of it: it has ended, or is cut off from the ledger, and then answers nothing."""
+        """Whether no report of it comes: it has ended, or is cut off from the ledger, and then answers nothing."""
         return not self.heard
 
     @property
     def beat_in_words(self) -> str:
-        """When it was heard last, and what is known of those of its processes that are not heard."""
+        """The time of its last report, and the known state of its silent processes."""
         if not self.silent:
             return ago(self.beat_age_s)
         return f"{ago(self.beat_age_s)}: {'has ended' if self.ended == self.silent else 'silent'}"
 
     @property
     def refused_in_words(self) -> str:
-        """How many connections it has ended, by reason."""
+        """The number of connections it has ended, by reason."""
         return ", ".join(f"{why} {count}" for why, count in sorted(self.refused.items()))
 
     def as_dict(self) -> RegisteredGatewayJson:
@@ -227,7 +230,7 @@ class GatewayPair:
 
     @property
     def told(self) -> str:
-        """Where it stands, since when and why, for people."""
+        """The state, its begin and its reason, for people."""
         return "how it stands is unknown" if self.sync is None else self.sync.told
 
     def as_dict(self) -> GatewayPairJson:
@@ -246,8 +249,8 @@ class GatewayPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unmarked:
-    """Producers without transactions that wrote to a cluster within the last day under ids that no gateway handed on:
-    how many in how many partitions, -1 where that is not known.
+    """Producers without transactions that wrote to a cluster within the last day under ids that no gateway had marked:
+    how many in how many partitions, -1 if unknown.
     """
 
     cluster: str
@@ -289,7 +292,7 @@ class GatewaysReport:
 
     @property
     def clashes(self) -> tuple[str, ...]:
-        """In words the gateways of one cluster and one address that lead clients to other brokers by the same port."""
+        """The gateways of one cluster and one address that lead clients to other brokers by the same port, in words."""
         heard = [each for each in self.gateways if each.places is not None and not each.is_silent]
         return tuple(
             f"{one.address} of {one.serves} leads to other brokers by the same port, or to none: "
@@ -345,8 +348,8 @@ class ForgottenGateway:
 
 
 def named_gateways(gateways: Iterable[RegisteredGateway], named: str) -> list[RegisteredGateway]:
-    """Those that somebody means by an address, or by the beginning of an id. Where only what one says to who moves
-    clients is left, its process stands behind its address.
+    """Return the gateways that an address names, or the beginning of an id. A gateway of which only the
+    answer to a move of clients is left has its process behind the address, after a blank.
     """
     return [
         each
@@ -357,7 +360,7 @@ def named_gateways(gateways: Iterable[RegisteredGateway], named: str) -> list[Re
 
 
 def heard_part(one: RegisteredGateway, beat_age_s: float, *, has_ended: bool = False) -> RegisteredGateway:
-    """A process whose last beat is so old (s). One that is silent holds nothing and nobody is connected to it."""
+    """Return a process with a last beat of this age (s). A silent process holds nothing and has no clients."""
     if beat_age_s <= HEARD_S and not has_ended:
         return replace(one, heard=1, beat_age_s=beat_age_s)
     links = tuple(replace(each, held=0, oldest_s=0.0) for each in one.links)
@@ -365,22 +368,22 @@ def heard_part(one: RegisteredGateway, beat_age_s: float, *, has_ended: bool = F
 
 
 def by_command(parts: Iterable[RegisteredGateway]) -> tuple[RegisteredGateway, ...]:
-    """Processes as the gateways that they are, in the order of their addresses. One command runs each of these."""
+    """Group processes into gateways, in the order of their addresses. One command runs each of these."""
     found: dict[tuple[str, str, str, int], RegisteredGateway] = {}
     for each in parts:
         key = each.address, each.host, each.host_id, each.pid
-        found[key] = each if key not in found else _joined(found[key], each)
+        found[key] = each if key not in found else _join(found[key], each)
     return tuple(found[key] for key in sorted(found))
 
 
 def with_held(pair: GatewayPair, gateways: Iterable[RegisteredGateway]) -> GatewayPair:
-    """A link with what these gateways hold for it."""
+    """Return a link with the number of answers that these gateways hold for it."""
     own = [part for each in gateways for part in each.links if part.link == pair.link]
     oldest_s = max((each.oldest_s for each in own), default=0.0)
     return replace(pair, held=sum(each.held for each in own), oldest_s=oldest_s)
 
 
-def _joined(one: RegisteredGateway, other: RegisteredGateway) -> RegisteredGateway:
+def _join(one: RegisteredGateway, other: RegisteredGateway) -> RegisteredGateway:
     links = {each.link: each for each in one.links}
     for each in other.links:
         links[each.link] = each if each.link not in links else _worse(links[each.link], each)
@@ -401,7 +404,7 @@ def _joined(one: RegisteredGateway, other: RegisteredGateway) -> RegisteredGatew
 
 
 def _worse(one: LinkPart, other: LinkPart) -> LinkPart:
-    """Two processes are in sync together if both are; what they hold adds up."""
+    """Return the worse state: two processes are in sync together if both are; the answers that they hold add up."""
     worst = min(one, other, key=lambda each: _WORST.index(each.state))
     return replace(worst, held=one.held + other.held, oldest_s=max(one.oldest_s, other.oldest_s))
 

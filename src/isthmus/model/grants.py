@@ -34,13 +34,13 @@ _QUANTIFIERS: Final = frozenset("*?{")
 
 
 class RulePlace(NamedTuple):
-    """What a rule is about."""
+    """The names that a rule is about."""
 
     name: str
     pattern: RulePattern
 
     def covers(self, other: RulePlace) -> bool:
-        """Whether it is about all that the other one is about."""
+        """Return whether it covers all names of the other one."""
         if self.pattern is RulePattern.PREFIXED:
             return other.name.startswith(self.name) and other.name != EVERYTHING
         return self == other or self.name == EVERYTHING
@@ -48,7 +48,7 @@ class RulePlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """One rule to be made, at which side, and what it is needed for."""
+    """One rule to make, its side, and its purpose."""
 
     side: Side
     rule: Rule
@@ -58,7 +58,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grants:
-    """All rules of a link, and what is to be known about them."""
+    """All rules of a link, and notes about them."""
 
     grants: tuple[Grant, ...]
     notes: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ class GrantJson(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantedSide:
-    """One end of a link, the principal that it is there, what that has to be granted, and what is to be known of it."""
+    """One end of a link, its principal there, the rules to grant, and notes."""
 
     side: Side
     cluster: Cluster
@@ -114,7 +114,8 @@ class GrantedSide:
 def granted_sides(
     link: Link, principals: Mapping[Side, str | None], *, side: Side | None = None, only_required: bool = False
 ) -> list[GrantedSide]:
-    """What a link's users need at both ends, or at one. `principals` are given where a login does not name them.
+    """Return the rights of a link's users at both ends, or at one. `principals` are given where a login does not name
+    them.
 
     :raises ConfigError: It is not known who Isthmus is at one of them.
     """
@@ -144,13 +145,13 @@ def _principal(side: Side, cluster: Cluster, given: str | None) -> str:
 
 
 def grants_of(link: Link, side: Side, principal: str, *, only_required: bool = False) -> Grants:
-    """What a link needs at one side, for the principal that it is there."""
+    """Return the rights that a link needs at one side, for its principal there."""
     needs = [need for need in needs_of(link, side) if need.is_required or not only_required]
     found: dict[tuple[Resource, RulePlace, str], Grant] = {}
     notes: dict[str, None] = {}
     for need in needs:
-        places, told = _places(link, side, need.about)
-        notes.update(dict.fromkeys(told))
+        places, more_notes = _places(link, side, need.about)
+        notes.update(dict.fromkeys(more_notes))
         resource = _KINDS.get(need.about, Resource.TOPIC)
         for place in places:
             key = (resource, place, need.operation)
@@ -172,13 +173,13 @@ def grants_of(link: Link, side: Side, principal: str, *, only_required: bool = F
 
 
 def _implies(other: tuple[Resource, RulePlace, str], one: tuple[Resource, RulePlace, str]) -> bool:
-    """Whether another rule gives what one gives, so that this can be left out."""
+    """Return whether another rule implies one, so that this can be left out."""
     (kind, place, operation), (resource, own, wanted) = other, one
     return other != one and kind is resource and place.covers(own) and wanted in MEANS[operation]
 
 
 def places_of(link: Link, side: Side, about: About) -> list[RulePlace]:
-    """The names that a kind of thing has at a side, as rules would have them."""
+    """Return the names of a kind of thing at a side, as rules have them."""
     return _places(link, side, about)[0]
 
 
@@ -187,10 +188,10 @@ def _places(link: Link, side: Side, about: About) -> tuple[list[RulePlace], list
     syncs = names.offset_syncs(SyncsPlace.SOURCE if side is Side.SOURCE else SyncsPlace.TARGET)
     match about:
         case About.MIRRORED:
-            return _mirrored(link, side)
+            return _topic_places(link, side)
         case About.GROUPS:
             own = link.groups
-            return _selected(own.include, own.exclude, own.naming, side, "groups")
+            return _places_of(own.include, own.exclude, own.naming, side, "groups")
         case About.TRANSACTIONS:
             return [RulePlace(f"isthmus.{link.name}.", RulePattern.PREFIXED)], []
         case About.NAMESPACES:
@@ -198,7 +199,7 @@ def _places(link: Link, side: Side, about: About) -> tuple[list[RulePlace], list
         case About.EVERY_GROUP:
             return [RulePlace(EVERYTHING, RulePattern.LITERAL)], []
         case About.OFFSETS_COPY:
-            # The id of the source, which follows, is for its brokers to tell.
+            # Only the brokers know the id of the source, which follows.
             return [RulePlace(COPY_PREFIX, RulePattern.PREFIXED)], []
         case _:
             name = {
@@ -215,9 +216,9 @@ def _places(link: Link, side: Side, about: About) -> tuple[list[RulePlace], list
             return [RulePlace(name, RulePattern.LITERAL)], []
 
 
-def _mirrored(link: Link, side: Side) -> tuple[list[RulePlace], list[str]]:
+def _topic_places(link: Link, side: Side) -> tuple[list[RulePlace], list[str]]:
     own = link.topics
-    places, notes = _selected(own.include, own.exclude, own.naming, side, "topics")
+    places, notes = _places_of(own.include, own.exclude, own.naming, side, "topics")
     if own.mirror_maker is not None and own.mirror_maker.heartbeats:
         name = HEARTBEATS if side is Side.SOURCE else link.mm2_names.mirrored_heartbeats
         places.append(RulePlace(name, RulePattern.LITERAL))
@@ -225,7 +226,7 @@ def _mirrored(link: Link, side: Side) -> tuple[list[RulePlace], list[str]]:
     return places, notes
 
 
-def _selected(
+def _places_of(
     include: Sequence[NamePattern], exclude: Sequence[NamePattern], naming: Naming, side: Side, kind: str
 ) -> tuple[list[RulePlace], list[str]]:
     if not isinstance(naming, NamespaceNaming):
@@ -238,9 +239,9 @@ def _selected(
             places.append(RulePlace(here.prefix, RulePattern.LITERAL))
         else:
             prefixes = PrefixNaming(source_prefix=each.source.prefix, target_prefix=each.target.prefix)
-            found, told = _of_patterns(include, exclude, prefixes, side, kind)
+            found, more_notes = _of_patterns(include, exclude, prefixes, side, kind)
             places += found
-            notes += told
+            notes += more_notes
     return places, notes
 
 
@@ -275,7 +276,7 @@ def _of_patterns(
 
 
 def fixed_prefix(expression: str) -> str:
-    """What everything begins with that a regular expression matches, as far as that is plain to see."""
+    """Return the beginning of all names that a regular expression matches, as far as that is plain to see."""
     parts = tuple(_characters(expression))
     if "|" in {written for written, is_plain in parts if not is_plain}:
         return ""
@@ -289,7 +290,7 @@ def fixed_prefix(expression: str) -> str:
 
 
 def _characters(expression: str) -> Iterator[tuple[str, bool]]:
-    """Each character, and whether it stands for itself."""
+    """Yield each character, and whether it is literal."""
     characters = iter(expression)
     for character in characters:
         if character == "\\":
@@ -300,7 +301,7 @@ def _characters(expression: str) -> Iterator[tuple[str, bool]]:
 
 
 def by_place(grants: Iterable[Grant]) -> dict[tuple[Side, Resource, RulePlace], list[Grant]]:
-    """The grants about the same thing together, in their order."""
+    """Group the grants about the same thing, in their order."""
     found: dict[tuple[Side, Resource, RulePlace], list[Grant]] = {}
     for grant in grants:
         key = (grant.side, grant.rule.resource, RulePlace(grant.rule.name, grant.rule.pattern))

@@ -1,4 +1,4 @@
-"""Consumer groups: what a cluster says of them, and the positions they committed."""
+"""Consumer groups: their description by the cluster, and the positions they committed."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ class GroupState(enum.StrEnum):
 
     @classmethod
     def of(cls, name: str) -> GroupState:
-        """The state of that name, `UNKNOWN` for one that is not known here."""
+        """Return the state of that name, `UNKNOWN` for an unknown one."""
         return next((state for state in cls if state.value == name), cls.UNKNOWN)
 
     @property
     def is_vacant(self) -> bool:
-        """Whether it is certain that the group has no members."""
+        """Whether the group certainly has no members."""
         return self in (GroupState.EMPTY, GroupState.DEAD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupListing:
-    """One line of a list of groups. `protocol_type` is "consumer", "connect", ... or "" where nobody ever joined."""
+    """One line of a list of groups. `protocol_type` is "consumer", "connect", ... or "" if no member ever joined."""
 
     group: str
     type: GroupType
@@ -65,7 +65,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMember:
-    """One member. `assignment` are its partitions, sorted; none where the group's protocol is not known here."""
+    """One member. `assignment` are its partitions, sorted; none if the group's protocol is unknown here."""
 
     member_id: str
     instance_id: str | None
@@ -80,7 +80,7 @@ class GroupDescription:
     """One group as its coordinator sees it. `protocol` is the assignor in use, "" while there is none.
 
     `coordinator` is a node id. `offsets_partition` is the partition of `__consumer_offsets` whose leader the
-    coordinator is, `None` where the number of its partitions could not be told.
+    coordinator is, `None` if the number of its partitions is unknown.
     """
 
     group: str
@@ -94,7 +94,7 @@ class GroupDescription:
 
 
 class Committed(NamedTuple):
-    """A committed position: the next offset to read, and what its consumer wrote beside it."""
+    """A committed position: the next offset to read, and the metadata of its consumer."""
 
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH
@@ -102,11 +102,13 @@ class Committed(NamedTuple):
 
 
 def offsets_partition(group: str, partition_count: int) -> int:
-    """The partition of `__consumer_offsets` that holds a group: Java's `String.hashCode`, made positive, modulo."""
+    """Return the partition of `__consumer_offsets` that holds a group: Java's `String.hashCode`,
+    made positive, modulo.
+    """
     code = 0
     encoded = group.encode("utf-16-be", "surrogatepass")
     for index in range(0, len(encoded), 2):
         code = (code * _HASH_MULTIPLIER + int.from_bytes(encoded[index : index + 2])) & 0xFFFFFFFF
     signed = code - (1 << _HASH_BITS) if code >> (_HASH_BITS - 1) else code
-    # Java has no positive number for its smallest one; Kafka takes 0 then.
+    # Java has no positive number for its smallest one; Kafka uses 0 then.
     return 0 if signed == _INT_MIN else abs(signed) % partition_count

@@ -18,7 +18,7 @@ from isthmus.model.problem import Problem
 from isthmus.model.translation import Way
 
 OWN_PREFIX: Final = "__isthmus."
-"""Groups of Isthmus itself, which are carried nowhere."""
+"""The prefix of groups of Isthmus itself, which are never carried."""
 _NAMED_MAX: Final = 3
 
 
@@ -28,7 +28,7 @@ class GroupPattern(NamePattern):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The pattern as people write it; `str` gives the same text back.
+        """Parse a pattern as people write it; `str` gives the same text back.
 
         :raises ConfigError: It is empty, or the expression is broken.
         """
@@ -39,11 +39,11 @@ class GroupPattern(NamePattern):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """How a link treats consumer groups. `margin_s` is for the way `timestamp`.
+    """The settings for consumer groups of a link. `margin_s` is for the way `timestamp`.
 
-    Without `commit` positions are translated, for checkpoints and for who asks, and none is written. A group that is
-    gone at the source is deleted at the target only with `delete_at_target`. `offsets_copy` says whose positions are
-    written into a topic of the target as well.
+    Without `commit` positions are translated, for checkpoints and for reports, and none is written. A group that was
+    deleted at the source is deleted at the target only with `delete_at_target`. `offsets_copy` selects the groups whose
+    positions are also written into a topic of the target.
     """
 
     include: tuple[GroupPattern, ...] = ()
@@ -61,7 +61,7 @@ class GroupSettings:
         return bool(self.include)
 
     def matches(self, group: str) -> bool:
-        """Whether a group of the source is carried."""
+        """Return whether a group of the source is carried."""
         return (
             not group.startswith(OWN_PREFIX)
             and self.naming.to_target(group) is not None
@@ -70,15 +70,16 @@ class GroupSettings:
         )
 
     def is_copied(self, group: str) -> bool:
-        """Whether the positions of a group of the source are written into the topic that has a copy of them."""
+        """Return whether the positions of a group of the source are also written into the topic with their copy."""
         if self.offsets_copy is OffsetsCopy.ALL:
             return not group.startswith(OWN_PREFIX)
         return self.offsets_copy is not OffsetsCopy.NONE and self.matches(group)
 
     def meeting(self, groups: Iterable[str]) -> dict[str, Problem]:
-        """Those of these groups of the source that are not carried: their names at the target meet, or lead elsewhere.
+        """Return those of these groups of the source that are not carried: their names at the target collide, or lead
+        elsewhere.
 
-        One position cannot be that of two groups: the slower one's consumers would skip records.
+        Two groups cannot share one position: the consumers of the slower one would skip records.
         """
         by_target: dict[str, list[str]] = {}
         for group in groups:

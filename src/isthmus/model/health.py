@@ -1,4 +1,4 @@
-"""What follows from how a cluster stands: named findings, with what they mean for producers and what to do."""
+"""Findings about the state of a cluster: named, with the effect on producers and the remedy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LEVELS: Final = {
 
 
 def cluster_id_findings(subject: str, cluster_id: str) -> Iterator[Finding]:
-    """Whether the cluster's id is one (seed 003)."""
+    """Yield a finding if the cluster's id is not valid (seed 003)."""
     if not is_cluster_id(cluster_id):
         yield Finding(
             level=Level.ERROR,
@@ -41,7 +41,7 @@ def cluster_id_findings(subject: str, cluster_id: str) -> Iterator[Finding]:
 
 
 def broker_findings(subject: str, brokers: Iterable[BrokerDescription]) -> Iterator[Finding]:
-    """Brokers that are registered and serve nobody."""
+    """Yield a finding for each broker that is registered but serves no clients."""
     for broker in brokers:
         if broker.is_fenced:
             yield Finding(
@@ -56,7 +56,7 @@ def broker_findings(subject: str, brokers: Iterable[BrokerDescription]) -> Itera
 def partition_findings(
     subject: str, partitions: Iterable[PartitionState], *, cluster: str | None = None
 ) -> Iterator[Finding]:
-    """What partitions suffer from: one finding for each condition of a topic, the worst first.
+    """Yield findings about partitions: one for each condition of a topic, the worst first.
 
     The findings' subjects are `subject/topic`; `cluster` is the alias hints name, if `subject` is not one.
     """
@@ -67,7 +67,7 @@ def partition_findings(
     order = list(Condition)
     for condition, topic in sorted(suffering, key=lambda key: (order.index(key[0]), key[1])):
         found = suffering[condition, topic]
-        message, hint = _explained(condition, found, cluster or subject)
+        message, hint = _explain(condition, found, cluster or subject)
         yield Finding(
             level=_LEVELS[condition],
             subject=f"{subject}/{topic}",
@@ -77,7 +77,7 @@ def partition_findings(
         )
 
 
-def _explained(condition: Condition, found: Sequence[PartitionState], cluster: str) -> tuple[str, str]:
+def _explain(condition: Condition, found: Sequence[PartitionState], cluster: str) -> tuple[str, str]:
     if condition is Condition.NOT_PREFERRED:
         return _led_elsewhere(found, cluster)
     away = _nodes(replica for partition in found for replica in partition.out_of_sync)
@@ -129,7 +129,9 @@ def _led_elsewhere(found: Sequence[PartitionState], cluster: str) -> tuple[str, 
 
 
 def skew_findings(subject: str, loads: Sequence[BrokerLoad]) -> Iterator[Finding]:
-    """Brokers that lead far less than they should, and assignments that ask too much of one."""
+    """Yield findings about brokers that lead far fewer partitions than they should, and assignments
+    that overload one.
+    """
     for load in loads:
         percent = 100 * load.displaced // load.preferred if load.preferred else 0
         if percent > IMBALANCE_PERCENT_MAX:
@@ -157,7 +159,7 @@ def skew_findings(subject: str, loads: Sequence[BrokerLoad]) -> Iterator[Finding
 
 
 def quorum_findings(subject: str, quorum: Quorum) -> Iterator[Finding]:
-    """Whether the controllers have a leader, and how many of them may still fail."""
+    """Yield findings about the leader of the controllers, and how many of them may still fail."""
     if quorum.leader_id is None:
         yield leaderless("the controllers have no leader", subject)
         return
@@ -185,7 +187,7 @@ def quorum_findings(subject: str, quorum: Quorum) -> Iterator[Finding]:
 
 
 def leaderless(reason: str, subject: str) -> Finding:
-    """What follows where no controller leads, or none answers."""
+    """Return the finding that no controller leads, or none answers."""
     return Finding(
         level=Level.ERROR,
         subject=subject,
@@ -196,14 +198,16 @@ def leaderless(reason: str, subject: str) -> Finding:
 
 
 def is_behind(replica: QuorumReplica) -> bool:
-    """Whether a follower of the metadata log is away or far behind; Kafka writes to it twice a second."""
+    """Return whether a follower of the metadata log is away or far behind; Kafka writes to it twice a second."""
     return replica.log_end is None or (replica.lag_ms or 0) > _QUORUM_LAG_MS_MAX
 
 
 def transaction_findings(
     subject: str, transactions: Iterable[OpenTransaction], *, now_ms: int, cluster: str | None = None
 ) -> Iterator[Finding]:
-    """Transactions that hold the last stable offset back although nobody will end them, or longer than they may."""
+    """Yield a finding for each transaction that holds the last stable offset back although no producer will end it, or
+    longer than it may.
+    """
     for transaction in transactions:
         where = f"{subject}/{transaction.topic}"
         name = f"transaction {transaction.transactional_id} of " if transaction.transactional_id else ""
@@ -269,7 +273,7 @@ def _nodes(nodes: Iterable[int]) -> str:
 
 
 def _partitions(numbers: Iterable[int]) -> str:
-    """`partition 3`, or `partitions 0-4, 7`."""
+    """Format as `partition 3`, or `partitions 0-4, 7`."""
     ranges: list[tuple[int, int]] = []
     for number in sorted(numbers):
         if ranges and ranges[-1][1] == number - 1:

@@ -25,12 +25,12 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def written_instant(instant_ms: int) -> str:
-    """A timestamp as `parse_instant` takes it too, to the second: 2026-01-01T08:30:00Z."""
+    """Format a timestamp as `parse_instant` accepts it too, to the second: 2026-01-01T08:30:00Z."""
     return (_EPOCH + timedelta(seconds=instant_ms // 1000)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def parse_instant(text: str, *, now_ms: int) -> int:
-    """The ms since the epoch that a text means; `now_ms` is what it counts back from.
+    """Parse a point in time into ms since the epoch; a relative one counts back from `now_ms`.
 
     :raises ConfigError: It means no point in time.
     """

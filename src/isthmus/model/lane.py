@@ -1,4 +1,4 @@
-"""A lane: one source topic-partition going into one target topic-partition, and what is reported of it."""
+"""A lane: one source topic-partition that is copied into one target topic-partition, and its report."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from isthmus.model.schemagate import UNGATED, GatedFields
 from isthmus.model.transactions import AbortedPolicy
 
 NO_END: Final = 1 << 63
-"""Behind every offset there is."""
+"""An offset behind all others."""
 
 
 class LaneKey(NamedTuple):
-    """What tells the lanes of one link apart: the target topic and the partition (the same number on both sides)."""
+    """The identity of a lane within its link: the target topic and the partition (the same number on both sides)."""
 
     topic: TargetTopic
     partition: int
@@ -40,12 +40,12 @@ class LaneState(enum.StrEnum):
     NOT_AUTHORIZED = "NOT_AUTHORIZED"
     """A right is missing; tried again every few seconds."""
     BLOCKED = "BLOCKED"
-    """Something outside has to change first (a limit, a corrupt batch); tried again every few seconds."""
+    """An outside cause has to change first (a limit, a corrupt batch); tried again every few seconds."""
     PAUSED = "PAUSED"
     HELD = "HELD"
-    """Copies nothing more, and where it stopped is known: its distributor goes over to another leaf."""
+    """It copies no more, and its position is known: its distributor switches to another leaf."""
     STOPPED = "STOPPED"
-    """Ended because it was asked to."""
+    """It ended on request."""
     REFUSED = "REFUSED"
     """Same offsets are impossible here; nothing was written."""
     DATA_GAP = "DATA_GAP"
@@ -57,9 +57,9 @@ class LaneState(enum.StrEnum):
     SOURCE_DELETED = "SOURCE_DELETED"
     """The topic was mirrored, and the source has it no more: the target's stays as it is."""
     FOREIGN_WRITE = "FOREIGN_WRITE"
-    """Somebody else wrote to the target partition."""
+    """Another producer wrote to the target partition."""
     FAILED = "FAILED"
-    """Cannot go on without an operator; the problem says why."""
+    """It cannot continue without an operator; the problem has the reason."""
 
     @property
     def is_terminal(self) -> bool:
@@ -67,17 +67,17 @@ class LaneState(enum.StrEnum):
 
     @property
     def is_wrong(self) -> bool:
-        """Whether the target holds something else than the source, so that where its log ends says nothing."""
+        """Whether the target holds other records than the source, so that the end of its log is meaningless."""
         return self in (LaneState.FOREIGN_WRITE, LaneState.DIVERGED)
 
     @property
     def is_calm(self) -> bool:
-        """Whether nobody has to look into it: it copies, or rests because somebody wants that."""
+        """Whether it needs no attention: it copies, or rests because an operator wants that."""
         return self in _CALM
 
     @property
     def is_recoverable(self) -> bool:
-        """Whether `isthmus link recover` is the way out."""
+        """Whether `isthmus link recover` is the remedy."""
         return self in _RECOVERABLE
 
 
@@ -117,10 +117,10 @@ class Gap:
 
 
 class LaneMark(NamedTuple):
-    """How an owner left a lane, for the next one.
+    """The state in which an owner left a lane, for the next one.
 
-    What the target holds before `position` is what the source had in its leader epoch `source_epoch`, which is that of
-    the last of these records or a later one.
+    The target's records before `position` are those that the source had in its leader epoch `source_epoch`, which is
+    that of the last of these records or a later one.
     """
 
     topic: TargetTopic
@@ -135,10 +135,10 @@ class LaneMark(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Milestone:
-    """How far an owner has been with a lane, written down on the way: it outlives whoever crashes.
+    """How far an owner came with a lane, written down on the way: it survives a crash of the owner.
 
-    What the target topic of this id held before `position` is what the source topic of this id had in its leader epoch
-    `source_epoch`, as with `LaneMark`. It says nothing of what came later.
+    The target topic of this id held before `position` the records that the source topic of this id had in its leader
+    epoch `source_epoch`, as with `LaneMark`. Later records may differ.
     """
 
     topic: TargetTopic
@@ -153,13 +153,13 @@ class Milestone:
         return LaneKey(self.topic, self.partition)
 
     def is_of(self, lane: Lane) -> bool:
-        """Whether it is about this lane between the same two topics, not others of their names."""
+        """Return whether it is about this lane between the same two topics, not others of their names."""
         ids = lane.source_topic_id, lane.target_topic_id
         return lane.key == self.key and ids == (self.source_topic_id, self.target_topic_id)
 
 
 def milestone_of(lane: Lane, mark: LaneMark) -> Milestone:
-    """The mark of this lane, to be written down on the way."""
+    """Return the mark of this lane as a milestone."""
     return Milestone(
         topic=mark.topic,
         partition=mark.partition,
@@ -171,7 +171,7 @@ def milestone_of(lane: Lane, mark: LaneMark) -> Milestone:
 
 
 def furthest(milestones: Iterable[Milestone]) -> tuple[Milestone, ...]:
-    """Of each lane between the same two topics the one that goes furthest: by leader epoch, then by position."""
+    """Return for each lane between the same two topics the furthest milestone: by leader epoch, then by position."""
     found: dict[tuple[LaneKey, uuid.UUID, uuid.UUID], Milestone] = {}
     for each in milestones:
         key = each.key, each.source_topic_id, each.target_topic_id
@@ -182,30 +182,30 @@ def furthest(milestones: Iterable[Milestone]) -> tuple[Milestone, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
-    """Everything a task needs to run one lane. Topic ids are nil where a broker has none (before KIP-516).
+    """Everything a task needs to run one lane. Topic ids are nil if a broker has none (before KIP-516).
 
-    `batch_bytes_max` is the largest record batch the target topic takes. `is_compacted` tells that holes in the
-    source's offsets are the cleaner's work; at most `holes_max` of them are filled with control records.
-    `aborted` says what becomes of records of aborted transactions; a transaction that is open at the target is ended,
-    whatever it was before. One that `is_whole` copies transactions before it is known how they end, as long as the
-    target takes them so. `continues_after_gap`: record a data gap and go on. `doubts` counts how often somebody else
-    seemed to have written to the target: with every one the lane looks at its log anew. While it `is_unsettled` a
-    lease that is over may have left a request on its way, of which the lease of the lane's present slot knows nothing.
+    `batch_bytes_max` is the largest record batch the target topic accepts. `is_compacted` means that holes in the
+    source's offsets are the cleaner's work; at most `holes_max` of them are filled with control records. `aborted` is
+    the policy for records of aborted transactions; a transaction that is open at the target is ended, whatever it was
+    before. A lane that `is_whole` copies transactions before their outcome is known, as long as the target accepts
+    that. `continues_after_gap`: record a data gap and continue. `doubts` counts suspected writes of another producer to
+    the target: with every one the lane looks at its log again. While it `is_unsettled` an expired lease may have left a
+    request on its way, which the lease of the lane's present slot does not know.
 
-    A lane that `is_mapped` appends where the target's log ends, beside others that may write there, and begins at
-    `start`: `EARLIEST`, `EARLIEST_LOCAL`, `LATEST` or a timestamp in ms (`model.offsets`). All others keep the
-    source's offsets, and begin at `begin_offset`, or where the source does (-1).
+    A lane that `is_mapped` appends to the end of the target's log, beside others that may write there, and begins at
+    `start`: `EARLIEST`, `EARLIEST_LOCAL`, `LATEST` or a timestamp in ms (`model.offsets`). All others keep the source's
+    offsets, and begin at `begin_offset`, or where the source does (-1).
 
-    A lane of a distributor is mapped, and has its `level`: it leaves alone what distributors of this level or a lower
-    one have written (`model.copyflags`), and what `flags` in a header say, if they are kept there. What lies before
-    `begin_offset` another leaf got (-1 for nothing), and one with a `hold` only finds out where it stands: that is the
-    number of the wish for another leaf, 0 for none. What lies at `end_offset` and behind another leaf gets (-1 for
-    nothing); one that `has_allowance` goes as far as it is told while it runs. Of the offsets before
-    `begin_offset` the last `begin_left_out` hold nothing that was copied, and `begin_epoch` is a leader epoch of the
-    source not below that of the last record before those (-1 while unknown): where the source has lost it, it is as
-    with what the lane copied itself.
+    A lane of a distributor is mapped, and has its `level`: it ignores records that distributors of this level or a
+    lower one have written (`model.copyflags`), also by the `flags` in a header, if they are kept there. Records before
+    `begin_offset` were sent to another leaf (-1 for none), and a lane with a `hold` only finds its position: that is
+    the number of the wish for another leaf, 0 for none. Records from `end_offset` on go to another leaf (-1 for none);
+    a lane that `has_allowance` goes as far as it is allowed while it runs. The last `begin_left_out` offsets before
+    `begin_offset` hold no copied record, and `begin_epoch` is a leader epoch of the source not below that of the last
+    record before those (-1 while unknown): if the source has lost that record, the lane acts as for records that it
+    copied itself.
 
-    Of what is `gated` nothing comes before its schema is known at the target (`model.schemagate`).
+    No record of `gated` fields is copied before its schema is known at the target (`model.schemagate`).
     """
 
     source_topic: SourceTopic
@@ -239,16 +239,16 @@ class Lane:
 
     @property
     def begin_copied_to(self) -> int:
-        """The source offset behind the last record that another leaf got before `begin_offset`."""
+        """The source offset behind the last record that another leaf received before `begin_offset`."""
         return self.begin_offset - self.begin_left_out
 
     def begun(self, cursor: Cursor) -> Cursor:
-        """Where a mapped lane goes on that was at `cursor`: not before its beginning, but where the source lost what
-        lies right before that.
+        """Return where a mapped lane continues that was at `cursor`: not before its beginning, unless the source lost
+        the records right before that.
         """
         if cursor.source_offset >= self.begin_offset or cursor.copied_to >= self.begin_copied_to:
             return cursor
-        # The epoch of the last record that it copied itself says nothing of what another leaf got since.
+        # The epoch of the last record that it copied itself does not cover records that another leaf received since.
         return replace(
             cursor,
             source_offset=self.begin_offset,
@@ -258,11 +258,11 @@ class Lane:
 
     @property
     def selection(self) -> Selection | None:
-        """Which records a distributor copies; `None` for a lane that copies all."""
+        """The records that a distributor copies; `None` for a lane that copies all."""
         return Selection(level=self.level, flags=self.flags) if self.level else None
 
     def with_batch_bytes_max(self, batch_bytes_max: int) -> Lane:
-        """The same lane with smaller batches."""
+        """Return the same lane with smaller batches."""
         return replace(self, batch_bytes_max=batch_bytes_max)
 
 
@@ -270,16 +270,17 @@ class Lane:
 class LaneReport:
     """A lane at one moment. Offsets are -1 while unknown.
 
-    `position` is the next offset to copy: everything before it is durable at the target. Where the target was found to
-    hold something else than the source, it is how far it is known to be right. `source_end` is up to where there is
-    something to copy: the source's last stable offset as last seen, or the end of its log where the lane is whole.
-    `source_log_end` is the end of its log then: what lies between waits for open transactions. `stable_end` is the
-    source's last stable offset where the lane is whole, -1 elsewhere.
-    `heard_ms` is when the source last told where its log ends, by the wall clock, once that is some seconds ago: -1 for
-    just now. `records` and `size_bytes` count what this lease copied, `flags_replaced` all records whose header of copy
-    flags the lane has replaced, because it said nothing. `schema_id` is the id of the schema that it waits for, -1
-    while it waits for none. `hold` is that of the lane. `within` are the source's producers whose committed
-    transactions have records on both sides of `position`, `None` where that is not known.
+    `position` is the next offset to copy: everything before it is durable at the target. If the target was found to
+    hold other records than the source, it is the end of the part that is known to be right. `source_end` is the end of
+    the records to copy: the source's last stable offset as last seen, or the end of its log if the lane is whole.
+    `source_log_end` is the end of its log then: records in between wait for open transactions. `stable_end` is the
+    source's last stable offset if the lane is whole, -1 otherwise.
+
+    `heard_ms` is when the source last reported the end of its log, by the wall clock, once that is some seconds ago: -1
+    for just now. `records` and `size_bytes` count what this lease copied, `flags_replaced` all records whose invalid
+    header of copy flags the lane has replaced. `schema_id` is the id of the schema that it waits for, -1 while it waits
+    for none. `hold` is that of the lane. `within` are the source's producers whose committed transactions have records
+    on both sides of `position`, `None` if unknown.
     """
 
     key: LaneKey
@@ -300,13 +301,13 @@ class LaneReport:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it copies transactions before it is known how they end."""
+        """Whether it copies transactions before their outcome is known."""
         return self.stable_end >= 0
 
     @property
     def decided_end(self) -> int:
-        """The source's last stable offset: what lies behind waits for open transactions, to be copied, or to be seen
-        where it is copied already.
+        """The source's last stable offset: later records wait for open transactions, to be copied, or to be seen if
+        they are copied already.
         """
         return self.source_end if self.stable_end < 0 else min(self.stable_end, self.source_end)
 

@@ -1,4 +1,6 @@
-"""What is remembered of a cluster elsewhere, for when it cannot be asked: no login, no secret and no address."""
+"""The facts about a cluster that are remembered elsewhere, for when it cannot be asked: no login, no secret and no
+address.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,8 @@ class KnownBroker(NamedTuple):
 class KnownCluster:
     """A cluster as the controller of `link` on `host` saw it at `seen_ms`.
 
-    `alias` is what that controller's file calls it, `versions` are the Kafka releases of its brokers, and `topics`
-    counts those that the link may see.
+    `alias` is its name in that controller's file, `versions` are the Kafka releases of its brokers, and `topics` counts
+    those that the link may see.
     """
 
     cluster_id: str
@@ -50,7 +52,7 @@ class KnownCluster:
 
 
 class KnownLog(NamedTuple):
-    """Where the log of a partition began and ended; -1 where its leader did not tell."""
+    """The begin and the end of a partition's log; -1 if its leader did not report them."""
 
     partition: int
     start: int
@@ -132,7 +134,7 @@ class KnownRule(NamedTuple):
 
     @classmethod
     def of(cls, rule: Rule) -> KnownRule:
-        """What is remembered of a rule."""
+        """Return the part of a rule that is remembered."""
         kind, _, name = rule.principal.partition(":")
         digest = hashlib.sha256(rule.principal.encode()).hexdigest()[:_DIGITS]
         return cls(
@@ -147,7 +149,7 @@ class KnownRule(NamedTuple):
 
 
 class Untold(NamedTuple):
-    """What a cluster did not tell, and why."""
+    """A fact that a cluster did not report, and the reason."""
 
     what: str
     why: str
@@ -167,8 +169,8 @@ class KnownNamesJson(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownNames:
-    """What a cluster had of the namespaces of `link`, as its controller saw it at `seen_ms`. `left_out` counts what
-    there was no room for.
+    """The names within the namespaces of `link` at a cluster, as its controller saw them at `seen_ms`. `left_out`
+    counts the names without room.
     """
 
     cluster_id: str
@@ -195,7 +197,7 @@ class KnownNames:
 
 
 class Memories(NamedTuple):
-    """What the ledger of one cluster holds of others."""
+    """The memories of other clusters in the ledger of one cluster."""
 
     clusters: Sequence[KnownCluster] = ()
     names: Sequence[KnownNames] = ()
@@ -223,7 +225,7 @@ class LastKnownJson(TypedDict):
 class LastKnown:
     """A memory of a cluster, kept by another one, and its age (s). `away` are those that did not answer.
 
-    `names` is what it had of the namespaces of each link, the newest of each; it may be older than the rest.
+    `names` are its names within the namespaces of each link, the newest of each; they may be older than the rest.
     """
 
     cluster: KnownCluster
@@ -253,7 +255,9 @@ class LastKnown:
 
 
 def newest(memories: Mapping[str, Memories], alias: str, *, now_ms: int, away: tuple[str, ...]) -> LastKnown | None:
-    """The newest of what ledgers, by the alias of their cluster, hold of a cluster; `None` where they hold nothing."""
+    """Return the newest memory of a cluster, of those in ledgers by the alias of their cluster; `None` if there is
+    none.
+    """
     found = [
         (known.seen_ms, place, known)
         for place, held in memories.items()
@@ -273,7 +277,7 @@ def newest(memories: Mapping[str, Memories], alias: str, *, now_ms: int, away: t
     return LastKnown(
         cluster=known,
         kept_by=place,
-        # Clocks of two hosts differ: nothing is younger than this moment.
+        # Clocks of two hosts differ: no memory is younger than this moment.
         age_s=max(now_ms - seen_ms, 0) / _MS_PER_S,
         away=away,
         names=tuple(names[link] for link in sorted(names)),

@@ -14,7 +14,7 @@ _PER_E_FOLD: Final = 1 / math.log(RATIO)
 
 
 def bucket_of(latency_ms: float) -> int:
-    """The bucket a latency belongs to; what is not positive counts as the smallest."""
+    """Return the bucket of a latency; zero and less count as the smallest."""
     if latency_ms <= FLOOR_MS:
         return 0
     bucket = int(math.log(latency_ms / FLOOR_MS) * _PER_E_FOLD) + 1
@@ -22,12 +22,12 @@ def bucket_of(latency_ms: float) -> int:
 
 
 def upper_ms(bucket: int) -> float:
-    """The largest latency of a bucket, in ms."""
+    """Return the largest latency of a bucket, in ms."""
     return FLOOR_MS * RATIO**bucket
 
 
 def merge(histograms: Iterable[Sequence[int]]) -> list[int]:
-    """The histograms added up."""
+    """Add up the histograms."""
     total = [0] * BUCKETS
     for histogram in histograms:
         for bucket, count in enumerate(histogram):
@@ -36,7 +36,9 @@ def merge(histograms: Iterable[Sequence[int]]) -> list[int]:
 
 
 def quantile_ms(histogram: Sequence[int], q: float) -> float | None:
-    """The latency a share `q` of all stay within, in ms (at most 9 % too high); `None` when nothing was counted."""
+    """Return the latency that a share `q` of all stays within, in ms (at most 9 % too high); `None` for an empty
+    histogram.
+    """
     total = sum(histogram)
     if not total:
         return None

@@ -1,4 +1,4 @@
-"""A link: what is mirrored from one cluster into another, and within which limits."""
+"""A link: the topics and groups that it mirrors from one cluster into another, and its limits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DeletionPolicy = Literal["keep", "forget", "delete"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much a link may take. `bytes_per_s` is for the whole link, `None` being no limit.
+    """The limits of a link. `bytes_per_s` is for the whole link, `None` being no limit.
 
     `bytes_in_flight` bounds what one Spark task has read and the target has not yet acknowledged, but for a small floor
     that each partition has.
@@ -38,8 +38,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transactions:
-    """What shall become of transactions: of the records of `aborted` ones, and how what is in one becomes visible.
-    Committed ones are always copied.
+    """The settings for transactions: how the records of `aborted` ones are treated, and when records of a transaction
+    become visible. Committed ones are always copied.
     """
 
     aborted: AbortedPolicy = AbortedPolicy.AUTO
@@ -51,13 +51,13 @@ class DistributorRole:
     """The part of a link in a distribution tree: the tree's name, and the level at which it distributes.
 
     `others` are the other clusters of the tree, each with the names of the distributors that copy to it from the same
-    source: of no others may it have got anything from there. `flags` is the header of copy flags, if there is one.
-    Its target is one of `leaves`, those of the subtree; `begins` is from where on it gets what there is, where another
-    leaf got it before, and `epochs` in which leader epochs of the source what lies before was; while the distributor
-    goes over to another one `going` says to which. A leaf that it left by force gets what it lacks up to `ends`, `None`
-    for any other. `doubts` are of leaves that may lack something, and `former` are all that it left. `inbound` are the
-    names and the levels of the distributors that may copy to the source; `offset_flags` says where the copy flags of
-    positions are kept at the target.
+    source: it can have received records from there only by these. `flags` is the header of copy flags, if there is one.
+    Its target is one of `leaves`, those of the subtree; `begins` are the offsets from which it receives records, if
+    another leaf received those before, and `epochs` the leader epochs of the source for the earlier records; while the
+    distributor switches to another one, `going` names it. A leaf that it left by force receives what it lacks up to
+    `ends`, `None` for any other. `doubts` are of leaves that may lack records, and `former` are all that it left.
+    `inbound` are the names and the levels of the distributors that may copy to the source; `offset_flags` is the place
+    of positions' copy flags at the target.
     """
 
     tree: str
@@ -84,13 +84,12 @@ class DistributorRole:
 class Link:
     """An ordered pair of clusters and what goes from the source into the target: topics, and groups' positions.
 
-    `on_data_gap` says what happens to a partition whose source deleted records before they were copied, and
-    `on_divergence` to a topic whose source lost records that were, `on_source_deleted` to one that the source has no
-    more; `compaction_holes_max` is the number of offsets
-    missing in a source partition up to which they are filled, and beyond which the partition is refused. `mm2` is what
-    is written for tools of MirrorMaker 2. `distributor` is the part of one in a tree; all other links mirror. Of a
-    declared link `mode` may be synchronous, as `sync` says, and `mode_said` names the statement by which it is: another
-    one begins anew.
+    `on_data_gap` is the policy for a partition whose source deleted records before they were copied, `on_divergence`
+    for a topic whose source lost records that were, and `on_source_deleted` for one that was deleted at the source;
+    `compaction_holes_max` is the number of offsets missing in a source partition up to which they are filled, and
+    beyond which the partition is refused. `mm2` are the settings for tools of MirrorMaker 2. `distributor` is the part
+    of one in a tree; all other links mirror. Of a declared link `mode` may be synchronous, as `sync` says, and
+    `mode_said` names the statement that set it: a new statement starts the mode again.
     """
 
     name: str
@@ -129,14 +128,16 @@ class Link:
 
     @property
     def names(self) -> LogicalNames:
-        """What users call topics and groups: by the templates of the source, or else by those that give other names."""
+        """The names that users give topics and groups: by the templates of the source, or else by those that give other
+        names.
+        """
         own, ways = self.source.names, (self.topics.naming, self.groups.naming)
         topics, groups = (way.source if isinstance(way, TemplateNaming) else None for way in ways)
         return LogicalNames(topics=own.topics or topics, groups=own.groups or groups)
 
     def upstream(self, name: SourceTopic) -> tuple[str, ...]:
-        """The clusters by which a topic of the source has come when it is at the target, the nearest first; none where
-        names do not say it.
+        """Return the clusters by which a topic of the source has come when it is at the target, the nearest first; none
+        if names do not show it.
         """
         naming = self.topics.naming
         return naming.upstream(name) if isinstance(naming, MirrorMakerNaming) else ()

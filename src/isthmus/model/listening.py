@@ -1,4 +1,4 @@
-"""Where a process listens: addresses, and whom they let in."""
+"""The addresses at which a process listens, and which clients can reach them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ListenAddress(NamedTuple):
 
     @classmethod
     def parse(cls, written: str) -> ListenAddress:
-        """`host:port`, and `[::1]:port` with IPv6.
+        """Parse `host:port`, and `[::1]:port` with IPv6.
 
         :raises ValueError: It is none.
         """
@@ -36,7 +36,9 @@ class ListenAddress(NamedTuple):
 
 
 def is_unspecified(host: str) -> bool:
-    """Whether it stands for all addresses of a host, so that one can listen there and nobody can be sent there."""
+    """Whether the host stands for all addresses of a machine: a process can listen there, but no client can connect to
+    it.
+    """
     try:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:
@@ -44,7 +46,7 @@ def is_unspecified(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address, or localhost, is this host and can be reached from nowhere else."""
+    """Return whether an address, or localhost, is this host and can be reached from nowhere else."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

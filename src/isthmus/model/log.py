@@ -1,4 +1,4 @@
-"""What is known of a partition's log."""
+"""The known facts about a partition's log."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """A log's offsets `[start, end)`; what is before `stable_end` is in no open transaction. `leader_epoch` is that in
-    which its leader said so, -1 where nobody was asked.
+    """A log's offsets `[start, end)`; those before `stable_end` are in no open transaction. `leader_epoch` is that of
+    the leader that reported them, -1 if no leader was asked.
     """
 
     start: int
@@ -17,6 +17,8 @@ class LogRange:
     leader_epoch: int = field(default=-1, compare=False)
 
     def up_to(self, stable_end: int) -> LogRange:
-        """The log without what came since it ended there; as much as before waits for open transactions behind it."""
+        """Return the log without records that came since it ended there; as many as before wait for open transactions
+        behind it.
+        """
         since = max(self.stable_end - stable_end, 0)
         return replace(self, stable_end=self.stable_end - since, end=self.end - since)

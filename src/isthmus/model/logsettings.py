@@ -1,4 +1,4 @@
-"""Where the log goes: apart from all other settings, since every command asks for it before it does anything."""
+"""The settings of the log: apart from all others, since every command needs them before it does anything."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """Where all that is logged is kept, `None` for nowhere: a file of so many bytes at most, and `keep` before it."""
+    """The file that the log is written to, `None` for none; its size in bytes at most, and `keep` older files before
+    it.
+    """
 
     file: str | None = None
     size_bytes: int = 50 << 20

@@ -1,4 +1,6 @@
-"""What a link keeps alike beside its data, one loop for each kind of thing: how it stands, and what it would change."""
+"""The loops of a link: each keeps one kind of thing beside the data the same. Their state, and the changes they would
+make.
+"""
 
 from __future__ import annotations
 
@@ -13,24 +15,24 @@ DATA_TASK: Final = "data"
 TOPICS_TASK: Final = "topics"
 GROUPS_TASK: Final = "groups"
 VERIFY_TASK: Final = "verify"
-"""What `isthmus verify` found last; the others are done by a run."""
+"""The last result of `isthmus verify`; a run does the other tasks."""
 
 
 class LoopState(enum.StrEnum):
     """How a loop of a link stands."""
 
     ACTIVE = "ACTIVE"
-    """What it last looked at is as it should be."""
+    """The last look found everything as it should be."""
     PAUSED = "PAUSED"
     """An operator has paused it, or the link."""
     IN_ERROR = "IN_ERROR"
-    """Something could not be looked at, or not be changed; it is tried again."""
+    """A look or a change failed; it is tried again."""
     NOT_CONFIGURED = "NOT_CONFIGURED"
-    """The link is not to do it."""
+    """The link is not configured to do it."""
     STOPPED = "STOPPED"
-    """No controller is alive that would do it."""
+    """No live controller would do it."""
     UNKNOWN = "UNKNOWN"
-    """The ledger cannot be read, or the controller has not said yet."""
+    """The ledger cannot be read, or the controller has not reported yet."""
 
 
 class LoopStatusJson(TypedDict):
@@ -52,14 +54,16 @@ class LoopProgress:
     age_s: float = 0.0
 
     def paused_by(self, *, is_paused: bool) -> LoopProgress:
-        """As it stands if somebody paused it: with its last error. What is not to be done is not paused either."""
+        """Return its state while an operator has paused it: with its last error. A loop that is not configured is not
+        paused either.
+        """
         if not is_paused or self.state is LoopState.NOT_CONFIGURED:
             return self
         return replace(self, state=LoopState.PAUSED)
 
     @property
     def trouble(self) -> Problem | None:
-        """What ails it: its last error, unless somebody paused it."""
+        """The last error of the loop, unless an operator paused it."""
         return None if self.state is LoopState.PAUSED else self.problem
 
     def as_dict(self) -> LoopStatusJson:

@@ -1,4 +1,4 @@
-"""What a link writes for tools of MirrorMaker 2, and the names of the topics it writes into.
+"""The settings for tools of MirrorMaker 2, and the names of the topics that a link writes for them.
 
 Names are those of its DefaultReplicationPolicy, with the separator of the link's naming where that is `mm2`, else with
 a dot (KIP-949); sources: DefaultReplicationPolicy.java and ReplicationPolicy.java of Kafka's connect/mirror-client.
@@ -29,10 +29,12 @@ class SyncsPlace(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorMakerSettings:
-    """What a link writes in the formats of MirrorMaker 2; nothing by default. The numbers are its own defaults.
+    """The records that a link writes in the formats of MirrorMaker 2; none by default. The numbers are its own
+    defaults.
 
-    A lane's offsets are told again when it is more than `offset_lag_max` records beyond those told last. Heartbeats of
-    the source are mirrored where `heartbeats` are written, unless `heartbeats_replication` is off (KAFKA-17534).
+    A lane's offsets are written again when it is more than `offset_lag_max` records beyond those written last.
+    Heartbeats of the source are mirrored where `heartbeats` are written, unless `heartbeats_replication` is off
+    (KAFKA-17534).
     """
 
     offset_syncs: SyncsPlace = SyncsPlace.OFF
@@ -69,27 +71,29 @@ class MirrorMakerNames:
 
     @property
     def mirrored_heartbeats(self) -> str:
-        """What the heartbeats of the source are at the target."""
+        """The name of the source's heartbeats at the target."""
         return self.separator.join((self.source_alias, HEARTBEATS))
 
     def offset_syncs(self, place: SyncsPlace) -> str:
-        """The topic of pairs of offsets at a place: it bears the name of the cluster at the other end."""
+        """Return the topic of pairs of offsets at a place: its name contains the cluster at the other end."""
         alias = self.target_alias if place is SyncsPlace.SOURCE else self.source_alias
         return self.separator.join((_SYNCS, alias, _INTERNAL))
 
     def is_heartbeats(self, name: str) -> bool:
-        """Whether a topic is one of heartbeats, of whichever cluster: behind the aliases it came by is nothing else."""
+        """Return whether a topic is one of heartbeats, of any cluster: only that name is behind the
+        aliases it came by.
+        """
         *aliases, last = name.split(self.separator)
         return last == HEARTBEATS and all(aliases)
 
     def is_internal(self, name: str) -> bool:
-        """Whether a topic is MirrorMaker 2's own business at one cluster, and never mirrored (KIP-1074)."""
+        """Return whether a topic is internal to MirrorMaker 2 at one cluster, and never mirrored (KIP-1074)."""
         end = f"{self.separator}{_INTERNAL}"
         return name.endswith(f"{self.separator}{_CHECKPOINTS}{end}") or (name.startswith("mm2") and name.endswith(end))
 
     @property
     def naming(self) -> MirrorMakerNaming:
-        """How topics of heartbeats are named at the target."""
+        """The naming of heartbeat topics at the target."""
         return MirrorMakerNaming(
             source_alias=self.source_alias, target_alias=self.target_alias, separator=self.separator
         )
@@ -97,7 +101,7 @@ class MirrorMakerNames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorMakerTopics:
-    """What a link that writes for tools of MirrorMaker 2 does as that does, whatever topics it selects.
+    """The topics that a link for tools of MirrorMaker 2 treats as MirrorMaker 2 does, whatever topics it selects.
 
     Internal topics are never mirrored. With `heartbeats` those of the source are, under its names. With `keeps_apart`
     only those that the link selects, under the same names: at the target it writes its own.
@@ -108,19 +112,19 @@ class MirrorMakerTopics:
     keeps_apart: bool = False
 
     def is_carried(self, name: str) -> bool:
-        """Whether a topic of the source is mirrored for its heartbeats, unless it would go in a circle."""
+        """Return whether a topic of the source is mirrored for its heartbeats, unless it would go in a circle."""
         return self.heartbeats and self.names.is_heartbeats(name)
 
     def naming(self, naming: Naming) -> Naming:
-        """The naming of a link, with heartbeats under their own names."""
+        """Return the naming of a link, with heartbeats under their own names."""
         is_renaming = self.heartbeats or self.keeps_apart
         return HeartbeatNaming(names=self.names, others=naming) if is_renaming else naming
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatNaming:
-    """Topics of heartbeats have the source's alias before them, as MirrorMaker 2 names them even where all others keep
-    their names (IdentityReplicationPolicy); `others` go by their own naming.
+    """The naming of heartbeat topics: the source's alias before their name, as MirrorMaker 2 names them even if all
+    others keep their names (IdentityReplicationPolicy); `others` have their own naming.
     """
 
     names: MirrorMakerNames

@@ -37,13 +37,13 @@ class Heartbeat(NamedTuple):
 
     @property
     def record(self) -> KeyedRecord:
-        """Its bytes."""
+        """Encode it."""
         key = _text(self.source_alias) + _text(self.target_alias)
         return KeyedRecord(key, _HEARTBEAT.pack(VERSION, self.timestamp))
 
 
 class CheckpointKey(NamedTuple):
-    """Whose position on what; the topic as it is called at the target."""
+    """The group and partition of a checkpoint; the topic by its name at the target."""
 
     group: str
     topic: str
@@ -51,7 +51,7 @@ class CheckpointKey(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """Where a group stands: the next offset to read at the source (`upstream`), and at the target (`downstream`)."""
+    """The position of a group: the next offset to read at the source (`upstream`), and at the target (`downstream`)."""
 
     key: CheckpointKey
     upstream: int
@@ -60,7 +60,7 @@ class Checkpoint(NamedTuple):
 
     @property
     def record(self) -> KeyedRecord:
-        """Its bytes. Metadata that no such record can hold is left out."""
+        """Encode it. Metadata that no such record can hold is left out."""
         group, topic, partition = self.key
         metadata = self.metadata if len(self.metadata.encode(errors="replace")) <= TEXT_BYTES_MAX else ""
         value = _CHECKPOINT.pack(VERSION, self.upstream, self.downstream) + _text(metadata)
@@ -68,7 +68,7 @@ class Checkpoint(NamedTuple):
 
 
 class SyncKey(NamedTuple):
-    """A partition, its topic as it is called at the source."""
+    """A partition, its topic by the name at the source."""
 
     topic: str
     partition: int
@@ -83,36 +83,36 @@ class OffsetSync(NamedTuple):
 
     @property
     def record(self) -> KeyedRecord:
-        """Its bytes."""
+        """Encode it."""
         key = _text(self.key.topic) + _INT.pack(self.key.partition)
         return KeyedRecord(key, _SYNC.pack(self.upstream, self.downstream))
 
 
 def heartbeat_of(record: KeyedRecord) -> Heartbeat:
-    """The heartbeat in a record.
+    """Decode a heartbeat.
 
     :raises ValueError: It is none, or of another version.
     """
-    return _parsed("heartbeat", record, _heartbeat)
+    return _parse_record("heartbeat", record, _heartbeat)
 
 
 def checkpoint_of(record: KeyedRecord) -> Checkpoint:
-    """The checkpoint in a record.
+    """Decode a checkpoint.
 
     :raises ValueError: It is none, or of another version.
     """
-    return _parsed("checkpoint", record, _checkpoint)
+    return _parse_record("checkpoint", record, _checkpoint)
 
 
 def offset_sync_of(record: KeyedRecord) -> OffsetSync:
-    """The pair of offsets in a record.
+    """Decode a pair of offsets.
 
     :raises ValueError: It is none.
     """
-    return _parsed("pair of offsets", record, _offset_sync)
+    return _parse_record("pair of offsets", record, _offset_sync)
 
 
-def _parsed(what: str, record: KeyedRecord, parse: Callable[[KeyedRecord], _T]) -> _T:
+def _parse_record(what: str, record: KeyedRecord, parse: Callable[[KeyedRecord], _T]) -> _T:
     try:
         return parse(record)
     except struct.error as error:

@@ -6,15 +6,15 @@ import enum
 from typing import Literal
 
 Clients = Literal["move", "force", "leave"]
-"""What becomes of clients of gateways: they go with the topics; they do whatever speaks against it; or they stay."""
+"""How to treat clients of gateways: they move with the topics; they move in spite of all obstacles; or they stay."""
 
 
 class MoveStep(enum.StrEnum):
-    """What gateways are to do for clients that move."""
+    """The steps that gateways take for clients that move."""
 
     FENCE = "fence"
-    """Take no more requests, and have all answers come, for as long as whoever moves them is heard."""
+    """Accept no more requests, and wait for all answers, for as long as the process that moves the clients is heard."""
     OFF = "off"
-    """Go on at the cluster where they were."""
+    """Continue at the cluster where they were."""
     SERVE = "serve"
     """Serve clients from the other cluster."""

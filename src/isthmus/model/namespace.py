@@ -19,14 +19,14 @@ KINDS: Final[tuple[NamespaceKind, ...]] = get_args(NamespaceKind)
 _INTERNAL: Final = "_"
 _STAR: Final = "*"
 _TYPE: Final = ":"
-"""What follows the type of a principal in its name."""
+"""The separator behind the type of a principal in its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namespace:
     """A part of the names of one kind: those that begin with `prefix`, or with `is_exact` that one name.
 
-    Whoever asked for it with a star behind, `is_starred`, means a prefix though it is a whole name.
+    A namespace that was written with a star (`is_starred`) means a prefix even if a name is exactly that prefix.
     """
 
     kind: NamespaceKind = "topic"
@@ -36,7 +36,7 @@ class Namespace:
 
     @classmethod
     def of(cls, prefix: str, kind: NamespaceKind = "topic", *, is_exact: bool = False) -> Self:
-        """A namespace as operators ask for it; one star at the end of the prefix is none of it.
+        """Return a namespace as operators request it; one star at the end is not part of the prefix.
 
         :raises ConfigError: No name of that kind could be in it, or it would hold names of Kafka and Isthmus itself.
         """
@@ -57,24 +57,26 @@ class Namespace:
         return self.prefix if self.is_exact else f"{self.prefix}{_STAR}"
 
     def holds(self, name: str) -> bool:
-        """Whether a name is in it."""
+        """Return whether a name is in it."""
         if self.is_exact:
             return name == self.prefix
         return name.startswith(self.prefix) and (bool(self.prefix) or not name.startswith(_INTERNAL))
 
     def members(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Those of these names that are in it; sorted."""
+        """Return those of these names that are in it; sorted."""
         return tuple(sorted(filter(self.holds, names)))
 
     def beside(self, names: Iterable[str]) -> tuple[str, ...]:
-        """What it holds beside the name that its prefix is as a whole: whoever wrote that may have meant it alone."""
+        """Return the other names in it, if its prefix is itself a whole name: the user may have
+        meant only that name.
+        """
         if self.is_exact or self.is_starred:
             return ()
         members = self.members(names)
         return members[1:] if self.prefix in members else ()
 
     def overlaps(self, other: Namespace) -> bool:
-        """Whether a name could be in both."""
+        """Return whether a name could be in both."""
         if self.kind != other.kind:
             return False
         if self.is_exact or other.is_exact:
@@ -100,14 +102,14 @@ def _check_topic(prefix: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceMap:
-    """A namespace of the source and the one of the target that follows it: one prefix in place of the other."""
+    """A namespace of the source and the one of the target that follows it: names differ in the prefix only."""
 
     source: Namespace
     target: Namespace
 
     @classmethod
     def parse(cls, text: str, kind: NamespaceKind = "topic", *, is_exact: bool = False) -> Self:
-        """`local-:remote-`, or one prefix for both sides; `User:local-:User:remote-` of principals.
+        """Parse `local-:remote-`, or one prefix for both sides; `User:local-:User:remote-` for principals.
 
         :raises ConfigError: It is neither, or one of them can be no namespace.
         """
@@ -126,11 +128,13 @@ class NamespaceMap:
 
     @property
     def reversed(self) -> NamespaceMap:
-        """The way back."""
+        """Return the map for the way back."""
         return NamespaceMap(source=self.target, target=self.source)
 
     def leads_back(self, other: NamespaceMap) -> bool:
-        """Whether names that this one maps come back to themselves by the other, from its source to its target."""
+        """Return whether names that this map changes come back to themselves by the other, from its source to its
+        target.
+        """
         longest = max(self.source.prefix, other.target.prefix, key=len)
         return self.kind == other.kind and any(
             (there := self.to_target(name)) is not None and other.to_target(there) == name
@@ -139,15 +143,15 @@ class NamespaceMap:
 
     @property
     def kind(self) -> NamespaceKind:
-        """What it maps the names of."""
+        """The kind of names that it maps."""
         return self.source.kind
 
     def to_target(self, name: str) -> str | None:
-        """The name at the target, `None` where it is none of the source's namespace."""
+        """Return the name at the target, `None` if it is not in the source's namespace."""
         return self.target.prefix + name[len(self.source.prefix) :] if self.source.holds(name) else None
 
     def to_source(self, name: str) -> str | None:
-        """The name at the source, `None` where it is none of the target's namespace."""
+        """Return the name at the source, `None` if it is not in the target's namespace."""
         return self.source.prefix + name[len(self.target.prefix) :] if self.target.holds(name) else None
 
 
@@ -158,16 +162,16 @@ class NamespaceNaming:
     maps: tuple[NamespaceMap, ...] = ()
 
     def to_target(self, name: str) -> str | None:
-        """The name at the target, `None` where no namespace of the source holds it."""
+        """Return the name at the target, `None` if no namespace of the source holds it."""
         return next((found for each in self.maps if (found := each.to_target(name)) is not None), None)
 
     def to_source(self, name: str) -> str | None:
-        """The name at the source, `None` where no namespace of the target holds it."""
+        """Return the name at the source, `None` if no namespace of the target holds it."""
         return next((found for each in self.maps if (found := each.to_source(name)) is not None), None)
 
 
 def contradictions(maps: Iterable[NamespaceMap]) -> Iterator[str]:
-    """Why these maps cannot belong to one link, in words."""
+    """Yield the reasons why these maps cannot belong to one link, in words."""
     for one, other in combinations(maps, 2):
         for side in ("source", "target"):
             own, theirs = getattr(one, side), getattr(other, side)

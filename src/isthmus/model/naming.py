@@ -1,4 +1,4 @@
-"""Names at the source and names at the target: reversible maps between them, and what these make of topics.
+"""Names at the source and names at the target: reversible maps between them, and their use for topics.
 
 `SourceTopic` and `TargetTopic` keep the two apart for the type checker: no name stands for both sides, even where the
 naming is the identity.
@@ -23,30 +23,32 @@ RESERVED_PREFIX: Final = "__"
 LEDGER_TOPIC: Final = "__isthmus.ledger"
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 SCHEMAS_TOPIC: Final = "_schemas"
-"""Where a schema registry keeps what it holds: each is written by its own registry alone (docs/schemas.md)."""
+"""The topic of a schema registry: each is written by its own registry alone (docs/schemas.md)."""
 NAME_CHARACTERS_MAX: Final = 249
 NAME_CHARACTERS: Final = re.compile(r"[a-zA-Z0-9._-]*")
 _PLACEHOLDER: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _NAMED_MAX: Final = 3
 TOPIC_FIELD: Final = "topic"
 GROUP_FIELD: Final = "group"
-"""The placeholders for what users call a topic or a group."""
+"""The placeholders for the users' names of a topic or a group."""
 
 
 def is_reserved(name: str) -> bool:
-    """Whether a topic belongs to Kafka, to Isthmus, or to a schema registry: no link mirrors it, and none writes it."""
+    """Return whether a topic belongs to Kafka, to Isthmus, or to a schema registry: no link mirrors it, and none writes
+    it.
+    """
     return name.startswith(RESERVED_PREFIX) or name == SCHEMAS_TOPIC
 
 
 class Naming(Protocol):
-    """A map of names. What it makes of different names has to differ."""
+    """A map of names. Different names must have different results."""
 
     def to_target(self, name: str) -> str | None:
-        """The name at the target, `None` where it has none: then it does not belong to the link."""
+        """Return the name at the target, `None` if there is none: then it does not belong to the link."""
         ...
 
     def to_source(self, name: str) -> str | None:
-        """The name at the source, `None` where it has none or where the name at the target does not say it."""
+        """Return the name at the source, `None` if there is none or the name at the target does not show it."""
         ...
 
 
@@ -60,10 +62,10 @@ class PrefixNaming:
     target_prefix: str = ""
 
     def to_target(self, name: str) -> str | None:
-        return _moved(name, self.source_prefix, self.target_prefix)
+        return _replace_prefix(name, self.source_prefix, self.target_prefix)
 
     def to_source(self, name: str) -> str | None:
-        return _moved(name, self.target_prefix, self.source_prefix)
+        return _replace_prefix(name, self.target_prefix, self.source_prefix)
 
 
 IDENTITY: Final = PrefixNaming()
@@ -74,7 +76,7 @@ class MirrorMakerNaming:
     """`east.orders` for topic `orders` of cluster `east`, as MirrorMaker 2's DefaultReplicationPolicy names it.
 
     A topic that came from the target has no counterpart there: it would go in a circle. `aliases` are the clusters of
-    the file: what else stands before a separator belongs to a topic's own name.
+    the file: any other text before a separator belongs to a topic's own name.
     """
 
     source_alias: str
@@ -88,10 +90,10 @@ class MirrorMakerNaming:
         return f"{self.source_alias}{self.separator}{name}"
 
     def to_source(self, name: str) -> str | None:
-        return _moved(name, f"{self.source_alias}{self.separator}", "")
+        return _replace_prefix(name, f"{self.source_alias}{self.separator}", "")
 
     def upstream(self, name: str) -> tuple[str, ...]:
-        """The clusters by which a topic of the source has come when it is at the target, the nearest first."""
+        """Return the clusters by which a topic of the source has come when it is at the target, the nearest first."""
         before = name.split(self.separator)[:-1]
         return (self.source_alias, *takewhile(self.aliases.__contains__, before))
 
@@ -109,7 +111,7 @@ class NameTemplate:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The template as people write it.
+        """Parse the template as people write it.
 
         :raises ConfigError: It has no placeholder, has one twice, has two with nothing between them, or holds what no
             topic's name may.
@@ -136,12 +138,12 @@ class NameTemplate:
         return self.text
 
     def values_of(self, name: str) -> dict[str, str] | None:
-        """What a name has in the place of the placeholders, `None` if it is not of this form."""
+        """Return the values of a name's placeholders, `None` if it is not of this form."""
         found = self._expression.fullmatch(name)
         return None if found is None else found.groupdict()
 
     def filled(self, values: Mapping[str, str]) -> str:
-        """The name with these values in the place of the placeholders."""
+        """Return the name with these values in the place of the placeholders."""
         return _PLACEHOLDER.sub(lambda found: values[found[1]], self.text)
 
 
@@ -176,8 +178,8 @@ class TemplateNaming:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogicalNames:
-    """What users call the topics and groups of a cluster whose technical names are made by templates: what stands in
-    the place of `{topic}` and `{group}`. What does not fit has no other name.
+    """The names that users give the topics and groups of a cluster whose technical names are made by templates: the
+    value of `{topic}` and `{group}`. A name that does not fit has no other name.
     """
 
     topics: NameTemplate | None = None
@@ -202,18 +204,18 @@ def _logical(template: NameTemplate | None, name: str, field_name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonNaming:
-    """A class of the operator's own, `module:Class`. What it raises is the problem of the topic it was asked about."""
+    """A class of the operator's own, `module:Class`. An exception of it is the problem of the topic in question."""
 
     spec: str
     instance: Naming = field(repr=False, compare=False)
 
     def to_target(self, name: str) -> str | None:
-        return self._asked(self.instance.to_target, name)
+        return self._call(self.instance.to_target, name)
 
     def to_source(self, name: str) -> str | None:
-        return self._asked(self.instance.to_source, name)
+        return self._call(self.instance.to_source, name)
 
-    def _asked(self, way: Callable[[str], Any], name: str) -> str | None:
+    def _call(self, way: Callable[[str], Any], name: str) -> str | None:
         try:
             found = way(name)
         except Exception as error:
@@ -230,13 +232,13 @@ class PythonNaming:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedTopics:
-    """The topics of a link, by their names at the target. Of those in `refused` nothing may be written."""
+    """The topics of a link, by their names at the target. Topics in `refused` must not be written."""
 
     sources: Mapping[TargetTopic, SourceTopic] = field(default_factory=dict)
     refused: Mapping[TargetTopic, Problem] = field(default_factory=dict)
 
     def only(self, names: Iterable[TargetTopic]) -> NamedTopics:
-        """Those of these names that are among them."""
+        """Keep only the topics with these names."""
         wanted = set(names)
         return NamedTopics(
             sources={name: source for name, source in self.sources.items() if name in wanted},
@@ -245,7 +247,7 @@ class NamedTopics:
 
 
 def named(naming: Naming, names: Iterable[SourceTopic]) -> NamedTopics:
-    """What a naming makes of these topics of the source; those without a counterpart are left out."""
+    """Apply a naming to these topics of the source; those without a counterpart are left out."""
     by_target: dict[TargetTopic, list[SourceTopic]] = {}
     refused: dict[TargetTopic, Problem] = {}
     for name in sorted(set(names)):
@@ -271,7 +273,7 @@ def named(naming: Naming, names: Iterable[SourceTopic]) -> NamedTopics:
 
 
 def _refusal(naming: Naming, source: SourceTopic, target: TargetTopic) -> Problem | None:
-    """Why a topic cannot have this name at the target."""
+    """Return the reason why a topic cannot have this name at the target."""
     if is_reserved(target):
         hint = (
             f"Names that begin with {RESERVED_PREFIX} belong to Kafka and to Isthmus, {SCHEMAS_TOPIC} to a schema "
@@ -294,7 +296,7 @@ def _refusal(naming: Naming, source: SourceTopic, target: TargetTopic) -> Proble
 
 
 def why_nameless(naming: Naming, name: str) -> Problem:
-    """Why a topic of the source has no name at the target by a naming."""
+    """Return the reason why a topic of the source has no name at the target by a naming."""
     match naming:
         case MirrorMakerNaming(target_alias=alias, separator=separator):
             why = f"{alias}{separator} is in its name: it came from {alias}, and would go back there in a circle"
@@ -311,12 +313,12 @@ def why_nameless(naming: Naming, name: str) -> Problem:
     )
 
 
-def _moved(name: str, before: str, after: str) -> str | None:
+def _replace_prefix(name: str, before: str, after: str) -> str | None:
     return after + name.removeprefix(before) if name.startswith(before) else None
 
 
 def moved_prefix(naming: Naming, prefix: str) -> str | None:
-    """A prefix at the target, `None` where the naming has no such thing."""
+    """Return a prefix at the target, `None` if the naming has no prefixes."""
     match naming:
         case PrefixNaming(source_prefix=own, target_prefix=theirs):
             if prefix.startswith(own):

@@ -1,4 +1,4 @@
-"""The access rights a link needs: one table, by which `doctor` examines and `isthmus acls generate` grants."""
+"""The access rights a link needs: one table, which `doctor` checks and `isthmus acls generate` grants."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _quotas(link: Link) -> bool:
     return _rules(link) and bool(link.access.principals)
 
 
-def _declared(link: Link) -> bool:
+def _has_namespaces(link: Link) -> bool:
     return bool(link.namespaces)
 
 
@@ -120,8 +120,8 @@ def _copying_all(link: Link) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """One right, by Kafka's name of the operation, and what it is needed for; without those that are no `ERROR`
-    mirroring works, not as well. Links of which `when` does not hold do without.
+    """One right, by Kafka's name of the operation, and its purpose; without those that are no `ERROR` mirroring works,
+    but not as well. Links for which `when` is false do not need it.
     """
 
     side: Side
@@ -133,7 +133,7 @@ class Need:
 
     @property
     def is_required(self) -> bool:
-        """Whether the link, or the part of it that asks for it, does not work without."""
+        """Whether the link, or the part of it that needs the right, does not work without it."""
         return self.level is Level.ERROR
 
 
@@ -144,8 +144,8 @@ _MAKE: Final = "create it where it is missing"
 _GO_ON: Final = "go on where it ends after a restart"
 
 
-def _written(side: Side, about: About, when: Callable[[Link], bool], *more: Need) -> tuple[Need, ...]:
-    """The rights on a topic that is written for tools of MirrorMaker 2."""
+def _needs_to_write(side: Side, about: About, when: Callable[[Link], bool], *more: Need) -> tuple[Need, ...]:
+    """Return the rights on a topic that is written for tools of MirrorMaker 2."""
     return (
         Need(side, about, "CREATE", _ERROR, _MAKE, when),
         Need(side, about, "WRITE", _ERROR, "write it", when),
@@ -184,14 +184,14 @@ NEEDS: Final[tuple[Need, ...]] = (
     Need(_T, About.LEDGER, "DESCRIBE_CONFIGS", _WARN, _KEPT),
     Need(_T, About.TRANSACTIONS, "WRITE", _ERROR, "be the only controller of the link"),
     # Written and kept the same on both clusters (docs/links.md).
-    Need(_S, About.LEDGER, "CREATE", _ERROR, "create it where nothing was declared before", _declared),
-    Need(_S, About.LEDGER, "READ", _ERROR, "know what is declared", _declared),
-    Need(_S, About.LEDGER, "WRITE", _ERROR, "keep what is declared the same on both clusters", _declared),
-    Need(_S, About.LEDGER, "DESCRIBE_CONFIGS", _WARN, _KEPT, _declared),
-    Need(_S, About.TRANSACTIONS, "WRITE", _ERROR, "declare it by one at a time", _declared),
-    Need(_S, About.NAMESPACES, "WRITE", _ERROR, "declare namespaces by one at a time", _declared),
-    Need(_T, About.NAMESPACES, "WRITE", _ERROR, "declare and release namespaces by one at a time", _declared),
-    # Where the target may have to be left while it is gone (docs/trees.md).
+    Need(_S, About.LEDGER, "CREATE", _ERROR, "create it where nothing was declared before", _has_namespaces),
+    Need(_S, About.LEDGER, "READ", _ERROR, "know what is declared", _has_namespaces),
+    Need(_S, About.LEDGER, "WRITE", _ERROR, "keep what is declared the same on both clusters", _has_namespaces),
+    Need(_S, About.LEDGER, "DESCRIBE_CONFIGS", _WARN, _KEPT, _has_namespaces),
+    Need(_S, About.TRANSACTIONS, "WRITE", _ERROR, "declare it by one at a time", _has_namespaces),
+    Need(_S, About.NAMESPACES, "WRITE", _ERROR, "declare namespaces by one at a time", _has_namespaces),
+    Need(_T, About.NAMESPACES, "WRITE", _ERROR, "declare and release namespaces by one at a time", _has_namespaces),
+    # The following are for targets that may have to be left while they are gone (docs/trees.md).
     Need(_S, About.LEDGER, "CREATE", _ERROR, "create it where no link was before", _choosing),
     Need(_S, About.LEDGER, "READ", _ERROR, "know which leaf is chosen, and how far to go", _choosing),
     Need(_S, About.LEDGER, "WRITE", _ERROR, "state how far it goes, without which its tasks write nothing", _choosing),
@@ -243,31 +243,33 @@ NEEDS: Final[tuple[Need, ...]] = (
     Need(_S, About.QUOTAS, "DESCRIBE_CONFIGS", _WARN, "list the quotas of attached principals", _quotas),
     Need(_T, About.QUOTAS, "DESCRIBE_CONFIGS", _WARN, "see which quotas attached principals have", _quotas),
     Need(_T, About.QUOTAS, "ALTER_CONFIGS", _WARN, "set the quotas of attached principals", _quotas),
-    *_written(
+    *_needs_to_write(
         _S,
         About.OFFSET_SYNCS,
         _syncs_at_source,
         Need(_S, About.OFFSET_SYNCS, "READ", _WARN, _GO_ON, _syncs_at_source),
     ),
-    *_written(
+    *_needs_to_write(
         _T,
         About.OFFSET_SYNCS,
         _syncs_at_target,
         Need(_T, About.OFFSET_SYNCS, "READ", _WARN, _GO_ON, _syncs_at_target),
     ),
-    *_written(_T, About.CHECKPOINTS, _checkpoints, Need(_T, About.CHECKPOINTS, "READ", _WARN, _GO_ON, _checkpoints)),
-    *_written(_T, About.HEARTBEATS, _heartbeats),
+    *_needs_to_write(
+        _T, About.CHECKPOINTS, _checkpoints, Need(_T, About.CHECKPOINTS, "READ", _WARN, _GO_ON, _checkpoints)
+    ),
+    *_needs_to_write(_T, About.HEARTBEATS, _heartbeats),
     Need(_S, About.EVERY_GROUP, "DESCRIBE", _ERROR, "see the positions of all groups, which are copied", _copying_all),
     Need(_T, About.OFFSETS_COPY, "CREATE", _ERROR, _MAKE, _copying),
     Need(_T, About.OFFSETS_COPY, "WRITE", _ERROR, "write it", _copying),
     Need(_T, About.OFFSETS_COPY, "READ", _ERROR, "take back what is not to be copied any more", _copying),
     Need(_T, About.OFFSETS_COPY, "DESCRIBE_CONFIGS", _WARN, "see whether it is compacted", _copying),
 )
-"""The rights that go without saying are left out: DESCRIBE comes with READ, WRITE, DELETE and ALTER. So does
-IDEMPOTENT_WRITE with WRITE on any topic (KIP-679).
+"""Implied rights are left out: DESCRIBE comes with READ, WRITE, DELETE and ALTER. So does IDEMPOTENT_WRITE with WRITE
+on any topic (KIP-679).
 """
 
 
 def needs_of(link: Link, side: Side, about: About | None = None) -> tuple[Need, ...]:
-    """What a link needs at one side, all of it or what it needs of one kind of thing."""
+    """Return the rights that a link needs at one side: all, or those for one kind of thing."""
     return tuple(need for need in NEEDS if need.side is side and about in (None, need.about) and need.when(link))

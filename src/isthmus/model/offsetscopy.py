@@ -1,5 +1,5 @@
 """A copy of the positions that groups commit at a source, kept in a topic of the target (KIP-986, "Consumer Offsets &
-Metadata Replication"): what is copied, and into which topic.
+Metadata Replication"): the copied positions, and the name of the topic.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 from isthmus.model.naming import OFFSETS_TOPIC
 
 COPY_PREFIX: Final = f"{OFFSETS_TOPIC}_"
-"""What such topics begin with; the id of the source cluster follows."""
+"""The prefix of such topics; the id of the source cluster follows."""
 LINK_HEADER: Final = "isthmus.link"
 """The header that names the link which wrote a record."""
 SECRET_CHARACTERS_MIN: Final = 32
@@ -18,17 +18,17 @@ SECRET_CHARACTERS_MIN: Final = 32
 
 
 class OffsetsCopy(enum.StrEnum):
-    """Which positions are copied into the topic, in the order in which KIP-986 lists its options."""
+    """The positions that are copied into the topic, in the order in which KIP-986 lists its options."""
 
     NONE = "none"
     ALL = "all"
     """Those of all groups of the source: the target is trusted."""
     GROUPS = "groups"
-    """Those of the groups that the link selects: of no others does the target hear."""
+    """The groups that the link selects: the target learns of no others."""
     ENCRYPTED = "encrypted"
-    """The same, each value encrypted with a key of its group, for whoever was given that key."""
+    """The same, each value encrypted with a key of its group, for readers that were given that key."""
 
 
 def copy_topic(source_id: str) -> str:
-    """The name of the topic at the target, by the id of the source cluster."""
+    """Return the name of the topic at the target, by the id of the source cluster."""
     return COPY_PREFIX + source_id

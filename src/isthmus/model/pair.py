@@ -1,4 +1,6 @@
-"""Where a pair of namespaces stands, in the words of KIP-986: derived from states of lanes, and what gateways say."""
+"""The state of a pair of namespaces, in the words of KIP-986: derived from states of lanes, and from reports of
+gateways.
+"""
 
 from __future__ import annotations
 
@@ -20,21 +22,21 @@ class PairState(enum.StrEnum):
     DISCONNECTED = "DISCONNECTED"
     """Nothing is copied: the link is stopped or paused, or a cluster is away."""
     CATCHING_UP = "CATCHING_UP"
-    """Records are copied, and some that are older than ten seconds are missing yet, or some partitions have stopped."""
+    """Records are copied, but some older than ten seconds are still missing, or some partitions have stopped."""
     FOLLOWING = "FOLLOWING"
-    """Everything is there that is older than ten seconds."""
+    """All records older than ten seconds are there."""
     SYNCING = "SYNCING"
-    """Synchronous, and not everything that was acknowledged is known to be at the follower yet."""
+    """Synchronous, but not everything that was acknowledged is known to be at the follower yet."""
     IN_SYNC = "IN_SYNC"
-    """Synchronous: whatever gateways acknowledge is at the follower."""
+    """Synchronous: all records that gateways acknowledge are at the follower."""
     OUT_OF_SYNC = "OUT_OF_SYNC"
     """A cluster was downgraded since the link was declared, though everything is there; or, of synchronous links,
     answers do not wait for the follower, or writers are refused."""
 
 
 class PartitionStanding(Protocol):
-    """What is known of a partition; `lag_s` is the age of the oldest record to copy, where that is known, and
-    `source_age_s` how long ago it was seen where its source ends (-1 while that is unknown).
+    """The known state of a partition; `lag_s` is the age of the oldest record to copy, if that is known, and
+    `source_age_s` how long ago its source's end was seen (-1 while unknown).
     """
 
     @property
@@ -56,8 +58,8 @@ def pair_state(
     is_downgraded: bool = False,
     sync: SyncState | None = None,
 ) -> PairState:
-    """The state of a pair whose partitions these are. Whatever it copies, it does not follow while a cluster keeps less
-    than it did when the link was declared (`is_downgraded`). One that is synchronous stands as its gateways tell.
+    """Return the state of a pair with these partitions. It does not follow while a cluster keeps less than when the
+    link was declared (`is_downgraded`). A synchronous pair has the state that its gateways report.
     """
     if sync is not None:
         return PairState.OUT_OF_SYNC if is_downgraded else PairState(sync.value)
@@ -73,7 +75,7 @@ def pair_state(
 
 def _follows(partition: PartitionStanding) -> bool:
     if partition.state is LaneState.STARTING and partition.source_end == 0:
-        # Of a topic that is new nothing can be missing.
+        # A new topic cannot lack any record.
         return partition.source_age_s <= FOLLOWING_S
     if partition.state is not LaneState.ACTIVE or partition.lag_records < 0:
         return False

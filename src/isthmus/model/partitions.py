@@ -1,4 +1,4 @@
-"""Partitions as their cluster tells them: who leads, who follows, where the log begins and ends."""
+"""Partitions as their cluster reports them: the leader, the followers, the begin and the end of the log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Condition(enum.StrEnum):
     """What a partition may suffer from, the worst first."""
 
     OFFLINE = "offline"
-    """It has no leader: nobody can write or read it."""
+    """It has no leader: it can be neither written nor read."""
     UNDER_MIN_ISR = "under-min-isr"
     """Fewer replicas are in sync than `min.insync.replicas` asks for."""
     UNDER_REPLICATED = "under-replicated"
@@ -48,12 +48,12 @@ class PartitionStateJson(TypedDict):
 
 
 class PartitionState(NamedTuple):
-    """One partition. `leader` is -1 where there is none, and `leader_epoch` where the broker does not tell.
+    """One partition. `leader` is -1 if there is none, and `leader_epoch` if the broker does not report it.
 
-    Offsets are `[log_start, high_watermark)`; what is before `stable_end` is in no open transaction. They are `None`
-    where no leader told them, and `min_insync_replicas` and `is_unclean_allowed` where we may not see the topic's
-    configuration. `behind` says of followers how many records they lack, as far as they were asked and answered.
-    Brokers in `adding` fetch the partition, to have it in the place of those in `removing`.
+    Offsets are `[log_start, high_watermark)`; those before `stable_end` are in no open transaction. They are `None` if
+    no leader reported them, and `min_insync_replicas` and `is_unclean_allowed` if we may not see the topic's
+    configuration. `behind` gives for followers how many records they lack, as far as they were asked and answered.
+    Brokers in `adding` fetch the partition, to replace those in `removing`.
     """
 
     topic: str
@@ -78,7 +78,7 @@ class PartitionState(NamedTuple):
 
     @property
     def unstable_records(self) -> int:
-        """How many offsets an open transaction holds back from consumers at read_committed."""
+        """The number of offsets that an open transaction holds back from consumers at read_committed."""
         if self.stable_end is None or self.high_watermark is None:
             return 0
         return max(self.high_watermark - self.stable_end, 0)
@@ -90,7 +90,7 @@ class PartitionState(NamedTuple):
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """All that is wrong with it, the worst first; an offline partition is nothing else."""
+        """All conditions of the partition, the worst first; an offline partition has no other."""
         if self.leader == NO_LEADER:
             return (Condition.OFFLINE,)
         found = []
@@ -129,7 +129,7 @@ class PartitionState(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLoad:
-    """What one broker bears. `displaced` partitions prefer it as their leader and have another one."""
+    """The load of one broker. `displaced` partitions prefer it as their leader and have another one."""
 
     node_id: int
     replicas: int
@@ -139,7 +139,7 @@ class BrokerLoad:
 
 
 def broker_loads(partitions: Iterable[PartitionState], brokers: Collection[int]) -> tuple[BrokerLoad, ...]:
-    """The load of every broker named, and of every other one that has a replica; by broker."""
+    """Return the load of every broker named, and of every other one that has a replica; by broker."""
     replicas: Counter[int] = Counter()
     leaders: Counter[int] = Counter()
     preferred: Counter[int] = Counter()

@@ -20,7 +20,7 @@ class NamePattern:
 
     @classmethod
     def split(cls, text: str) -> Self:
-        """The pattern as people write it; `str` gives the same text back.
+        """Parse a pattern as people write it; `str` gives the same text back.
 
         :raises ConfigError: The expression is broken.
         """
@@ -32,7 +32,7 @@ class NamePattern:
         return cls("literal", text)
 
     def matches(self, name: str) -> bool:
-        """Whether the name fits this pattern alone."""
+        """Return whether the name fits this pattern alone."""
         match self.kind:
             case "literal":
                 return name == self.value
@@ -60,12 +60,12 @@ _SHOWN_MAX: Final = 300
 
 
 def unmatched(patterns: Sequence[PatternT], selected: Iterable[str]) -> tuple[PatternT, ...]:
-    """The patterns that match none of the names that are selected, in their order."""
+    """Return the patterns that match none of the selected names, in their order."""
     names = tuple(selected)
     return tuple(pattern for pattern in patterns if not any(pattern.matches(name) for name in names))
 
 
-def _shortened(expression: str) -> str:
+def _shorten(expression: str) -> str:
     return expression if len(expression) <= _SHOWN_MAX else f"{expression[:_SHOWN_MAX]}..."
 
 
@@ -76,16 +76,16 @@ def _check_regex(expression: str) -> None:
         matcher(expression)
     except re.error as error:
         raise ConfigError(
-            f"/{_shortened(expression)}/ is not a regular expression: {error}",
+            f"/{_shorten(expression)}/ is not a regular expression: {error}",
             hint="It is read as Python's re module reads it and has to match the whole name.",
         ) from error
     except TooLarge as error:
         raise ConfigError(
-            f"/{_shortened(expression)}/ is too large: {error}",
+            f"/{_shorten(expression)}/ is too large: {error}",
             hint="Write several expressions in the place of one, * for any number of times, or a prefix: orders-*.",
         ) from error
     except Unbounded as error:
         raise ConfigError(
-            f"/{_shortened(expression)}/ could take for ever: it has too many ways to match, and {error}",
+            f"/{_shorten(expression)}/ could take for ever: it has too many ways to match, and {error}",
             hint="Take one of the two out: write (a|b)+ as [ab]+, or several expressions in the place of one.",
         ) from error

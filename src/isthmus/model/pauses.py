@@ -1,4 +1,4 @@
-"""What an operator has paused of a link: all of it, a task, single topics, or all topics whose names begin alike."""
+"""The parts of a link that operators have paused: all of it, a task, single topics, or all topics with a prefix."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PausedTask:
 
 
 PausedPart = TargetTopic | Namespace | PausedTask | None
-"""What one pause is about; `None` for the whole link."""
+"""The subject of one pause; `None` for the whole link."""
 
 
 class PauseJson(TypedDict):
@@ -47,7 +47,7 @@ class Pause:
 
     @property
     def described(self) -> str:
-        """What is paused, since when, and by whom, in words."""
+        """Describe the paused part, the time, and the operator, in words."""
         what = {Namespace: f"namespace {self.part}", PausedTask: f"task {self.part}", type(None): "all of it"}
         by = f" by {self.by}" if self.by else ""
         return f"{what.get(type(self.part), f'topic {self.part}')} is paused since {written_instant(self.since_ms)}{by}"
@@ -66,8 +66,8 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Pauses:
-    """The pauses of a link. Each is taken back by itself, and a topic is copied once none covers it. `told` says of
-    each who gave it.
+    """The pauses of a link. Each is resumed by itself, and a topic is copied once no pause covers it. `told` has the
+    author of each.
     """
 
     parts: frozenset[PausedPart] = frozenset()
@@ -79,9 +79,9 @@ class Pauses:
 
     @classmethod
     def given(cls, pauses: Iterable[Pause]) -> Self:
-        """These, that of the whole link first."""
-        told = sorted(pauses, key=lambda each: (each.part is not None, str(each.part)))
-        return cls(frozenset(each.part for each in told), tuple(told))
+        """Return these pauses, that of the whole link first."""
+        ordered = sorted(pauses, key=lambda each: (each.part is not None, str(each.part)))
+        return cls(frozenset(each.part for each in ordered), tuple(ordered))
 
     @property
     def is_whole(self) -> bool:
@@ -105,15 +105,15 @@ class Pauses:
         return tuple(sorted(part for part in self.parts if isinstance(part, PausedTask)))
 
     def stops(self, task: str) -> bool:
-        """Whether a task does nothing."""
+        """Return whether a task is paused."""
         return self.is_whole or PausedTask(task) in self.parts
 
     def covers(self, topic: TargetTopic) -> bool:
-        """Whether nothing of a topic is copied."""
+        """Return whether a topic is paused."""
         return self.stops(DATA_TASK) or topic in self.parts or any(each.holds(topic) for each in self.namespaces)
 
     def without(self, part: PausedPart) -> Pauses:
-        """Those that are left when one is taken back."""
+        """Return the pauses that are left when one is resumed."""
         return Pauses(self.parts - {part}, tuple(each for each in self.told if each.part != part))
 
 
@@ -122,6 +122,6 @@ _TOLD_MAX: Final = 10
 
 
 def told_of(pauses: Sequence[Pause]) -> list[str]:
-    """What is paused, for people: a line of each, at most ten, and how many more there are."""
-    told, more = [each.described for each in pauses[:_TOLD_MAX]], len(pauses) - _TOLD_MAX
-    return told if more <= 0 else [*told, f"{counted(more, 'more pause')}: -o json has them all"]
+    """Describe pauses for people: one line for each, at most ten, and the number of others."""
+    lines, more = [each.described for each in pauses[:_TOLD_MAX]], len(pauses) - _TOLD_MAX
+    return lines if more <= 0 else [*lines, f"{counted(more, 'more pause')}: -o json has them all"]

@@ -10,11 +10,11 @@ from typing import Annotated, Any
 from isthmus.model.problem import Problem, problem_dict
 
 OwnFields = Annotated[dict[str, Any], "the fields of the value"]
-"""What an `as_dict` returns that has all fields under their own names: whoever describes answers looks at these."""
+"""The return type of an `as_dict` that has all fields under their own names: the descriptions of answers use it."""
 
 
 def plain(value: object) -> Any:
-    """What JSON has of a value: that of its own `as_dict`, if it has one; lists for tuples and sets, strings for enums,
+    """Return a value as JSON has it: its own `as_dict`, if it has one; lists for tuples and sets, strings for enums,
     the fields by name for other values, and null for `None`.
     """
     if value is None or isinstance(value, (str, int, float)):
@@ -33,8 +33,8 @@ def plain(value: object) -> Any:
 
 
 def plain_fields(value: Any) -> OwnFields:
-    """All fields of a dataclass or a named tuple under their own names, in their order: for an `as_dict` that says no
-    more than that.
+    """Return all fields of a dataclass or a named tuple under their own names, in their order: for an `as_dict` without
+    other fields.
     """
     names = value._fields if hasattr(value, "_fields") else [field.name for field in dataclasses.fields(value)]
     return {name: plain(getattr(value, name)) for name in names}

@@ -24,14 +24,14 @@ from isthmus.model.group import NO_OFFSET
 from isthmus.model.mirrormaker_records import KeyedRecord
 
 OffsetFlags = Literal["producer-id", "metadata"]
-"""Where the copy flags of a commit stand: in who committed it, or in front of what stands beside the position."""
+"""The place of a commit's copy flags: in the producer id of its author, or in front of its metadata."""
 POSITIONS_TOPIC: Final = "__isthmus.positions"
 _FLAGGED: Final = re.compile(r"copy-flags=([0-9a-f]{1,16});(.*)", re.DOTALL)
 _KEY_PARTS: Final = 3
 
 
 class PositionKey(NamedTuple):
-    """Which position: names are the same on all clusters of a tree."""
+    """The identity of a position: names are the same on all clusters of a tree."""
 
     group: str
     topic: str
@@ -40,7 +40,7 @@ class PositionKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionEntry:
-    """What one entry of the map says of a position: all that is older than `timestamp_ms` was read."""
+    """The content of one entry of the map of positions: every record older than `timestamp_ms` was read."""
 
     timestamp_ms: int
     flags: int = 0
@@ -51,7 +51,7 @@ class PositionEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenCommit:
-    """A position that stands at the cluster of a distributor: the time of its record less the margin, and its flags.
+    """A position at the cluster of a distributor: the time of its record less the margin, and its flags.
 
     It has flags if a distributor committed it and not a consumer.
     """
@@ -63,7 +63,7 @@ class SeenCommit:
 
 
 def record_of(key: PositionKey, entry: PositionEntry) -> KeyedRecord:
-    """An entry as it is stored."""
+    """Encode an entry."""
     value = {
         "timestamp_ms": entry.timestamp_ms,
         "flags": entry.flags,
@@ -75,7 +75,7 @@ def record_of(key: PositionKey, entry: PositionEntry) -> KeyedRecord:
 
 
 def entry_in(key: bytes, value: bytes) -> tuple[PositionKey, PositionEntry]:
-    """The entry that a record holds, whoever wrote it.
+    """Decode an entry of the map from a record, whichever distributor wrote it.
 
     :raises ValueError: It holds none.
     """
@@ -96,38 +96,41 @@ def entry_in(key: bytes, value: bytes) -> tuple[PositionKey, PositionEntry]:
 
 
 def flagged(metadata: str, flags: int) -> str:
-    """The metadata of a commit that has copy flags in front of it, for `offset_flags: metadata`."""
+    """Return the metadata of a commit with copy flags in front of it, for `offset_flags: metadata`."""
     return f"copy-flags={flags:02x};{metadata}"
 
 
 def unflagged(metadata: str) -> tuple[str, int]:
-    """A consumer's own metadata, and the copy flags that stood in front of it."""
+    """Split a consumer's own metadata and the copy flags in front of it."""
     found = _FLAGGED.fullmatch(metadata)
     return (metadata, 0) if found is None else (found[2], int(found[1], 16))
 
 
 def level_in(flags: int) -> int:
-    """The level of the distributor that brought an entry to the cluster where it is: that of its lowest flag."""
+    """Return the level of the distributor that brought an entry to the cluster where it is: that of its lowest flag."""
     return (flags & -flags).bit_length()
 
 
 def is_to_send(flags: int, level: int, here: PositionEntry | None) -> bool:
-    """Whether a distributor sends a commit with these flags: of what a distributor committed the map says it better."""
+    """Return whether a distributor sends a commit with these flags: for a distributor's commit the
+    map is more exact.
+    """
     return is_to_copy(flags, level) and not (flags and here is not None)
 
 
 def sent_entry(
     link: str, level: int, commit: SeenCommit | None, here: PositionEntry | None, there: PositionEntry | None
 ) -> PositionEntry | None:
-    """What a distributor has to say of a position: of the commit at its cluster, or what came there from above.
+    """Return the entry that a distributor sends for a position: for the commit at its cluster, or for an entry that
+    came from above.
 
-    `here` and `there` are the entries of its cluster and of its target. `None` where it leaves the position alone.
+    `here` and `there` are the entries of its cluster and of its target. `None` if it leaves the position alone.
     """
     entries = []
     if commit is not None and is_to_send(commit.flags, level, here):
         timestamp_ms = commit.timestamp_ms
         if there is not None and there.distributor == link and NO_OFFSET < there.offset <= commit.offset:
-            # Records need not be in the order of their times: who has read on has not gone back.
+            # Records need not be in the order of their times: a consumer that has read on has not gone back.
             timestamp_ms = max(timestamp_ms, there.timestamp_ms)
         entries.append(_entry(link, level, commit.flags, timestamp_ms, commit.offset, commit.metadata))
     if here is not None and is_to_copy(here.flags, level):
@@ -137,11 +140,11 @@ def sent_entry(
 
 
 def is_news(entry: PositionEntry, there: PositionEntry | None) -> bool:
-    """Whether an entry is to be written over the target's: a later one always, of two with the same time the one that
+    """Return whether to write an entry over the target's: a later one always, of two with the same time the one that
     more distributors pass on, an earlier one only over one's own.
 
-    So where consumers of a group were at work on several clusters, the furthest of them counts, and distributors do not
-    write over each other again and again.
+    So if consumers of a group were at work on several clusters, the furthest of them counts, and distributors do not
+    overwrite each other again and again.
     """
     if there is None or _rank(entry) > _rank(there):
         return True
@@ -149,12 +152,14 @@ def is_news(entry: PositionEntry, there: PositionEntry | None) -> bool:
 
 
 def _rank(entry: PositionEntry) -> tuple[int, bool, int]:
-    # Without flags everybody passes it on, else those of lower levels.
+    # Without flags every distributor passes it on, otherwise those of lower levels.
     return entry.timestamp_ms, not entry.flags, level_in(entry.flags)
 
 
 def is_to_commit(entry: PositionEntry, link: str, level: int) -> bool:
-    """Whether it is for a distributor to commit an entry of its target: it wrote it, or a stranger of its level did."""
+    """Return whether a distributor has to commit an entry of its target: it wrote it, or a foreign one of its level
+    did.
+    """
     return entry.distributor == link or (not entry.distributor and level_in(entry.flags) == level)
 
 
@@ -165,7 +170,7 @@ def _entry(link: str, level: int, flags: int, timestamp_ms: int, offset: int, me
 
 
 def _json(value: object) -> bytes:
-    # Names of groups may hold what is no character alone.
+    # Names of groups may contain invalid surrogates.
     return json.dumps(value, separators=(",", ":")).encode()
 
 

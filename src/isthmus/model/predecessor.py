@@ -1,7 +1,7 @@
-"""How far MirrorMaker 2 says it has copied: the records in which Kafka Connect keeps the positions of its source tasks.
+"""The progress that MirrorMaker 2 reports: the records in which Kafka Connect keeps the positions of its source tasks.
 
 The key is the name of a connector and a partition of the source, the value the offset of the last record that was
-copied and acknowledged; a task that starts goes on behind it. Sources: MirrorUtils.java (`wrapPartition`,
+copied and acknowledged; a task that starts continues behind it. Sources: MirrorUtils.java (`wrapPartition`,
 `wrapOffset`), MirrorSourceTask.java (`convertRecord`, `initializeConsumer`) and MirrorMakerConfig.java of Kafka's
 connect/mirror.
 """
@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predecessor:
-    """A flow of MirrorMaker 2 into a cluster: what it calls its source, the topic that holds its positions, and the
-    group of its workers: `None` where that is not known, "" where they go on without it and are not asked for.
+    """A flow of MirrorMaker 2 into a cluster: its name of the source, the topic that holds its positions, and the group
+    of its workers: `None` if unknown, "" if it is not needed.
     """
 
     source_alias: str
@@ -25,8 +25,8 @@ class Predecessor:
 
 
 class Progress(NamedTuple):
-    """How far a connector has copied a partition of a source: its next offset, `None` where the position was taken
-    back. `source_alias` is what the connector calls the source.
+    """How far a connector has copied a partition of a source: its next offset, `None` if the position was deleted.
+    `source_alias` is the connector's name of the source.
     """
 
     connector: str
@@ -36,7 +36,7 @@ class Progress(NamedTuple):
 
 
 def progress_of(key: bytes | None, value: bytes | None) -> Progress | None:
-    """What a record says of a partition of a source; `None` for records of connectors of other kinds."""
+    """Decode the progress in a record; `None` for records of connectors of other kinds."""
     try:
         connector, partition = json.loads(key or b"null")
         source_alias, topic, number = str(partition["cluster"]), str(partition["topic"]), int(partition["partition"])

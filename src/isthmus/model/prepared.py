@@ -1,4 +1,4 @@
-"""Transactions that a follower has as a whole before the source decides them."""
+"""Transactions that a follower has completely before the source decides them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from isthmus.model.wording import first_few
 
 class PreparedPart(NamedTuple):
     """A partition of the follower in which such a transaction has all its records, at offsets `[begin, end)`, among
-    those of others. Its end stands at `end` or behind it.
+    those of others. Its end marker is at `end` or behind it.
     """
 
     topic: str
@@ -20,8 +20,8 @@ class PreparedPart(NamedTuple):
 
 
 class PreparedCommit(NamedTuple):
-    """A transaction of a producer of the source whose commit a gateway lets through: these are all its partitions that
-    a link copies before it is known how it ends.
+    """A transaction of a producer of the source whose commit a gateway passes: all its partitions that a link copies
+    before the outcome is known.
     """
 
     producer_id: int
@@ -29,8 +29,8 @@ class PreparedCommit(NamedTuple):
 
 
 class MaybeCommitted(NamedTuple):
-    """A transaction that is open in a partition, and of which only these topics and partitions may tell that it was
-    committed; they have no leader.
+    """A transaction that is open in a partition, and whose outcome only these topics and partitions may show; they have
+    no leader.
     """
 
     transaction: OpenTransaction
@@ -38,12 +38,12 @@ class MaybeCommitted(NamedTuple):
 
     @property
     def silent_in_words(self) -> str:
-        """Those that have no leader."""
+        """The partitions without a leader."""
         return first_few(f"{topic}-{partition}" for topic, partition in self.silent)
 
     @property
     def in_words(self) -> str:
-        """What is not known of one that is aborted, in a sentence."""
+        """Describe in a sentence what is unknown about a transaction that is aborted."""
         one, silent = self.transaction, self.silent_in_words
         return (
             f"whether the transaction of {one.owner} was committed is not known: it is aborted in "
@@ -52,7 +52,7 @@ class MaybeCommitted(NamedTuple):
 
 
 class Unfinished(NamedTuple):
-    """Transactions that are open still: those that are committed for sure, and those of which nobody tells."""
+    """Transactions that are still open: those that are committed for sure, and those of unknown outcome."""
 
     committed: tuple[OpenTransaction, ...] = ()
     unknown: tuple[MaybeCommitted, ...] = ()

@@ -1,4 +1,4 @@
-"""Why something is not as it should be, for people."""
+"""Reasons why something is not as it should be, for people."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class ProblemJson(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a lane is not simply active: a sentence for people, and what to do about it.
+    """The reason why a lane is not simply active: a sentence for people, and the remedy.
 
-    `code` is that of the error it comes from (ISTH-...), "" where it was found otherwise.
+    `code` is that of the error it comes from (ISTH-...), "" without an error.
     """
 
     message: str
@@ -42,19 +42,19 @@ class Problem:
 
     @property
     def in_full(self) -> str:
-        """The sentence and what to do, on one line."""
+        """The sentence and the remedy, on one line."""
         return f"{self.message}. {self.hint}" if self.hint else self.message
 
 
 def problem_of(error: IsthmusError) -> Problem:
-    """An error as the reason why something cannot be done."""
+    """Return an error as a problem."""
     return Problem(error.message, error.hint, error.error_code)
 
 
 def exit_code_of(problems: Iterable[Problem | None]) -> int:
-    """The exit code where these are the problems of links, `None` of one that has none.
+    """Return the exit code for the problems of links, `None` for one without.
 
-    That of the first problem where every link has one, 1 where only some have, else 0.
+    That of the first problem if every link has one, 1 if only some have, else 0.
     """
     listed = list(problems)
     found = [problem for problem in listed if problem is not None]
@@ -65,10 +65,10 @@ def exit_code_of(problems: Iterable[Problem | None]) -> int:
 
 
 def cluster_error(problem: Problem, message: str, *, cluster: str) -> ClusterError:
-    """The error, of the kind that the problem comes from, that a cluster cannot be had for something."""
+    """Return an error of the problem's kind: a cluster is not available for a purpose."""
     return _OF_CLUSTERS.get(problem.code, ClusterError)(message, cluster=cluster, hint=problem.hint)
 
 
 def problem_dict(problem: Problem) -> ProblemJson:
-    """A problem as plain values; its code is null where it comes from no error."""
+    """Return a problem as plain values; its code is null if it comes from no error."""
     return {"message": problem.message, "hint": problem.hint, "code": problem.code or None}

@@ -1,4 +1,4 @@
-"""How far links are: partitions, topics and links at one moment."""
+"""The progress of links: partitions, topics and links at one moment."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ from isthmus.model.writability import KeptBy
 class PartitionProgress:
     """One partition. Offsets are -1 while unknown; `lag_s` is the age of the oldest record to copy.
 
-    Where offsets are mapped `copied_end` is the source offset up to which everything was copied, else it is `None`:
-    then the target ends there. Where it holds something else than the source, it is right up to `proven_end`, -1 if
-    nobody knows; else that is `None`. What lies behind is still to be copied; where the source has nothing behind, it
-    is not known how much is. `waiting_records` are offsets at the end of the source's log that wait for open
-    transactions (-1 while unknown) and count as no lag; the oldest of them was written `waiting_s` ago,
-    and where it `is_waiting_anew` another one was the oldest a look before.
+    With mapped offsets `copied_end` is the source offset up to which everything was copied, otherwise it is `None`:
+    then the target's end is that offset. If the target holds other records than the source, it is right up to
+    `proven_end`, -1 if unknown; otherwise that is `None`. Later records are still to be copied; if the source has none
+    behind, their number is unknown. `waiting_records` are offsets at the end of the source's log that wait for open
+    transactions (-1 while unknown) and count as no lag; the oldest of them was written `waiting_s` ago, and if it
+    `is_waiting_anew` another one was the oldest a look before.
 
-    `records` and `size_bytes` are what the present run has copied, `copied_records` what was copied since the lane
-    began, by its map (`None` where offsets are the same, or its ledger does not answer), and `flags_replaced` the
-    records whose header of copy flags was ever replaced because it said nothing. `gaps` are offsets the source deleted
-    before they were copied. The ages (s) are how long ago the state and the ends were seen, at most: infinite for an
-    end of which nobody knows that.
+    `records` and `size_bytes` are what the present run has copied, `copied_records` the records copied since the lane
+    began, by its map (`None` if offsets are the same, or its ledger does not answer), and `flags_replaced` the records
+    whose header of copy flags was ever replaced because it was not valid. `gaps` are offsets the source deleted before
+    they were copied. The ages (s) are how long ago the state and the ends were seen, at most: infinite for an end of
+    unknown age.
     """
 
     topic: TargetTopic
@@ -88,7 +88,7 @@ class PartitionProgress:
 
     @property
     def source_log_end(self) -> int:
-        """Where the source's log ends, with what waits for open transactions; -1 while unknown."""
+        """The end of the source's log, including records that wait for open transactions; -1 while unknown."""
         return -1 if min(self.source_end, self.waiting_records) < 0 else self.source_end + self.waiting_records
 
     @property
@@ -101,12 +101,12 @@ class PartitionProgress:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether something is in the way of copying it; a pause, or that nobody runs it, is not."""
+        """Whether something prevents copying it; a pause, or that no run works on it, does not count."""
         return not self.state.is_calm or self.problem is not None
 
     @property
     def age_s(self) -> float:
-        """How long ago (s) the oldest of what is known of it was seen, as far as that is known."""
+        """How long ago (s) the oldest known fact about it was seen, as far as that is known."""
         ends = ((self.source_end, self.source_age_s), (self.target_end, self.target_age_s))
         return max(self.state_age_s, *(age_s for end, age_s in ends if end >= 0 and isfinite(age_s)), 0.0)
 
@@ -115,7 +115,7 @@ class PartitionProgress:
         place: MapPlaceJson = {}
         if self.copied_end is not None:
             place = {
-                "copied_end": _known(self.copied_end),
+                "copied_end": _none_if_negative(self.copied_end),
                 "copied_records": self.copied_records,
                 "copy_flags_replaced": self.flags_replaced,
             }
@@ -124,16 +124,16 @@ class PartitionProgress:
             "partition": self.partition,
             "state": str(self.state),
             "state_age_seconds": round(self.state_age_s, 1),
-            "source_end": _known(self.source_end),
+            "source_end": _none_if_negative(self.source_end),
             "source_end_age_seconds": _age(self.source_end, self.source_age_s),
-            "target_end": _known(self.target_end),
+            "target_end": _none_if_negative(self.target_end),
             "target_end_age_seconds": _age(self.target_end, self.target_age_s),
             **place,
-            "lag_records": _known(self.lag_records),
+            "lag_records": _none_if_negative(self.lag_records),
             "lag_seconds": None if self.lag_s is None else round(self.lag_s, 3),
-            "waiting_records": _known(self.waiting_records),
-            "waiting_seconds": _rounded(self.waiting_s),
-            "records_per_second": _rounded(self.records_per_s),
+            "waiting_records": _none_if_negative(self.waiting_records),
+            "waiting_seconds": _round(self.waiting_s),
+            "records_per_second": _round(self.records_per_s),
             "gaps": [{"offset_begin": gap.offset_begin, "offset_end": gap.offset_end} for gap in self.gaps],
             "problem": plain(self.problem),
         }
@@ -141,9 +141,9 @@ class PartitionProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicProgress:
-    """One topic: `topic` at the target, made of `source_topic`; `name` is what users call it, "" for the same.
-    `upstream` are the clusters by which it came, the nearest first, where names say that. `parted` says who had it go
-    on with mapped offsets since both sides had parted.
+    """One topic: `topic` at the target, made of `source_topic`; `name` is the users' name of it, "" for the same.
+    `upstream` are the clusters by which it came, the nearest first, if names show that. `parted` is the operator who
+    made it continue with mapped offsets since both sides had diverged.
 
     Its state and problem are those of the partition that needs most attention.
     """
@@ -182,7 +182,7 @@ class TopicProgress:
 
     @property
     def waiting_s(self) -> float | None:
-        """How long ago (s) the oldest of these was written, 0 where there is none, `None` while any is unknown."""
+        """The age (s) of the oldest of these records, 0 if there is none, `None` while any is unknown."""
         if not self.waiting_records:
             return 0.0
         return _oldest(each.waiting_s if each.waiting_records else 0.0 for each in self.partitions)
@@ -204,17 +204,17 @@ class TopicProgress:
 
     @property
     def flags_replaced(self) -> int:
-        """Records whose header of copy flags was ever replaced because it said nothing."""
+        """The records whose header of copy flags was ever replaced because its format was not valid."""
         return sum(partition.flags_replaced for partition in self.partitions)
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether something is in the way of copying some of it; a pause, or that nobody runs it, is not."""
+        """Whether something prevents copying some of it; a pause, or that no run works on it, does not count."""
         return not self.state.is_calm or self.problem is not None or any(p.is_unfinished for p in self.partitions)
 
     @property
     def age_s(self) -> float:
-        """How long ago (s) the oldest of what is known of it was seen."""
+        """How long ago (s) the oldest known fact about it was seen."""
         return max(self.state_age_s, *(partition.age_s for partition in self.partitions), 0.0)
 
     def as_dict(self) -> TopicStatusJson:
@@ -231,11 +231,11 @@ class TopicProgress:
             "state": str(self.state),
             "source_end": _total(p.source_end for p in self.partitions),
             "target_end": _total(p.target_end for p in self.partitions),
-            "lag_records": _known(self.lag_records),
+            "lag_records": _none_if_negative(self.lag_records),
             "lag_records_min": self.lag_records_min,
             "lag_seconds": None if self.lag_s is None else round(self.lag_s, 3),
-            "waiting_records": _known(self.waiting_records),
-            "records_per_second": _rounded(sum(rates)) if rates else None,
+            "waiting_records": _none_if_negative(self.waiting_records),
+            "records_per_second": _round(sum(rates)) if rates else None,
             "age_seconds": round(self.age_s, 1),
             "problem": plain(self.problem),
             "partitions": plain(self.partitions),
@@ -244,10 +244,9 @@ class TopicProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupProgress:
-    """One consumer group that the link carries, and how it stood at the target `age_s` seconds ago.
+    """One consumer group that the link carries, and its state at the target `age_s` seconds ago.
 
-    `behind_records` is by how much its positions there are short of those at the source, `None` where that is not
-    looked at.
+    `behind_records` is how far its positions there are behind those at the source, `None` if that is not examined.
     """
 
     group: str
@@ -270,7 +269,7 @@ class GroupProgress:
 class ControllerProgress:
     """The controller of a link: `age_s` is how long ago (s) it was heard last, `None` for never or unknown.
 
-    `described` says in words which process it is, "" where that is not known.
+    `described` names the process in words, "" if it is unknown.
     """
 
     state: ControllerState = ControllerState.ALIVE
@@ -285,7 +284,7 @@ class ControllerProgress:
         """Plain values under stable names; what is unknown is null."""
         return {
             "state": str(self.state),
-            "heard_seconds_ago": _rounded(self.age_s),
+            "heard_seconds_ago": _round(self.age_s),
             "host": self.host or None,
             "pid": self.pid or None,
             "started": written_instant(self.started_ms) if self.started_ms >= 0 else None,
@@ -296,13 +295,13 @@ class ControllerProgress:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkProgress:
     """One link. `records` and `size_bytes` are what the present run has copied, `latency` (a histogram as in
-    `model.latency`) how long that took, and `leases` what its leases were.
+    `model.latency`) how long that took, and `leases` the totals of its leases.
 
-    `aborted` is what becomes of records of aborted transactions, `None` while that is unknown. `transactions` are those
-    that are open at the source and that records to copy wait for, as far as its brokers tell. `namespaces` are the
-    pairs of namespaces of a declared link, `reserved` those of the target that are reserved, by what keeps others out,
-    and `pauses` what operators have paused. `sync` is where a synchronous link stands. Readers are kept out of `unread`
-    namespaces of the target by rules that are over, and nobody takes these back.
+    `aborted` is the treatment of records of aborted transactions, `None` while unknown. `transactions` are those that
+    are open at the source and that block records, as far as its brokers report them. `namespaces` are the pairs of
+    namespaces of a declared link, `reserved` those of the target that are reserved, by what keeps others out, and
+    `pauses` those of operators. `sync` is the state of a synchronous link. Expired rules still keep readers out of
+    `unread` namespaces of the target, and no run removes these rules.
     """
 
     link: str
@@ -328,11 +327,11 @@ class LinkProgress:
 
     @property
     def pair_state(self) -> PairState:
-        """Where the link stands as a whole, in the words of KIP-986."""
+        """The state of the link as a whole, in the words of KIP-986."""
         return self._pair_state(self.topics)
 
     def state_of(self, pair: NamespaceMap) -> PairState:
-        """Where one of its pairs of namespaces stands."""
+        """Return the state of one of its pairs of namespaces."""
         return self._pair_state(topic for topic in self.topics if pair.target.holds(topic.topic))
 
     def _pair_state(self, topics: Iterable[TopicProgress]) -> PairState:
@@ -343,7 +342,7 @@ class LinkProgress:
 
     @property
     def lag_records(self) -> int:
-        """Offsets still to copy, -1 while that of any topic is unknown, or which topics there are."""
+        """Offsets still to copy, -1 while that of any topic is unknown, or the list of topics."""
         return self._sum(topic.lag_records for topic in self.topics)
 
     def _sum(self, numbers: Iterable[int]) -> int:
@@ -359,14 +358,16 @@ class LinkProgress:
 
     @property
     def waiting_records(self) -> int:
-        """Offsets of the source that wait for open transactions, -1 while those of any topic are unknown, or which
-        topics there are.
+        """Offsets of the source that wait for open transactions, -1 while those of any topic are unknown, or the list
+        of topics.
         """
         return self._sum(topic.waiting_records for topic in self.topics)
 
     @property
     def waits(self) -> Iterator[tuple[str, str]]:
-        """Partitions whose end has waited for an open transaction for more than ten seconds, each with a sentence."""
+        """Yield partitions whose end has waited for an open transaction for more than ten seconds, each with a
+        sentence.
+        """
         found = {(each.topic, each.partition): each for each in reversed(self.transactions)}
         for topic in self.topics:
             for partition in topic.partitions:
@@ -387,23 +388,23 @@ class LinkProgress:
 
     @property
     def age_s(self) -> float:
-        """How long ago (s) the oldest of what is known of its topics was seen."""
+        """How long ago (s) the oldest known fact about its topics was seen."""
         return max((topic.age_s for topic in self.topics), default=0.0)
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether something is in the way of copying some of it; a pause, or that nobody runs it, is not."""
+        """Whether something prevents copying some of it; a pause, or that no run works on it, does not count."""
         is_in_trouble = self.state in (LinkState.FAILED, LinkState.UNAVAILABLE)
         return is_in_trouble or any(topic.is_unfinished for topic in self.topics)
 
     @property
     def trouble(self) -> Mapping[str, int]:
-        """How many topics have something in the way of copying them, by state."""
+        """The number of topics that something prevents from being copied, by state."""
         return Counter(str(topic.state) for topic in self.topics if topic.is_unfinished)
 
     @property
     def trouble_in_words(self) -> str:
-        """How many topics have something in the way of copying them, as people read it; "" for none."""
+        """The number of topics that something prevents from being copied, in words; "" for none."""
         return ", ".join(f"{counted(count, 'topic')} {state}" for state, count in sorted(self.trouble.items()))
 
     def as_dict(self) -> LinkStatusJson:
@@ -427,10 +428,10 @@ class LinkProgress:
             "sync": None if self.sync is None else self.sync.as_dict(),
             "unread": [str(each) for each in self.unread],
             "controller": self.controller.as_dict(),
-            "lag_records": _known(self.lag_records),
+            "lag_records": _none_if_negative(self.lag_records),
             "lag_records_min": self.lag_records_min,
             "topics_in_trouble": sum(self.trouble.values()),
-            "waiting_records": _known(self.waiting_records),
+            "waiting_records": _none_if_negative(self.waiting_records),
             "transactions": plain(self.transactions),
             "aborted": None if self.aborted is None else str(self.aborted),
             "problem": plain(self.problem),
@@ -447,7 +448,7 @@ def topic_of(
     partitions: Iterable[PartitionProgress],
     link: Link | None = None,
 ) -> TopicProgress:
-    """A topic from its partitions, with what names say of it where its link is given."""
+    """Combine partitions into a topic, with the names that its link gives, if the link is given."""
     found = tuple(partitions)
     worst = max(found, key=lambda p: (attention(p.state), p.problem is not None), default=None)
     return TopicProgress(
@@ -463,7 +464,7 @@ def topic_of(
 
 
 def attention(state: LaneState) -> int:
-    """How much a state needs an operator: 3 for one that lasts until he acts, 0 for none at all."""
+    """Return how much a state needs an operator: 3 for one that lasts until he acts, 0 for none at all."""
     if state.is_terminal:
         return 3
     if not state.is_calm:
@@ -475,7 +476,7 @@ def _age(end: int, age_s: float) -> float | None:
     return round(age_s, 1) if end >= 0 and isfinite(age_s) else None
 
 
-def _known(number: int) -> int | None:
+def _none_if_negative(number: int) -> int | None:
     return None if number < 0 else number
 
 
@@ -490,5 +491,5 @@ def _oldest(ages_s: Iterable[float | None]) -> float | None:
     return max(known) if known and len(known) == len(found) else None
 
 
-def _rounded(number: float | None) -> float | None:
+def _round(number: float | None) -> float | None:
     return None if number is None else round(number, 1)

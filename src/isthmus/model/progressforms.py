@@ -1,4 +1,4 @@
-"""How links stand, in plain values: the keys of what `isthmus status -o json` prints and REST answers."""
+"""The progress of links in plain values: the keys of what `isthmus status -o json` prints and REST answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left where a follower follows no more."""
+"""The result of a promotion, failover or detachment: a follower that follows no more."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class PromisedJson(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promised:
-    """What may be missing of what gateways acknowledged of a synchronous link, all of it at or behind the offsets of
-    `lets_go`. `is_open`: a gateway may have answered what nobody has proven to be here. Where the source's ledger was
-    not `is_heard`, this is what the target's was told last. Gateways that are `unaware` have not said that they know of
-    the failover, and may have answered more since it began. It is about what was answered before `until_ms` where that
-    is known (not -1): then it was detached, and what was answered since was not held.
+    """The possible losses of records that gateways acknowledged on a synchronous link, all of them at or behind the
+    offsets of `lets_go`. `is_open`: a gateway may have answered records that are not proven to be here. If the source's
+    ledger was not `is_heard`, this is the last state in the target's. Gateways that are `unaware` have not confirmed
+    that they know of the failover, and may have answered more since it began. The losses are about answers before
+    `until_ms` if that is known (not -1): then the link was detached, and later answers were not held.
     """
 
     out_of_sync: OutOfSync
@@ -67,17 +67,17 @@ class Promised:
 
     @property
     def is_known(self) -> bool:
-        """Whether nothing else can be missing than what is told."""
+        """Whether the known losses are all that there can be."""
         return self._is_told and self.until_ms < 0
 
     @property
     def _is_told(self) -> bool:
-        """Whether that is so of what was held."""
+        """Whether the losses among held answers are known."""
         is_kept = self.is_heard or self.out_of_sync is OutOfSync.CONSISTENT
         return self.was_in_sync and not self.is_open and not self.unaware and is_kept
 
     def joined(self, other: Promised) -> Promised:
-        """What may be missing where this is about some of what is meant, and that about others."""
+        """Combine with the possible losses of other namespaces."""
         untils = [each.until_ms for each in (self, other) if each.until_ms >= 0]
         return replace(
             self,
@@ -91,31 +91,31 @@ class Promised:
 
     @property
     def in_words(self) -> str:
-        """In one sentence."""
-        told = f"the link was synchronous ({self.out_of_sync})"
+        """The losses in one sentence."""
+        text = f"the link was synchronous ({self.out_of_sync})"
         if self.until_ms >= 0:
             at = written_instant(self.until_ms)
-            told += f" until namespaces of it were detached at {at}: what was answered since then was not held"
+            text += f" until namespaces of it were detached at {at}: what was answered since then was not held"
         if not self.was_in_sync:
-            return f"{told}, and never in sync: nothing that was acknowledged is known to be here"
+            return f"{text}, and never in sync: nothing that was acknowledged is known to be here"
         if self.lets_go:
-            told += f"; {given_up_in_words(self.lets_go)}"
+            text += f"; {given_up_in_words(self.lets_go)}"
         elif self._is_told:
             kept = ": 0 records that a gateway acknowledged with acks=all are missing"
-            told += kept if self.until_ms < 0 else "; nothing that a gateway acknowledged before is missing"
+            text += kept if self.until_ms < 0 else "; nothing that a gateway acknowledged before is missing"
         if self.is_open:
-            return f"{told}; a gateway has not proven that all it answered before is here"
+            return f"{text}; a gateway has not proven that all it answered before is here"
         if self.unaware:
             named = first_few(self.unaware)
-            return f"{told}; what {named} answered since the failover began is not known, as it has not heard of it"
+            return f"{text}; what {named} answered since the failover began is not known, as it has not heard of it"
         if self.is_heard:
-            return told
+            return text
         if self._is_told:
             return (
-                f"{told}, unless it was made asynchronous or `available` at the source since this cluster heard of it"
+                f"{text}, unless it was made asynchronous or `available` at the source since this cluster heard of it"
             )
         return (
-            f"{told}; the source cannot be asked, and with `available` it may have answered without this cluster since"
+            f"{text}; the source cannot be asked, and with `available` it may have answered without this cluster since"
         )
 
     def as_dict(self) -> PromisedJson:
@@ -146,11 +146,11 @@ class LeftPartitionJson(TypedDict):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftPartition:
     """A partition as it is left. `source_end` is the end of the source's log, seen `source_age_s` seconds ago: `None`
-    for never, and for a time that lies in the future, as clocks do not tell then.
+    for never, and for a time in the future, as the clocks differ then.
 
-    `state` is that of a lane that waits for an operator. What is before `copied_end` at the target, and not there from
+    `state` is that of a lane that waits for an operator. Records before `copied_end` at the target, except those from
     before the link began, came by it; with mapped offsets records of others may lie between. Offsets and
-    `missing_records` are -1 where they are not known, and so is `partition` where nothing is known of a whole topic.
+    `missing_records` are -1 if they are unknown, and so is `partition` if nothing is known of a whole topic.
     `ends_within` are committed transactions that have begun there, and of which the end is missing: `None` if unknown.
     """
 
@@ -171,13 +171,13 @@ class LeftPartition:
         """Plain values under stable names; what is unknown is null."""
         return {
             "topic": self.topic,
-            "partition": _known(self.partition),
+            "partition": _none_if_negative(self.partition),
             "source_topic": self.source_topic,
             "state": None if self.state is None else str(self.state),
-            "target_end": _known(self.target_end),
-            "source_end": _known(self.source_end),
+            "target_end": _none_if_negative(self.target_end),
+            "source_end": _none_if_negative(self.source_end),
             "source_end_age_seconds": None if self.source_age_s is None else round(self.source_age_s, 1),
-            "missing_records": _known(self.missing_records),
+            "missing_records": _none_if_negative(self.missing_records),
             "ends_within": plain(self.ends_within),
         }
 
@@ -207,17 +207,17 @@ class PromotionJson(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promotion:
-    """What became of namespaces that follow no more; `is_done` says that the verb has come to its end:
-    after promote and failover they can be written to, and transactions that were open there are `aborted`, or would be
-    by a failover that is not done. Those that the source has committed for sure are `committed` by a failover.
+    """The result for namespaces that follow no more; `is_done` means that the verb is complete: after promote and
+    failover they can be written to, and transactions that were open there are `aborted`, or would be by a failover that
+    is not done. Those that the source has committed for sure are `committed` by a failover.
 
-    `topics_age_s` is how long ago (s) it was seen which topics the source has, `None` for never: then there may be any
-    number beside the `partitions`; it is infinite where the clocks do not tell. `answering` is the source's alias where
-    it answered just now, "" where it did not. `notes` tell of topics that were still being filled, and of transactions
-    that stay open after a detachment.
+    `topics_age_s` is how long ago (s) the source's list of topics was seen, `None` for never: then there may be any
+    number beside the `partitions`; it is infinite if the clocks differ. `answering` is the source's alias if it
+    answered just now, "" if it did not. `notes` name topics that were still being filled, and transactions that stay
+    open after a detachment.
 
-    Clients of these `gateways` go on at the target. No request of theirs passed for `paused_s`, and what was open at
-    the source by then is `aborted_at_source`.
+    Clients of these `gateways` continue at the target. No request of theirs passed for `paused_s`, and transactions
+    that were open at the source by then are `aborted_at_source`.
     """
 
     link: str
@@ -238,19 +238,19 @@ class Promotion:
 
     @property
     def missing_records(self) -> int | None:
-        """How many records of the source may be missing here, of those it had when it was last heard (`missing_s`
-        ago): no more than that. `None` where nobody can tell.
+        """The number of the source's records that may be missing here, of those it had when it was last heard
+        (`missing_s` ago): an upper bound. `None` if unknown.
         """
         return None if self.unknown else self.missing_records_min
 
     @property
     def missing_records_min(self) -> int:
-        """How many records may be missing of the partitions of which that is known."""
+        """The number of records that may be missing in those partitions where it is known."""
         return sum(max(each.missing_records, 0) for each in self.partitions)
 
     @property
     def unknown(self) -> str:
-        """Of what it is not known how much is missing, in words; "" where that is known of everything."""
+        """The parts of which the loss is unknown, in words; "" if it is known for all."""
         if self.topics_age_s is None:
             return "its topics"
         found = [each.partition < 0 for each in self.partitions if each.missing_records < 0]
@@ -260,64 +260,64 @@ class Promotion:
 
     @property
     def ended(self) -> str:
-        """How many partitions wait for an operator, in words; "" for none."""
+        """The number of partitions that wait for an operator, in words; "" for none."""
         counts = Counter(each.state for each in self.partitions if each.state is not None)
         return ", ".join(f"{counted(count, 'partition')} {state}" for state, count in sorted(counts.items()))
 
     @property
     def missing_s(self) -> float | None:
-        """For how long (s) the source may have been written to since it was last heard; `None` where it never was, or
-        nobody knows when.
+        """The time (s) since the source was last heard, during which it may have been written to; `None` if it was
+        never heard, or the time is unknown.
         """
         ages = [each.source_age_s for each in self.partitions if each.source_age_s is not None]
         return None if self._has_no_time else max(ages, default=None)
 
     @property
     def _has_no_time(self) -> bool:
-        """Whether something was seen at a time that lies in the future."""
+        """Whether some state was seen at a time in the future."""
         is_of_topics = self.topics_age_s is not None and math.isinf(self.topics_age_s)
         return is_of_topics or any(each.source_age_s is None and each.source_end >= 0 for each in self.partitions)
 
     @property
     def missing_in_words(self) -> str:
-        """What may be missing here, and what is not known of it, in one sentence."""
+        """Describe in one sentence the possible losses, and what is unknown about them."""
         known = counted(self.missing_records_min, "record")
-        told = f"{known} of the source may be missing"
+        text = f"{known} of the source may be missing"
         if self.unknown:
-            told = f"it is not known how many records of the source are missing: nothing is known of {self.unknown}"
-            told += f", beside {known}" if self.partitions else ""
+            text = f"it is not known how many records of the source are missing: nothing is known of {self.unknown}"
+            text += f", beside {known}" if self.partitions else ""
         if self._has_no_time:
-            told += "; what was written there since it was heard is not counted, and when that was nobody knows: "
-            told += "the clock of this host is behind that of the link's controller"
+            text += "; what was written there since it was heard is not counted, and when that was nobody knows: "
+            text += "the clock of this host is behind that of the link's controller"
         elif self.missing_s:
-            told += f"; what was written there in the last {self.missing_s:,.0f} s is not counted"
+            text += f"; what was written there in the last {self.missing_s:,.0f} s is not counted"
         if not self._has_no_time and (self.topics_age_s or 0.0) > (self.missing_s or 0.0):
-            told += f"; topics made there in the last {self.topics_age_s:,.0f} s are not counted"
+            text += f"; topics made there in the last {self.topics_age_s:,.0f} s are not counted"
         if self.ended:
-            told += f"; {self.ended}, which may hold what the source does not have"
-        told += self._torn_in_words
+            text += f"; {self.ended}, which may hold what the source does not have"
+        text += self._torn_in_words
         if self.acknowledged is not None:
-            told += f"; {self.acknowledged.in_words}"
+            text += f"; {self.acknowledged.in_words}"
         if self.answering:
-            told += f"; {self.answering} answers"
-            # What is detached stays reserved, and may follow again.
-            told += ": promote or reverse in place of this loses nothing" if self.verb == "failover" else ""
-        return told
+            text += f"; {self.answering} answers"
+            # Detached namespaces stay reserved, and may follow again.
+            text += ": promote or reverse in place of this loses nothing" if self.verb == "failover" else ""
+        return text
 
     @property
     def _torn_in_words(self) -> str:
-        """Which partitions end within a committed transaction of the source, as far as that is known."""
+        """Describe the partitions that end within a committed transaction of the source, as far as that is known."""
         torn = [each for each in self.partitions if each.ends_within]
         unknown = sum(each.ends_within is None for each in self.partitions)
-        told = ""
+        text = ""
         if torn:
             named = first_few(f"{each.topic}-{each.partition} ({torn_in_words(each.ends_within)})" for each in torn)
-            told = f"; the end of a committed transaction is missing in {named}"
+            text = f"; the end of a committed transaction is missing in {named}"
         if self.partitions and (self.missing_records_min or self.unknown):
-            told += "; of a transaction over several partitions one may hold all, and another nothing"
+            text += "; of a transaction over several partitions one may hold all, and another nothing"
         if unknown:
-            told += f"; whether a committed transaction is cut is not known of {counted(unknown, 'partition')}"
-        return told
+            text += f"; whether a committed transaction is cut is not known of {counted(unknown, 'partition')}"
+        return text
 
     def as_dict(self) -> PromotionJson:
         """Plain values under stable names."""
@@ -344,7 +344,7 @@ class Promotion:
 
 
 def torn_in_words(found: tuple[TornTransaction, ...] | None) -> str:
-    """The transactions that a partition ends within, for people; "" for none."""
+    """Describe the transactions that a partition ends within, for people; "" for none."""
     return "unknown" if found is None else ", ".join(map(str, found))
 
 
@@ -352,5 +352,5 @@ def _seconds(age_s: float | None) -> float | None:
     return None if age_s is None or math.isinf(age_s) else round(age_s, 1)
 
 
-def _known(number: int) -> int | None:
+def _none_if_negative(number: int) -> int | None:
     return None if number < 0 else number

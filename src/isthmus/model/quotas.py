@@ -1,4 +1,4 @@
-"""Client quotas of users (KIP-13, KIP-546), and which of them are to be set or taken back at a link's target. Pure."""
+"""Client quotas of users (KIP-13, KIP-546), and those to set or remove at a link's target. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final, NamedTuple
 from isthmus.model.access import AccessSettings
 
 DEFAULT_CLIENT: Final = "<default>"
-"""The client id of a quota that is for each client of a user that has none of its own, as Kafka's tools write it."""
+"""The client id of a quota for all clients of a user without a quota of their own, as Kafka's tools write it."""
 _USER: Final = "User:"
 
 
 class QuotaKey(NamedTuple):
-    """What a quota limits (`producer_byte_rate`) for whom: a user, or with `client_id` one of its clients."""
+    """The limit (`producer_byte_rate`) and its subject: a user, or with `client_id` one of its clients."""
 
     user: str
     client_id: str | None
@@ -22,13 +22,13 @@ class QuotaKey(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """For whom it is, in words."""
+        """The user and client it is for, in words."""
         return f"user {self.user}" if self.client_id is None else f"user {self.user}, client {self.client_id}"
 
 
 class ClientQuota(NamedTuple):
-    """A quota as brokers keep it: for a user, a client id or both; `None` is what it is not about, and `""` whoever has
-    none of their own. Rates in bytes a second, times in percent, of each broker.
+    """A quota as brokers keep it: for a user, a client id or both; `None` is a part that it is not about, and `""`
+    stands for all without a quota of their own. Rates in bytes a second, times in percent, of each broker.
     """
 
     user: str | None
@@ -38,15 +38,15 @@ class ClientQuota(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """For whom it is, in words."""
+        """The user and client it is for, in words."""
         named = (("user", self.user), ("client", self.client_id))
         return ", ".join(f"{kind} {name or DEFAULT_CLIENT}" for kind, name in named if name is not None)
 
 
 def bounding(quotas: Iterable[ClientQuota], user: str | None, client_id: str, limit: str) -> ClientQuota | None:
-    """The quota that counts for a client of a user: of all there are the first in the brokers' order (KIP-55).
+    """Return the quota in force for a client of a user: the first in the brokers' order (KIP-55).
 
-    Of a user that is not known, `None`, those of users by name are passed over.
+    For an unknown user, `None`, those of users by name are skipped.
     """
     known = {(each.user, each.client_id): each for each in quotas if each.limit == limit}
     users = (user, "") if user else ("",)
@@ -56,20 +56,22 @@ def bounding(quotas: Iterable[ClientQuota], user: str | None, client_id: str, li
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeQuota:
-    """A quota that a link has set to `value`, or taken back. Until that `is_certain` it may be as `before` still."""
+    """A quota that a link has set to `value`, or removed. Until that `is_certain` the quota may
+    still be as `before`.
+    """
 
     value: float | None
     before: float | None = None
     is_certain: bool = True
 
     def is_ours(self, there: float | None) -> bool:
-        """Whether what the target has is the link's own doing."""
+        """Return whether the link itself has set the target's value."""
         return there == self.value or (not self.is_certain and there == self.before)
 
 
 class QuotaStep(NamedTuple):
-    """A quota of the target that is to become `after`. What `is_others` somebody else has set: it stays. What `is_own`
-    would slow the link itself down: it is not set.
+    """A quota of the target that is to become `after`. One that `is_others` was set by another client: it stays. One
+    that `is_own` would slow the link itself down: it is not set.
     """
 
     key: QuotaKey
@@ -80,7 +82,7 @@ class QuotaStep(NamedTuple):
 
 
 class QuotaSteps(NamedTuple):
-    """What is to be done at the target, and what need not be remembered any more."""
+    """The steps to take at the target, and the quotas that need not be remembered any more."""
 
     steps: tuple[QuotaStep, ...] = ()
     forgotten: tuple[QuotaKey, ...] = ()
@@ -94,10 +96,10 @@ def quota_steps(
     *,
     own: str | None = None,
 ) -> QuotaSteps:
-    """What makes the quotas of attached principals those of the source; nothing that somebody else has set is changed.
-    `own` is who the link is at the target, as far as that is known.
+    """Return the steps that give attached principals the quotas of the source; quotas that another client has set are
+    not changed. `own` is the link's principal at the target, as far as that is known.
 
-    Those of principals that are attached no more stay, as their rules do.
+    Quotas of principals that are no longer attached stay, as their rules do.
     """
     wanted = {there: value for key, value in source.items() if (there := _at_target(settings, key)) is not None}
     steps = [
@@ -124,7 +126,7 @@ def quota_steps(
 
 
 def attached_user(settings: AccessSettings, user: str) -> str | None:
-    """Who a user of the source is at the target, `None` for one that is not attached."""
+    """Return the user at the target for a user of the source, `None` if it is not attached."""
     principal = settings.at_target(f"{_USER}{user}") if settings.principals else None
     return None if principal is None else principal.removeprefix(_USER)
 

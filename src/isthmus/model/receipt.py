@@ -1,4 +1,4 @@
-"""What became of a lease, as its task tells."""
+"""The receipt of a lease, as its task reports it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from isthmus.model.lane import LaneReport
 from isthmus.model.problem import Problem
 
 LOST = "LOST"
-"""In place of an ending: nothing was ever heard of it."""
+"""In place of an ending: no report of the lease ever came."""
 
 
 class Ending(enum.StrEnum):
-    """Why a lease ended."""
+    """The reason why a lease ended."""
 
     TERM = "TERM"
     """Its time was over."""
@@ -25,16 +25,16 @@ class Ending(enum.StrEnum):
     SUPERSEDED = "SUPERSEDED"
     """Another controller has taken the link over."""
     ORPHANED = "ORPHANED"
-    """Its controller has fallen silent."""
+    """Its controller has stopped reporting."""
     RETRIED = "RETRIED"
     """Spark started the task a second time by itself; that one must not write."""
     FAILED = "FAILED"
-    """A bug of ours; `problem` tells."""
+    """A bug of ours; see `problem`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """What became of a lease.
+    """The result of a lease.
 
     `has_written` says that it was allowed to write at all, `is_clean` that no request of it is still on its way,
     `is_released` that the ledger says so. `latency` is a histogram as in `model.latency`. `cpu_s` is the time the
@@ -61,8 +61,8 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTotals:
-    """What all leases of a link were since its run began: how many ended and how, the time (s) they computed, the most
-    memory a worker ever had, and for how long (s) quotas had them wait.
+    """The totals of all leases of a link since its run began: how many ended and how, the time (s) they computed, the
+    most memory a worker ever had, and for how long (s) quotas had them wait.
     """
 
     endings: Mapping[str, int] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class LeaseTotals:
     throttled_target_s: float = 0.0
 
     def ended(self, receipt: Receipt | None) -> LeaseTotals:
-        """With one more, of which there may be no receipt."""
+        """Add one more lease, perhaps without a receipt."""
         ending = LOST if receipt is None else str(receipt.ending)
         endings = {**self.endings, ending: self.endings.get(ending, 0) + 1}
         if receipt is None:

@@ -1,4 +1,4 @@
-"""A follower that is brought back to what its source holds: what was found of it, and what became of it."""
+"""The recovery of a follower that has diverged from its source: the findings, and the result."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RecoveryStage(enum.StrEnum):
     SETTING_ASIDE = "SETTING_ASIDE"
     """Nothing was lost yet: the target topic is the one that diverged."""
     REBUILDING = "REBUILDING"
-    """All that only the target had is set aside, and the topic may be deleted at any moment."""
+    """All records that only the target had are set aside, and the topic may be deleted at any moment."""
     REFILLING = "REFILLING"
     """The new topic is there, and lanes fill it."""
     DONE = "DONE"
@@ -41,11 +41,11 @@ class SetAside(enum.StrEnum):
     """Why a record stands in quarantine."""
 
     DIVERGED = "diverged"
-    """The source has something else there, or nothing: written at the target, or lost at the source."""
+    """The source has another record there, or none: it was written at the target, or lost at the source."""
     MISPLACED = "misplaced"
-    """The link copied it to a wrong offset, behind what somebody else wrote: the source has it at its own."""
+    """The link copied it to a wrong offset, behind records of another producer: the source has it at its own offset."""
     EXPIRED = "expired"
-    """A copy of what the source had and has deleted since."""
+    """A copy of a record that the source has deleted since."""
 
 
 class LogSpan(NamedTuple):
@@ -56,8 +56,8 @@ class LogSpan(NamedTuple):
 
 
 class HeldPosition(NamedTuple):
-    """Where a consumer group stood before its topic was deleted. `at_source` is what that is at the source, where a map
-    tells it; -1 where it is the same, as far as both sides are.
+    """The position of a consumer group before its topic was deleted. `at_source` is the corresponding position at the
+    source, if a map has it; -1 if both are the same, as far as both logs reach.
     """
 
     group: str
@@ -82,8 +82,9 @@ class DivergedPartitionJson(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DivergedPartition:
-    """A partition at both sides. Up to `shared` both hold the same, as far as both still hold anything. `source_epoch`
-    is the leader epoch the source's partition had before its log was read, -1 where an older release did not ask.
+    """A partition at both sides. Up to `shared` both hold the same records, as far as both still hold any.
+    `source_epoch` is the leader epoch the source's partition had before its log was read, -1 if an older release did
+    not ask.
     """
 
     partition: int
@@ -96,22 +97,22 @@ class DivergedPartition:
 
     @property
     def tail(self) -> LogSpan:
-        """What the target has from the first difference on."""
+        """The records of the target from the first difference on."""
         return LogSpan(max(self.shared, self.target_begin), self.target_end)
 
     @property
     def head(self) -> LogSpan:
-        """What the target still has of what the source has deleted."""
+        """The records that the target still has and the source has deleted."""
         return LogSpan(self.target_begin, max(min(self.source_begin, self.tail.begin, self.target_end), 0))
 
     @property
     def goes_on_at(self) -> int:
-        """The first offset of the source that comes behind the target's end, where it goes on with mapped offsets."""
+        """The first offset of the source behind the target's end, if it continues with mapped offsets."""
         return max(self.shared, self.source_begin)
 
     @property
     def has_diverged(self) -> bool:
-        """Whether the target cannot go on from here as a copy."""
+        """Whether the target cannot continue as a copy."""
         return self.tail.begin < self.tail.end or 0 < self.target_end < self.source_begin
 
     def as_dict(self) -> DivergedPartitionJson:
@@ -140,7 +141,7 @@ class RestoredPositionJson(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredPosition:
-    """A group's position before and after; the `reason` is why it is another one."""
+    """A group's position before and after; `reason` explains the difference."""
 
     group: str
     partition: int
@@ -174,9 +175,9 @@ class TopicRecoveryJson(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRecovery:
-    """What became of one topic, or would. `stage` is `None` where the target has nothing that the source has not.
+    """The recovery of one topic, done or planned. `stage` is `None` if the target has no record that the source lacks.
 
-    `quarantined` counts what was set aside in `quarantine`, "" where nothing is.
+    `quarantined` counts the records that were set aside in `quarantine`, "" if there are none.
     """
 
     topic: TargetTopic
@@ -212,7 +213,7 @@ class RecoveryJson(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """What became of the topics of a link; with `is_dry_run` nothing was changed."""
+    """The recovery of the topics of a link; with `is_dry_run` nothing was changed."""
 
     link: str
     topics: tuple[TopicRecovery, ...] = ()
@@ -228,16 +229,16 @@ class Recovery:
 
 
 def quarantine_of(topic: str) -> str:
-    """The topic beside `topic` that takes what was set aside of it."""
+    """Return the topic beside `topic` for the records that are set aside."""
     name = f"{QUARANTINE_PREFIX}{topic}"
     if len(name) <= NAME_CHARACTERS_MAX:
         return name
-    told = hashlib.blake2b(topic.encode(), digest_size=_DIGEST_BYTES).hexdigest()
-    return f"{name[: NAME_CHARACTERS_MAX - len(told) - 1]}.{told}"
+    digest = hashlib.blake2b(topic.encode(), digest_size=_DIGEST_BYTES).hexdigest()
+    return f"{name[: NAME_CHARACTERS_MAX - len(digest) - 1]}.{digest}"
 
 
 class OffsetRuns:
-    """Many offsets, kept as runs of those that follow one another: what was set aside already."""
+    """Many offsets, kept as runs of consecutive ones: those that were set aside already."""
 
     def __init__(self, offsets: Iterable[int] = ()) -> None:
         self._begins: list[int] = []
@@ -247,11 +248,11 @@ class OffsetRuns:
 
     @property
     def count(self) -> int:
-        """How many offsets there are."""
+        """The number of offsets."""
         return sum(self._ends) - sum(self._begins)
 
     def add(self, offset: int) -> None:
-        """One more, unless it is there."""
+        """Add an offset, unless it is there."""
         place = bisect_right(self._begins, offset)
         if place and offset < self._ends[place - 1]:
             return

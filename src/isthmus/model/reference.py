@@ -1,4 +1,4 @@
-"""Values that files hold: where they are, so that they can be read again when they were changed."""
+"""Values in files: their places, so that they can be read again after a change."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class FileReference:
-    """A value in a file, by its absolute path: all the file holds, or what a Java properties file has for `key`."""
+    """A value in a file, by its absolute path: the whole content, or the value of `key` in a Java properties file."""
 
     file: str
     key: str = ""
 
     def value_in(self, text: str) -> str:
-        """The value, where `text` is what the file holds.
+        """Return the value in `text`, the content of the file.
 
         :raises KeyError: It holds no such key.
         """
@@ -34,10 +34,10 @@ def _properties(text: str) -> Iterator[tuple[str, str]]:
     for line in _CONTINUED.sub(r"\1", text).split("\n"):
         found = _PROPERTY.fullmatch(line)
         if found is not None and found[1] and not line.lstrip(" \t\f").startswith(("#", "!")):
-            yield _unescaped(found[1]), _unescaped(found[2])
+            yield _unescape(found[1]), _unescape(found[2])
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     def character(found: re.Match[str]) -> str:
         code = found[1]
         return chr(int(code[1:], 16)) if len(code) == 5 else _ESCAPED.get(code, code)

@@ -1,12 +1,12 @@
-"""What operators may say on two clusters that cannot hear each other, and what it comes to once they can.
+"""Statements of operators on two clusters that may be disconnected, and how to merge them once they are connected.
 
-A declared thing is a set of registers, each with one value and who said it last. Each word carries what its author had
-seen of the same: per cluster, the last word that was written there first (a version vector). A word takes the place of
-those that its author had seen, whatever the clocks say, and of no others. So of each register those words are left of
-which nobody who spoke later knew; which these are does not depend on who merges, in which order or how often (a
-state-based CRDT: a map of multi-value registers). If there are several, they were said apart from each other: the one
-holds that keeps more consistency (KIP-986: no automatic step gives any up), else the later one; the others are kept
-`beside` it until somebody who knows of them says something.
+A declared thing is a set of registers, each with one value and its last author. Each statement carries what its author
+had seen of the same register: per cluster, the last statement that was written there first (a version vector). A
+statement replaces those that its author had seen, whatever the clocks say, and no others. So of each register those
+statements remain that no later author knew; which these are does not depend on the place, order or number of merges (a
+state-based CRDT: a map of multi-value registers). If several remain, they were made concurrently: the one that keeps
+more consistency is in force (KIP-986: no automatic step gives any up), else the later one; the others are kept `beside`
+it until an author who knows them makes a new statement.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ DELETED: Final = "deleted"
 MODE: Final = "mode"
 SETTINGS: Final = "settings/"
 ATTACHED: Final = "attached/"
-"""What the registers begin with that say whether two namespaces are attached."""
+"""The prefix of the registers that hold whether two namespaces are attached."""
 _SHOWN_MAX: Final = 80
 _OF_OLDER_RELEASES: Final = ""
-"""Where all words of releases count as written that did not write down what their authors had seen."""
+"""The place of all statements of releases that did not record what their authors had seen."""
 _FAITHFUL: Final[Mapping[str, str]] = {RESERVED: "true", DELETED: "false", MODE: '"sync"', ATTACHED: "true"}
 """By register the value that keeps more consistency than any other."""
 
 
 class LastSeen(NamedTuple):
-    """That an author knew the words about a register that were written to a cluster first, up to this version."""
+    """The statements about a register that an author knew: those written to a cluster first, up to this version."""
 
     cluster: str
     version: int
@@ -52,11 +52,11 @@ class StatementJson(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """One thing that is said. `value` is JSON; `by` is whoever said it, `at_ms` when by their clock, and `where` the id
-    of the cluster whose ledger it was written to first.
+    """One statement. `value` is JSON; `by` is its author, `at_ms` the time by the author's clock, and `where` the id of
+    the cluster whose ledger it was written to first.
 
-    `version` is one more than the highest that its author had `seen` of the same; what that was is not known of words
-    of older releases, which took the place of all of a lower version.
+    `version` is one more than the highest version that its author had `seen` of the same register; statements of older
+    releases do not have `seen`, and replaced all of a lower version.
     """
 
     name: str
@@ -74,19 +74,19 @@ class Statement:
 
     @property
     def as_news(self) -> str:
-        """That it was said, by whom and when, for whoever did not know."""
+        """Describe the statement, its author and its time, for people who do not know it yet."""
         value = f" to {self.value}" if len(self.value) <= _SHOWN_MAX else ""
         return f"{self.by} set {self.name}{value} at {written_instant(self.at_ms)}"
 
     @property
     def rank(self) -> tuple[bool, int, str, str, str, int]:
-        """Of two that were said apart from each other the one of the higher rank holds."""
+        """The rank of concurrent statements: the one of the higher rank is in force."""
         faithful = _FAITHFUL.get(ATTACHED if self.name.startswith(ATTACHED) else self.name)
         return self.value == faithful, self.at_ms, self.where, self.by, self.value, self.version
 
     @property
     def place(self) -> LastSeen:
-        """What whoever has seen it has seen."""
+        """The version that an author who has seen this statement has seen."""
         return LastSeen(_OF_OLDER_RELEASES if self.seen is None else self.where, self.version)
 
     @property
@@ -108,20 +108,20 @@ class Statement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Register(Statement):
-    """What holds of one thing, and `beside` it what was said apart from it and does not; by rank."""
+    """The statement in force about one thing, and `beside` it the concurrent ones that are not; by rank."""
 
     beside: tuple[Statement, ...] = ()
 
     @property
     def words(self) -> tuple[Statement, ...]:
-        """All that is left of what was said."""
+        """All statements that remain."""
         fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(Statement)}
         return (*self.beside, Statement(**fields))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Author:
-    """Who says something, when, and to which cluster's ledger first (its id)."""
+    """The author of a statement, its time, and the id of the cluster whose ledger it is written to first."""
 
     by: str
     at_ms: int
@@ -133,25 +133,25 @@ Registers = tuple[Register, ...]
 
 
 def merged(*versions: Iterable[Register]) -> Registers:
-    """What all versions come to. Commutative, associative and idempotent."""
-    said: dict[str, set[Statement]] = {}
+    """Merge all versions. Commutative, associative and idempotent."""
+    statements: dict[str, set[Statement]] = {}
     for version in versions:
         for register in version:
-            said.setdefault(register.name, set()).update(register.words)
-    return tuple(_held(said[name]) for name in sorted(said))
+            statements.setdefault(register.name, set()).update(register.words)
+    return tuple(_merge_statements(statements[name]) for name in sorted(statements))
 
 
-def _held(said: Collection[Statement]) -> Register:
-    """What holds of all that was said of one thing."""
-    seen = _versions(each.known for each in said)
-    left = (each for each in said if each.version > seen.get(each.place.cluster, 0))
+def _merge_statements(statements: Collection[Statement]) -> Register:
+    """Merge all statements about one register."""
+    seen = _versions(each.known for each in statements)
+    left = (each for each in statements if each.version > seen.get(each.place.cluster, 0))
     *beside, holding = sorted(left, key=lambda each: each.rank)
     fields = {each.name: getattr(holding, each.name) for each in dataclasses.fields(Statement)}
     return Register(**fields, beside=tuple(beside))
 
 
 def _versions(known: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """The highest version of each cluster."""
+    """Return the highest version of each cluster."""
     found: dict[str, int] = {}
     for each in known:
         for cluster, version in each.items():
@@ -160,20 +160,22 @@ def _versions(known: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def difference(before: Registers, after: Registers) -> dict[str, list[Any]]:
-    """What is said otherwise in `after`: of each name the value before and that after, `None` where there is none."""
+    """Return the differences of `after`: for each name the value before and the value after, `None`
+    if there is none.
+    """
     was, now = ({each.name: each.said for each in registers} for registers in (before, after))
     names = sorted(was.keys() | now.keys())
     return {name: [was.get(name), now.get(name)] for name in names if was.get(name) != now.get(name)}
 
 
 def register_text(value: Any) -> str:
-    """A value as a register holds it."""
+    """Return a value as a register holds it."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def changed(known: Registers, values: Mapping[str, Any], author: Author) -> Registers:
-    """The registers that have to be written so that these values hold, after what is known; none for what holds and was
-    not contradicted.
+    """Return the registers to write so that these values are in force, after the known ones; none for a value that is
+    in force without contradiction.
     """
     held = {register.name: register for register in known}
     new = []
@@ -197,13 +199,13 @@ def changed(known: Registers, values: Mapping[str, Any], author: Author) -> Regi
 
 
 def as_registers(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What is said where settings change, by the names of their registers."""
+    """Return changed settings as statements, by the names of their registers."""
     return {f"{SETTINGS}{key}": value for key, value in settings.items()}
 
 
 def contested(seen: Registers, held: Registers, wanted: Mapping[str, str]) -> Register | None:
-    """What somebody else said since these were `seen`, of something that is now `wanted` to have another value, as JSON
-    has it.
+    """Return a register that another author changed since these were `seen`, and that is now `wanted` to have another
+    value, as JSON has it.
     """
     known = {register.name: register for register in seen}
     for register in held:
@@ -215,13 +217,13 @@ def contested(seen: Registers, held: Registers, wanted: Mapping[str, str]) -> Re
 
 
 def overruled(registers: Registers) -> tuple[tuple[Statement, Register], ...]:
-    """What was said and does not hold, as something else was said apart from it: with what holds instead."""
+    """Return the concurrent statements that are not in force, each with the one in force."""
     return tuple((word, each) for each in registers for word in each.beside if word.value != each.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declarable:
-    """All that was said of a thing that operators declare, and what it comes to. `KIND` is what people call it."""
+    """All statements about a thing that operators declare, and their result. `KIND` is its name for people."""
 
     KIND: ClassVar[str]
 
@@ -229,7 +231,7 @@ class Declarable:
     registers: Registers
 
     def value(self, name: str, default: Any = None) -> Any:
-        """What holds of one register."""
+        """Return the value in force of one register."""
         return next((register.said for register in self.registers if register.name == name), default)
 
     @property
@@ -238,10 +240,10 @@ class Declarable:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What differs from the defaults, by dotted key of its section of the file."""
+        """The settings that differ from the defaults, by dotted key of their section of the file."""
         found = {register.name: register.said for register in self.registers if register.name.startswith(SETTINGS)}
         return {name.removeprefix(SETTINGS): value for name, value in found.items() if value is not None}
 
     def joined(self, registers: Registers) -> Self:
-        """With what was said elsewhere."""
+        """Merge with statements from elsewhere."""
         return replace(self, registers=merged(self.registers, registers))

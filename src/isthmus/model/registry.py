@@ -1,7 +1,7 @@
-"""The registry of a cluster (seed 003): its id, controller, live brokers, and who leads which partition.
+"""The registry of a cluster (seed 003): its id, controller, live brokers, and the leaders of partitions.
 
-ZooKeeper holds it as nodes; a KRaft cluster tells the same through Kafka's API. Both become a `Registry`,
-so that one can be held against the other.
+ZooKeeper holds it as nodes; a KRaft cluster reports the same through Kafka's API. Both become a `Registry`, so that one
+can be compared with the other.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class RegistryNode(NamedTuple):
 
 
 class PartitionRegistration(NamedTuple):
-    """Who leads a partition. `leader` is -1 for nobody; `replicas` is empty where the assignment is not known."""
+    """The leader of a partition, -1 for none; `replicas` is empty if the assignment is unknown."""
 
     leader: int
     leader_epoch: int
@@ -45,7 +45,7 @@ class BrokerRegistryJson(TypedDict):
 class Registry:
     """One look at the registry. `brokers` maps live brokers to their endpoints, as `host:port`.
 
-    `is_whole` says that all topics are shown: brokers leave out those that we may not DESCRIBE.
+    `is_whole` means that all topics are shown: brokers leave out those that we may not DESCRIBE.
     """
 
     cluster_id: str | None
@@ -66,7 +66,7 @@ class Registry:
 
 
 def changes(before: Registry, after: Registry) -> Iterator[str]:
-    """What became different, in sentences; brokers first, since the rest follows from them."""
+    """Describe the differences, in sentences; brokers first, since the rest follows from them."""
     yield from _broker_changes(before.brokers, after.brokers)
     if before.cluster_id != after.cluster_id:
         yield f"the cluster id is {after.cluster_id} and was {before.cluster_id}"
@@ -100,20 +100,20 @@ def _partition_changes(
         yield f"{name} is assigned to {_brokers(now.replicas)} and was to {_brokers(former.replicas)}"
 
 
-def disagreements(subject: str, kept: Registry, told: Registry) -> Iterator[Finding]:
-    """Where what ZooKeeper keeps and what Kafka's API tells are not the same.
+def disagreements(subject: str, kept: Registry, reported: Registry) -> Iterator[Finding]:
+    """Yield a finding for each difference between what ZooKeeper keeps and what Kafka's API reports.
 
     Brokers learn of changes a moment later: believe only what two looks have found.
     """
-    if kept.cluster_id != told.cluster_id:
+    if kept.cluster_id != reported.cluster_id:
         yield _finding(
             subject,
             Level.ERROR,
-            f"/cluster/id is {kept.cluster_id}, the brokers say {told.cluster_id}",
+            f"/cluster/id is {kept.cluster_id}, the brokers say {reported.cluster_id}",
             "The zookeeper of this cluster's configuration belongs to another cluster, or its chroot is wrong.",
         )
         return
-    for node in sorted(kept.brokers.keys() ^ told.brokers.keys()):
+    for node in sorted(kept.brokers.keys() ^ reported.brokers.keys()):
         where, elsewhere = ("ZooKeeper", "the API") if node in kept.brokers else ("the API", "ZooKeeper")
         yield _finding(
             subject,
@@ -121,33 +121,33 @@ def disagreements(subject: str, kept: Registry, told: Registry) -> Iterator[Find
             f"broker {node} is registered according to {where}, and not according to {elsewhere}",
             f"Look at the log of broker {node}: it may have lost its session, or the controller its way to it.",
         )
-    for node in sorted(kept.brokers.keys() & told.brokers.keys()):
-        if not told.brokers[node] <= kept.brokers[node]:
+    for node in sorted(kept.brokers.keys() & reported.brokers.keys()):
+        if not reported.brokers[node] <= kept.brokers[node]:
             yield _finding(
                 subject,
                 Level.WARN,
-                f"clients are sent to broker {node} at {_endpoints(told.brokers[node])}, it is registered at "
+                f"clients are sent to broker {node} at {_endpoints(reported.brokers[node])}, it is registered at "
                 f"{_endpoints(kept.brokers[node])}",
                 "Compare advertised.listeners of the broker with what its node in ZooKeeper says.",
             )
-    if kept.controller != told.controller:
+    if kept.controller != reported.controller:
         yield _finding(
             subject,
             Level.WARN,
-            f"/controller names broker {kept.controller}, the brokers name {told.controller}",
+            f"/controller names broker {kept.controller}, the brokers name {reported.controller}",
             "Look at both brokers' logs: one takes itself for a controller that it is not.",
         )
-    yield from _one_sided(subject, kept, told)
-    for key in sorted(kept.partitions.keys() & told.partitions.keys()):
-        yield from _partition(subject, key, kept.partitions[key], told.partitions[key])
+    yield from _one_sided(subject, kept, reported)
+    for key in sorted(kept.partitions.keys() & reported.partitions.keys()):
+        yield from _partition(subject, key, kept.partitions[key], reported.partitions[key])
 
 
-def _one_sided(subject: str, kept: Registry, told: Registry) -> Iterator[Finding]:
-    """Partitions that one side alone knows; a topic that is not shown to us is none of them."""
-    topics = {topic for topic, _ in told.partitions}
-    for key in sorted(kept.partitions.keys() ^ told.partitions.keys()):
+def _one_sided(subject: str, kept: Registry, reported: Registry) -> Iterator[Finding]:
+    """Yield partitions that only one side knows; a topic that is hidden from us does not count."""
+    topics = {topic for topic, _ in reported.partitions}
+    for key in sorted(kept.partitions.keys() ^ reported.partitions.keys()):
         is_kept = key in kept.partitions
-        if is_kept and key[0] not in topics and not told.is_whole:
+        if is_kept and key[0] not in topics and not reported.is_whole:
             continue
         where, elsewhere = ("ZooKeeper", "the API") if is_kept else ("the API", "ZooKeeper")
         yield _finding(
@@ -159,23 +159,23 @@ def _one_sided(subject: str, kept: Registry, told: Registry) -> Iterator[Finding
 
 
 def _partition(
-    subject: str, key: tuple[str, int], kept: PartitionRegistration, told: PartitionRegistration
+    subject: str, key: tuple[str, int], kept: PartitionRegistration, reported: PartitionRegistration
 ) -> Iterator[Finding]:
-    # A broker of 2.8 and older may not tell the epoch.
-    epochs_differ = told.leader_epoch >= 0 and kept.leader_epoch != told.leader_epoch
-    if kept.leader != told.leader or set(kept.isr) != set(told.isr) or epochs_differ:
+    # A broker of 2.8 and older may not report the epoch.
+    epochs_differ = reported.leader_epoch >= 0 and kept.leader_epoch != reported.leader_epoch
+    if kept.leader != reported.leader or set(kept.isr) != set(reported.isr) or epochs_differ:
         yield _finding(
             f"{subject}/{key[0]}",
             Level.WARN,
-            f"partition {key[1]}: ZooKeeper has {_shown(kept)}, the API {_shown(told)}",
+            f"partition {key[1]}: ZooKeeper has {_describe_partition(kept)}, the API {_describe_partition(reported)}",
             _TELL_ANEW,
         )
-    if kept.replicas and told.replicas and kept.replicas != told.replicas:
+    if kept.replicas and reported.replicas and kept.replicas != reported.replicas:
         yield _finding(
             f"{subject}/{key[0]}",
             Level.WARN,
             f"partition {key[1]}: ZooKeeper assigns it to {_brokers(kept.replicas)}, the API to "
-            f"{_brokers(told.replicas)}",
+            f"{_brokers(reported.replicas)}",
             _TELL_ANEW,
         )
 
@@ -188,7 +188,7 @@ def _brokers(replicas: tuple[int, ...]) -> str:
     return ", ".join(map(str, replicas)) or "nobody"
 
 
-def _shown(partition: PartitionRegistration) -> str:
+def _describe_partition(partition: PartitionRegistration) -> str:
     isr = ", ".join(map(str, sorted(partition.isr)))
     return f"leader {partition.leader} in epoch {partition.leader_epoch} with {isr} in sync"
 

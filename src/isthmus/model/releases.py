@@ -1,4 +1,4 @@
-"""Which Kafka releases a broker may be, by what it offers: brokers do not tell their version."""
+"""The possible Kafka releases of a broker, by its offered versions: brokers do not report their release."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 
 class Release(NamedTuple):
-    """A minor release of Kafka; what its patches change cannot be seen."""
+    """A minor release of Kafka; its patches cannot be distinguished."""
 
     major: int
     minor: int
@@ -19,7 +19,7 @@ class Release(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Releases:
-    """The releases that come into question, from the oldest to the newest; `is_open` adds all that came later."""
+    """The possible releases, from the oldest to the newest; `is_open` adds all later ones."""
 
     oldest: Release
     newest: Release
@@ -28,11 +28,11 @@ class Releases:
     def __str__(self) -> str:
         if self.newest < _MARKS[0].release:
             return f"{self.newest} or older"
-        told = str(self.oldest)
+        words = str(self.oldest)
         if self.oldest != self.newest:
             is_next = _KNOWN.index(self.newest) - _KNOWN.index(self.oldest) == 1
-            told += f" {'or' if is_next and not self.is_open else 'to'} {self.newest}"
-        return f"{told} or newer" if self.is_open else told
+            words += f" {'or' if is_next and not self.is_open else 'to'} {self.newest}"
+        return f"{words} or newer" if self.is_open else words
 
 
 class _Mark(NamedTuple):
@@ -83,9 +83,9 @@ _LEVELS: Final = {
 
 
 def releases_of(offered: Mapping[int, tuple[int, int]], *, metadata_level_max: int | None) -> Releases:
-    """What a broker may be that offers these versions of messages (lowest and highest by API key).
+    """Return the possible releases of a broker that offers these versions of messages (lowest and highest by API key).
 
-    `metadata_level_max` is the highest metadata.version it supports; `None` where it tells none, as with ZooKeeper.
+    `metadata_level_max` is the highest metadata.version it supports; `None` if it reports none, as with ZooKeeper.
     """
     by_messages = _by_messages(offered)
     if metadata_level_max is None:
@@ -97,7 +97,7 @@ def releases_of(offered: Mapping[int, tuple[int, int]], *, metadata_level_max: i
 
 
 def hull(several: Collection[Releases]) -> Releases:
-    """From the oldest to the newest of several."""
+    """Return the range from the oldest to the newest of several."""
     newest = max(each.newest for each in several)
     return Releases(
         oldest=min(each.oldest for each in several),
@@ -110,7 +110,7 @@ def _by_messages(offered: Mapping[int, tuple[int, int]]) -> Releases:
     there = [mark.release for mark in _MARKS if offered.get(mark.api_key, (0, -1))[1] >= mark.version]
     oldest = newest = max(there, default=_OLDER)
     following = next((mark for mark in _MARKS if mark.release > newest), None)
-    # In KRaft brokers take no LeaderAndIsr at all, so the release that it marks looks like the one before.
+    # KRaft brokers accept no LeaderAndIsr at all, so the release that it marks looks like the one before.
     if following is not None and following.api_key == _LEADER_AND_ISR and _LEADER_AND_ISR not in offered:
         newest = following.release
     return Releases(oldest, newest, is_open=following is None)

@@ -1,6 +1,7 @@
-"""What to do where a target topic stands in the way: deleting it loses what only it has, so that is said and counted.
+"""Remedies for a target topic that is in the way: deleting it loses the records that only it has, so these are counted
+and shown.
 
-The same sentences for everybody: plans, lanes and the audit of idle partitions.
+Plans, lanes and the audit of idle partitions use the same sentences.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from isthmus.model.cluster import Cluster
 BEGIN_ANEW: Final = (
     "Run again: the topic is mirrored anew, from its beginning, into the target topic that is there then or is created."
 )
-"""What to do where the target topic is another one now, or gone."""
+"""The remedy if the target topic is another one now, or gone."""
 SOURCE_RECREATED: Final = "the source topic was deleted and created again"
-"""That the target holds what another topic had: the source's has the name of that one."""
+"""The target holds the records of another topic: the source's has the name of that one."""
 _NAMED_MAX: Final = 5
 _UNKNOWN: Final = -1
 _LINK: Final = "LINK"
 
 
 class HeldOffsets(NamedTuple):
-    """Offsets `[offset_begin, offset_end)` of one partition; the end is -1 where it is not known."""
+    """Offsets `[offset_begin, offset_end)` of one partition; the end is -1 if it is unknown."""
 
     partition: int
     offset_begin: int
@@ -34,15 +35,15 @@ class HeldOffsets(NamedTuple):
 
     @property
     def records_max(self) -> int:
-        """How many records there can be at most."""
+        """The highest possible number of records."""
         return max(self.offset_end - self.offset_begin, 0)
 
 
 def keep_or_delete(topic: str, target: Cluster, only_there: Sequence[HeldOffsets], link: str = _LINK) -> str:
-    """The ways out where a target topic has records that nobody else has: leave it as it is, or begin anew.
+    """Return the remedies if only the target topic has some records: leave it as it is, or delete it and start again.
 
-    `only_there` is what the target alone has, as far as is known: control records are among its offsets, and what was
-    deleted since, so the count is an upper bound.
+    `only_there` are the offsets that only the target has, as far as is known: control records are among them, and
+    records that were deleted since, so the count is an upper bound.
     """
     extents = [extent for extent in only_there if not extent.is_empty]
     if not extents:
@@ -52,7 +53,7 @@ def keep_or_delete(topic: str, target: Cluster, only_there: Sequence[HeldOffsets
             "source lacks."
         )
     more = f" and {len(extents) - _NAMED_MAX} more partitions" if len(extents) > _NAMED_MAX else ""
-    named = ", ".join(_named(topic, extent) for extent in extents[:_NAMED_MAX]) + more
+    named = ", ".join(_describe_extent(topic, extent) for extent in extents[:_NAMED_MAX]) + more
     count = sum(extent.records_max for extent in extents)
     is_counted = all(extent.offset_end != _UNKNOWN for extent in extents)
     likewise = "" if len(extents) == 1 else " and likewise for the others"
@@ -62,28 +63,29 @@ def keep_or_delete(topic: str, target: Cluster, only_there: Sequence[HeldOffsets
 
 
 def keep_or_delete_unknown(topic: str, target: Cluster, partition: int) -> str:
-    """As `keep_or_delete`, where somebody else wrote between records of ours and nobody has counted how much."""
+    """Return the same remedies as `keep_or_delete`, if another producer wrote between our records and the number is
+    unknown.
+    """
     lost = f"what others wrote to it (`isthmus verify --topic {topic}` lists and counts that)"
     command = _command(topic, target, partition, "FIRST_OFFSET", "COUNT")
     return _ways(topic, lost, command)
 
 
 def recreated(topic: str, target: Cluster, only_there: Sequence[HeldOffsets], link: str = _LINK) -> str:
-    """The source topic is another one now; the target holds the one before."""
+    """Return the remedies if the source topic was created again, and the target holds the former one."""
     ways = keep_or_delete(topic, target, only_there, link)
     return f"The target holds the topic that was deleted at the source. {ways}"
 
 
 def recover(topic: str, link: str = _LINK) -> str:
-    """The command that begins a target topic anew and loses nothing; unless it is known, the link is for the reader to
-    fill in.
-    """
+    """Return the command that recreates a target topic without loss; if the link is unknown, the reader fills it in."""
     return f"`isthmus link recover {link} --topic {topic}`"
 
 
 def console_consumer(topic: str, target: Cluster, extent: HeldOffsets) -> str:
-    """The command that writes the records of an extent into a file, with Kafka's own console consumer."""
-    # Where a log begins at 0 what is read may begin above it: an offset that is gone would be read from the end on.
+    """Return the command that writes the records of an extent into a file, with Kafka's own console consumer."""
+    # If a log begins at 0, the records to read may begin above it: an offset that is gone would be read from the end
+    # on.
     begin = "earliest" if extent.offset_begin == 0 else str(extent.offset_begin)
     count = "" if extent.offset_end == _UNKNOWN else str(extent.records_max)
     return _command(topic, target, extent.partition, begin, count)
@@ -98,7 +100,7 @@ def _ways(topic: str, lost: str, command: str, link: str = _LINK) -> str:
     )
 
 
-def _named(topic: str, extent: HeldOffsets) -> str:
+def _describe_extent(topic: str, extent: HeldOffsets) -> str:
     if extent.offset_end == _UNKNOWN:
         return f"{topic}-{extent.partition} from offset {extent.offset_begin} on"
     return f"offsets [{extent.offset_begin}, {extent.offset_end}) of {topic}-{extent.partition}"

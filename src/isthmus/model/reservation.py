@@ -1,7 +1,7 @@
-"""How access rules keep everybody but a link out of a reserved namespace, and what is in force of it. Pure.
+"""Access rules that keep all clients but a link out of a reserved namespace, and how far they are in force. Pure.
 
-Kafka knows no reservation. What it has are rules, of which a DENY overrides every ALLOW: so each principal that may
-write to the namespace gets a DENY of its own there. Super users are beyond all rules.
+Kafka has no reservations. It has rules, of which a DENY overrides every ALLOW: so each principal that may write to the
+namespace gets a DENY of its own there. Super users are beyond all rules.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ CLOSED: Final[dict[NamespaceKind, tuple[str, ...]]] = {
     "topic": ("WRITE", "CREATE", "DELETE", "ALTER", "ALTER_CONFIGS"),
     "group": ("READ", "DELETE"),
 }
-"""What nobody else may do. Without READ on a group no consumer joins it, and no position is committed (KIP-986). With
-ALTER_CONFIGS one could have a topic emptied. A gateway in front of the follower refuses the same.
+"""Operations that others may not do. Without READ on a group no consumer joins it, and no position is committed
+(KIP-986). With ALTER_CONFIGS a client could have a topic emptied. A gateway in front of the follower refuses the same.
 """
 READ: Final = "READ"
-"""What nobody else may do either with topics whose link is SYNCING."""
+"""The operation that others may not do either with topics whose link is SYNCING."""
 _ALL: Final = "ALL"
 _RESOURCES: Final[dict[NamespaceKind, Resource]] = {"topic": Resource.TOPIC, "group": Resource.GROUP}
 
@@ -37,8 +37,8 @@ class ReservationJson(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """What rules do for a namespace. `open` are those by which somebody may still write, `missing` the DENYs against
-    them. Those for everybody at once cannot be denied: that would keep the link out as well (`everybody`).
+    """The effect of the rules on a namespace. `open` are the rules by which a client may still write, `missing` the
+    DENYs against them. Rules for everybody cannot be denied: that would keep the link out as well (`everybody`).
     """
 
     open: tuple[Rule, ...] = ()
@@ -55,12 +55,12 @@ class Reservation:
 
 
 def is_enforceable(namespace: Namespace) -> bool:
-    """Whether there are rules that are about just this namespace."""
+    """Return whether rules can be about exactly this namespace."""
     return namespace.kind in _RESOURCES and bool(namespace.prefix)
 
 
 def is_ruled(namespace: Namespace, rules: Iterable[Rule]) -> bool:
-    """Whether some rule is about all of it: then brokers let nobody in whom no rule allows."""
+    """Whether a rule is about all of the namespace: then brokers admit only principals that a rule allows."""
     return any(rule.resource is _RESOURCES[namespace.kind] and _is_about_all(rule, namespace) for rule in rules)
 
 
@@ -72,10 +72,10 @@ def reservation(
     has_super_user: bool = False,
     operations: Collection[str] | None = None,
 ) -> Reservation:
-    """What the rules of a cluster do for a namespace: against all that is `CLOSED`, or these `operations`. The
-    principals `kept` may go on, the link's own among them.
+    """Return the effect of a cluster's rules on a namespace: against all that is `CLOSED`, or these `operations`. The
+    principals `kept` may continue, the link's own among them.
 
-    With `has_super_user` the link is beyond all rules, and so everybody else can be denied at once.
+    With `has_super_user` the link is beyond all rules, and so all others can be denied at once.
     """
     found = [rule for rule in rules if rule.resource is _RESOURCES[namespace.kind]]
     closed = CLOSED[namespace.kind] if operations is None else tuple(operations)
@@ -102,7 +102,7 @@ def reservation(
 
 
 def _reaches(rule: Rule, namespace: Namespace) -> bool:
-    """Whether a rule is about some of the namespace."""
+    """Return whether a rule is about some of the namespace."""
     if rule.prefix is None:
         return namespace.holds(rule.name)
     if namespace.is_exact:
@@ -111,7 +111,7 @@ def _reaches(rule: Rule, namespace: Namespace) -> bool:
 
 
 def _closes(denial: Rule, namespace: Namespace, principal: str, operation: str) -> bool:
-    """Whether a DENY takes all of the namespace from a principal."""
+    """Return whether a DENY keeps a principal out of the whole namespace."""
     return (
         _is_about_all(denial, namespace)
         and denial.principal in (EVERYBODY, principal)
@@ -139,12 +139,12 @@ def _denial(namespace: Namespace, principal: str, operation: str) -> Rule:
 
 
 def rule_values(rules: Iterable[Rule]) -> list[dict[str, str]]:
-    """Rules as what a register holds."""
+    """Return rules as a register holds them."""
     return [{name: str(getattr(rule, name)) for name in Rule.__dataclass_fields__} for rule in rules]
 
 
 def rules_of(values: Iterable[dict[str, str]]) -> tuple[Rule, ...]:
-    """The rules that `rule_values` wrote."""
+    """Return the rules that `rule_values` wrote."""
     return tuple(
         Rule(
             resource=Resource(each["resource"]),

@@ -1,8 +1,8 @@
-"""A distribution tree that becomes another one while it runs: a cluster more, or one less. Pure.
+"""Change a distribution tree while it runs: add a cluster, or remove one. Pure.
 
-What was written under a level keeps its meaning, so a new node takes a number that nothing was ever written under where
-it would count. And whoever copied to a cluster goes on to do so: distributors whose subtree has become another one, or
-whose place in it, are pinned to the target that they have.
+Flags that were written under a level keep their meaning, so a new node takes a number under which nothing was ever
+written that would count. A distributor that copied to a cluster continues to do so: distributors whose subtree has
+changed, or whose place in it, are pinned to their present target.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from isthmus.model.treeloss import ReshapingJson, TreeLoss
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reshaping:
-    """What becomes of a tree. `begun` and `ended` are distributors that there were not, or will not be any more, and
-    `pins` what has to be chosen for others before: by name. `spent` are levels that no new node may have. `loss` is
-    what goes with a cluster that leaves by force, as it is gone.
+    """A change of a tree. `begun` and `ended` are distributors that are new, or will be gone, and `pins` the choices to
+    make for others before: by name. `spent` are levels that no new node may have. `loss` is what is lost with a cluster
+    that leaves by force, as it is gone.
     """
 
     before: Tree
@@ -51,9 +51,8 @@ class Reshaping:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeShape:
-    """The clusters of a tree that has become another one than that of the file, as text; `bases` are those from which
-    it came, `spent` the levels that no new node may have, and `gone` the clusters that left by force. `serial` grows
-    with every change.
+    """The clusters of a tree that differs from that of the file, as text; `bases` are the former shapes, `spent` the
+    levels that no new node may have, and `gone` the clusters that left by force. `serial` grows with every change.
     """
 
     clusters: str
@@ -74,12 +73,12 @@ class TreeShape:
         return frozenset(leaf for root in roots for leaf in root.leaves())
 
     def over(self, root: TreeNode) -> TreeNode:
-        """What has become of clusters that were written or declared; others than those it came from stay."""
+        """Return the present form of a written or declared tree; one that is none of the `bases` stays as it is."""
         return self.root if text_of(root) in self.bases else root
 
 
 def written(node: TreeNode) -> TreeNodeJson:
-    """A tree as it may be written into the file, with all its levels."""
+    """Return a tree as it may be written into the file, with all its levels."""
     children = [each if isinstance(each, str) else written(each) for each in node.children]
     parts: NumberedJson = {"parts": list(node.parts)} if node.parts else {}
     pair: NumberedJson = {"pair": list(node.pair)} if node.pair else {}
@@ -97,15 +96,15 @@ def added(
     spent: Collection[int] = (),
     without_left: bool = False,
 ) -> Reshaping:
-    """The tree with another cluster: above all others, as the neighbour of one of them (`beside`), or as one more part
-    of a node that one of them is in (`among`): of the lowest, or of the one of that `level`.
+    """Return the tree with another cluster: above all others, as the neighbour of one of them (`beside`), or as one
+    more part of a node that one of them is in (`among`): of the lowest, or of the one of that `level`.
 
-    It gets all that is retained: what was produced on each of the others, or all that its neighbour has, or what came
-    into that node by each of its clusters. Nobody but a neighbour copies to it what was produced on a cluster that has
-    left: `without_left` accepts that.
+    It receives all that is retained: the records produced on each of the others, or all that its neighbour has, or what
+    came into that node by each of its clusters. Only a neighbour copies to it the records that were produced on a
+    cluster that has left: `without_left` accepts that.
 
     :raises ConfigError: It is in the tree, or the neighbour is not, or that has no node of this level.
-    :raises PlanRefused: No level is free for it, distributors that there are would have to begin anew, or it would get
+    :raises PlanRefused: No level is free for it, existing distributors would have to start again, or it would get
         what a producer wrote in another order.
     """
     if cluster in tree.clusters:
@@ -125,10 +124,10 @@ def added(
         limit = tree.header.level_max + 1
         root = TreeNode(_level(tree.root.level, limit, level, spent), (tree.root, cluster))
     else:
-        # Below all that its neighbour has messages of: those would be left alone otherwise.
+        # Below all levels of its neighbour's messages: those would be ignored otherwise.
         limit = min([_parent(tree.root, beside).level, *spent])
         free = _level(0, limit, level, ())
-        found = _replaced(tree.root, beside, TreeNode(free, (beside, cluster)))
+        found = _replace_leaf(tree.root, beside, TreeNode(free, (beside, cluster)))
         root = found if isinstance(found, TreeNode) else tree.root
     return _reshaping(tree, replace(tree, root=root, switched={}), choices, cluster, spent=frozenset(spent))
 
@@ -141,21 +140,22 @@ def removed(
     spent: Collection[int] = (),
     unheard: Collection[str] = (),
 ) -> Reshaping:
-    """The tree without a cluster. Levels stay as they are; that of the node that loses it is spent. Distributors of
-    clusters that are `unheard`, as they are gone as well, need not stay where they copied to.
+    """Return the tree without a cluster. Levels stay as they are; that of the node that loses it is spent. Distributors
+    of clusters that are `unheard`, as they are gone as well, need not stay where they copied to.
 
     :raises ConfigError: It is not in the tree.
-    :raises PlanRefused: Only one would be left, or distributors that there are would have to begin anew.
+    :raises PlanRefused: Only one would be left, or existing distributors would have to start again.
     """
     if cluster not in tree.clusters:
         raise ConfigError(f"tree {tree.name} has no cluster {cluster}", hint=f"It has {', '.join(tree.clusters)}.")
-    root = _replaced(tree.root, cluster, None)
+    root = _replace_leaf(tree.root, cluster, None)
     if not isinstance(root, TreeNode):
         raise PlanRefused(
             f"without {cluster} only {root} would be left",
             hint="Take the tree out of the file, or delete it (isthmus tree delete): it ends.",
         )
-    # Wherever else it is in use: messages that have it are where the node was, and what has left is told by it.
+    # The level is spent even if another node uses it: messages that have it are where the node was, and the level marks
+    # messages of the cluster that left.
     gone = _parent(tree.root, cluster).level
     after = replace(tree, root=root, switched={})
     return _reshaping(tree, after, choices, cluster, spent=frozenset([*spent, gone]), unheard=unheard)
@@ -170,11 +170,11 @@ def moved(
     level: int | None = None,
     spent: Collection[int] = (),
 ) -> Reshaping:
-    """The tree with a cluster at another place: it leaves, and comes in again beside another one, from which it gets
-    everything anew. `begun` and `ended` may have distributors of the same name.
+    """Return the tree with a cluster at another place: it leaves, and comes in again beside another one, from which it
+    receives all records again. `begun` and `ended` may have distributors of the same name.
 
     :raises ConfigError: It is not in the tree, or the neighbour is not.
-    :raises PlanRefused: No level is free for it there, or distributors that there are would have to begin anew.
+    :raises PlanRefused: No level is free for it there, or existing distributors would have to start again.
     """
     without = removed(tree, choices, cluster, spent=spent)
     again = added(without.after, {**choices, **without.pins}, cluster, beside=beside, level=level, spent=without.spent)
@@ -182,13 +182,13 @@ def moved(
 
 
 def become(found: Reshaping, shape: TreeShape | None) -> TreeShape:
-    """The shape of a tree after a change, `shape` being the one before, `None` for none but that of the file."""
+    """Return the shape of a tree after a change, `shape` being the one before, `None` for that of the file."""
     before, after = text_of(found.before.root), text_of(found.after.root)
     bases, known = ((), ()) if shape is None else (shape.bases, shape.gone)
     left = () if found.loss is None else (found.cluster,)
     return TreeShape(
         clusters=after,
-        # The one before is the last, also where the tree had that shape earlier.
+        # The shape before is the last, even if the tree had it earlier too.
         bases=(*(base for base in bases if base not in (before, after)), before),
         spent=tuple(sorted(found.spent)),
         gone=tuple(sorted({*known, *left} - {*found.after.clusters})),
@@ -197,7 +197,7 @@ def become(found: Reshaping, shape: TreeShape | None) -> TreeShape:
 
 
 def check_follows(tree: str, known: TreeShape | None, new: TreeShape) -> bool:
-    """Whether a ledger that has one shape of a tree is to get another one, which it may have already.
+    """Return whether a ledger with one shape of a tree has to receive another one, which it may have already.
 
     :raises PlanRefused: The ledger has one that was made since, or at the same time.
     """
@@ -214,8 +214,8 @@ def check_follows(tree: str, known: TreeShape | None, new: TreeShape) -> bool:
 def done_before(
     now: Tree, shape: TreeShape | None, change: Callable[[Tree], Reshaping]
 ) -> tuple[Reshaping, TreeShape] | None:
-    """The latest change of a tree, if it is the one that is asked for: a call that was cut off is made again. `None` if
-    it is another one.
+    """Return the latest change of a tree, if it is the requested one: an interrupted call is repeated. `None` if it is
+    another one.
     """
     if shape is None or text_of(now.root) != shape.clusters:
         return None
@@ -227,7 +227,7 @@ def done_before(
 
 
 def last_with(shape: TreeShape | None, cluster: str) -> TreeNode | None:
-    """The latest shape of a tree that had a cluster, `None` if none had."""
+    """Return the latest shape of a tree that had a cluster, `None` if none had."""
     for base in reversed(() if shape is None else shape.bases):
         root = node_of(json.loads(base))
         if cluster in root.leaves():
@@ -236,8 +236,8 @@ def last_with(shape: TreeShape | None, cluster: str) -> TreeNode | None:
 
 
 def check_empty(tree: str, cluster: str, topics: Collection[str]) -> None:
-    """See that a cluster that comes back into a tree has none of its `topics`: its distributors would begin anew, and
-    bring everything to all others once more.
+    """Check that a cluster that comes back into a tree has none of its `topics`: its distributors would start again,
+    and copy all records to all others once more.
 
     :raises GateNotMet: It has some.
     """
@@ -249,7 +249,7 @@ def check_empty(tree: str, cluster: str, topics: Collection[str]) -> None:
 
 
 def reshaped(settings: TreeSettings, shape: TreeShape, aliases: Collection[str]) -> tuple[TreeSettings, str]:
-    """A tree of the file as it has become since, and why it has not where the file says something else."""
+    """Return a tree of the file in its present shape, and the reason if the file contradicts that."""
     now = text_of(settings.tree.root)
     if now == shape.clusters:
         return settings, ""
@@ -264,12 +264,12 @@ def reshaped(settings: TreeSettings, shape: TreeShape, aliases: Collection[str])
 
 
 def text_of(node: TreeNode) -> str:
-    """A tree as text: the same for the same tree."""
+    """Return a tree as text: the same for the same tree."""
     return json.dumps(written(node), separators=(",", ":"))
 
 
 def _level(below: int, above: int, wanted: int | None, spent: Collection[int]) -> int:
-    """A level for a new node between two others."""
+    """Return a level for a new node between two others."""
     free = [level for level in range(below + 1, above) if level not in spent]
     if wanted in free:
         return wanted
@@ -311,7 +311,7 @@ def _reshaping(
 
 
 def _pin(old: Distributor, new: Distributor, choice: TargetChoice | None) -> TargetChoice | None:
-    """What has to be chosen for a distributor so that it goes on where it is, `None` for nothing."""
+    """Return the choice with which a distributor stays at its present target, `None` if none is needed."""
     known = choice if choice is not None and choice.is_of(old.leaves) else None
     target = old.target if known is None else known.target
     if known is not None and known.is_under_way:
@@ -335,8 +335,8 @@ def _parent(node: TreeNode, leaf: str) -> TreeNode:
     return node
 
 
-def _replaced(node: TreeNode | str, leaf: str, by: TreeNode | None) -> TreeNode | str | None:
-    """The subtree with another node in the place of a leaf, or without it."""
+def _replace_leaf(node: TreeNode | str, leaf: str, by: TreeNode | None) -> TreeNode | str | None:
+    """Return the subtree with another node in the place of a leaf, or without it."""
     if isinstance(node, str):
         return by if node == leaf else node
     if leaf not in leaves_of(node):
@@ -344,14 +344,14 @@ def _replaced(node: TreeNode | str, leaf: str, by: TreeNode | None) -> TreeNode 
     if by is None and leaf in node.children:
         left = node.without(node.children.index(leaf))
         return left if len(left.children) > 1 else left.children[0]
-    children = (each if leaf not in leaves_of(each) else _replaced(each, leaf, by) for each in node.children)
+    children = (each if leaf not in leaves_of(each) else _replace_leaf(each, leaf, by) for each in node.children)
     return node.replaced(child for child in children if child is not None)
 
 
 def _with_part(
     tree: Tree, choices: Mapping[str, TargetChoice], among: str, level: int | None, cluster: str
 ) -> TreeNode:
-    """The tree with one more part in a node above a cluster.
+    """Return the tree with one more part in a node above a cluster.
 
     :raises ConfigError: It has no node of this level above it.
     :raises PlanRefused: What came into that node came by different clusters of it.
@@ -360,25 +360,25 @@ def _with_part(
     wanted = parent.level if level is None else level
     levels = [each.level for each in tree.distributors if each.cluster == among]
     if wanted not in levels:
-        told = ", ".join(map(str, dict.fromkeys(levels)))
-        raise ConfigError(f"{among} is in no node of level {wanted}", hint=f"The levels above it are {told}.")
+        named = ", ".join(map(str, dict.fromkeys(levels)))
+        raise ConfigError(f"{among} is in no node of level {wanted}", hint=f"The levels above it are {named}.")
 
-    def grown(node: TreeNode) -> TreeNode:
+    def grow(node: TreeNode) -> TreeNode:
         if node.level == wanted:
             _check_one_way_in(tree, choices, node, cluster)
             return node.with_part(cluster)
         return node.replaced(
-            grown(each) if isinstance(each, TreeNode) and among in each.leaves() else each for each in node.children
+            grow(each) if isinstance(each, TreeNode) and among in each.leaves() else each for each in node.children
         )
 
-    return grown(tree.root)
+    return grow(tree.root)
 
 
 def _check_one_way_in(tree: Tree, choices: Mapping[str, TargetChoice], node: TreeNode, cluster: str) -> None:
-    """Whether what each cluster outside a node wrote came into it by one cluster of it.
+    """Check that all records of each cluster outside a node came into it by one cluster of it.
 
-    Each of them copies what came in by it to a new part, and none waits for another one: what came in by the second
-    could be there before what had come in by the first.
+    Each of those copies its records to a new part, and none waits for another one: records by the second could be there
+    before those by the first.
 
     :raises PlanRefused: A distributor that copies into it has gone over to another leaf.
     """

@@ -1,4 +1,4 @@
-"""Settings of a link as they are for one in the other direction: each about the same cluster, or the same names."""
+"""Settings of a link for the other direction: each for the same cluster, or the same names."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ _FILTERS: Final[Mapping[str, NamespaceKind]] = {
 
 
 def reversed_settings(settings: Mapping[str, Any], maps: Sequence[NamespaceMap]) -> dict[str, Any]:
-    """Those of a link in the other direction: each cluster keeps its login and properties, and filters select the same,
-    by the names that it has behind these `maps`.
+    """Return the settings of the link in the other direction: each cluster keeps its login and properties, and filters
+    select the same, by the names that it has behind these `maps`.
 
     :raises PlanRefused: A filter is a regular expression, and names are not the same on both sides.
     """
-    return {_across(key): _renamed(key, value, maps) for key, value in settings.items()}
+    return {_across(key): _rename_patterns(key, value, maps) for key, value in settings.items()}
 
 
 def _across(key: str) -> str:
-    """A setting of the other direction that says of the same cluster what this one says."""
+    """Return the setting of the other direction that is about the same cluster."""
     for one, other in _ACROSS.items():
         if key == one or (one.endswith(".") and key.startswith(one)):
             return f"{other}{key.removeprefix(one)}"
     return key
 
 
-def _renamed(key: str, value: Any, maps: Sequence[NamespaceMap]) -> Any:
+def _rename_patterns(key: str, value: Any, maps: Sequence[NamespaceMap]) -> Any:
     if isinstance(value, Mapping):
-        return {name: _renamed(f"{key}.{name}", each, maps) for name, each in value.items()}
+        return {name: _rename_patterns(f"{key}.{name}", each, maps) for name, each in value.items()}
     own = [each for each in maps if each.kind == _FILTERS.get(key)]
     if not isinstance(value, list | tuple) or all(each.source == each.target for each in own):
         return value
@@ -60,7 +60,7 @@ def _renamed(key: str, value: Any, maps: Sequence[NamespaceMap]) -> Any:
 
 
 def _behind(pattern: NamePattern, each: NamespaceMap) -> Iterator[NamePattern]:
-    """What selects of the target's namespace what a name or a prefix selects of the source's."""
+    """Yield patterns that select in the target's namespace what a name or a prefix selects in the source's."""
     source, target = each.source, each.target
     if source.is_exact or pattern.kind == "literal":
         name = source.prefix if source.is_exact else pattern.value

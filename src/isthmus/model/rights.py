@@ -1,4 +1,4 @@
-"""Access rights as Kafka names them: what may be done to which resource, and how one asks for what is missing."""
+"""Access rights as Kafka names them: the operation, the resource, and the advice for a missing one."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Resource(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """An operation, by the name Kafka's ACLs have for it, on resources of one kind.
+    """An operation, by its name in Kafka's ACLs, on resources of one kind.
 
-    The cluster has no name, and neither have resources of which the brokers do not say which they mean.
+    The cluster has no name, and neither have resources that the brokers' error does not name.
     """
 
     operation: str
@@ -58,10 +58,10 @@ def on_cluster(operation: str) -> Right:
 
 
 def grant(right: Right, cluster: str, then: str = "") -> str:
-    """The advice to grant a right at the cluster of this alias, and what happens `then`."""
+    """Return the advice to grant a right at the cluster of this alias, and its effect (`then`)."""
     return f"Grant {right} to the principal of {cluster or 'the cluster'}{then and f'; {then}'}."
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names in a sentence, the first of them if there are many."""
+    """Join names in a sentence, the first of them if there are many."""
     return first_few(names, _NAMED_MAX)

@@ -1,4 +1,4 @@
-"""Texts of schemas held against each other: some registries store what they are given, others write it anew."""
+"""Comparison of schema texts: some registries store a text as given, others rewrite it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any, Final
 
 _PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _NAMED: Final = frozenset({"record", "error", "enum", "fixed"})
-# Strings come first: what looks like a comment within one is none.
+# Strings come first: a text within one may look like a comment.
 _TOKEN: Final = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|//[^\n]*|/\*.*?\*/|[\w.]+|[^\w\s]", re.DOTALL)
 
 
 @lru_cache(maxsize=8192)
 def normal_form(kind: str, text: str) -> str:
-    """What texts have in common that mean the same schema; of a text that cannot be read, the text itself.
+    """Return a form that texts of the same schema share; for a text that cannot be read, the text itself.
 
-    Names of Avro are full ones; white space, comments and the order of keys say nothing.
+    Names of Avro are full ones; white space, comments and the order of keys do not count.
     """
     if kind == "PROTOBUF":
         tokens = (token for token in _TOKEN.findall(text) if not token.startswith(("//", "/*")))

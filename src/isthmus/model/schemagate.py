@@ -1,4 +1,4 @@
-"""The gate before records that carry ids of schemas: none becomes visible where its schema is not known yet. Pure.
+"""The gate before records that carry ids of schemas: no record becomes visible where its schema is still unknown. Pure.
 
 Serializers of schema registries write five bytes before a key or a value: a zero, and the id of its schema, big-endian.
 """
@@ -17,7 +17,7 @@ _MAGIC: Final = 0
 
 
 class Keyed(Protocol):
-    """A record, as far as it is looked at."""
+    """A record, as far as the gate reads it."""
 
     @property
     def key(self) -> bytes | None: ...
@@ -59,13 +59,13 @@ NO_SCHEMAS: Final = SchemaIds()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaGate:
-    """The topics, by their names at the target, whose values or keys are written with schemas that have to be there."""
+    """The topics, by their names at the target, whose values or keys need schemas that are known there."""
 
     values: tuple[TopicPattern, ...] = ()
     keys: tuple[TopicPattern, ...] = ()
 
     def of(self, topic: str) -> GatedFields:
-        """What of a topic's records is looked at."""
+        """Return the parts of a topic's records to examine."""
         return GatedFields(
             value=any(each.matches(topic) for each in self.values), key=any(each.matches(topic) for each in self.keys)
         )
@@ -80,7 +80,7 @@ NO_GATE: Final = SchemaGate()
 
 
 class GatedFields(NamedTuple):
-    """What of a record carries the id of a schema that has to be known at the target before it comes."""
+    """The parts of a record with the id of a schema that has to be known at the target before the record is copied."""
 
     value: bool = False
     key: bool = False
@@ -94,14 +94,14 @@ UNGATED: Final = GatedFields()
 
 
 def schema_id(stored: bytes | None) -> int | None:
-    """The id in front of a key or a value, `None` where it has none."""
+    """Return the id in front of a key or a value, `None` if there is none."""
     if stored is None or len(stored) < _PREFIX_BYTES or stored[0] != _MAGIC:
         return None
     return int.from_bytes(stored[1:_PREFIX_BYTES])
 
 
 def unknown_id(fields: GatedFields, known: SchemaIds, records: Sequence[Keyed]) -> int | None:
-    """The first id of records that is not known; `None` where all are."""
+    """Return the first unknown id of records; `None` if all are known."""
     for record in records:
         for is_gated, stored in ((fields.key, record.key), (fields.value, record.value)):
             found = schema_id(stored) if is_gated else None

@@ -1,4 +1,4 @@
-"""What a schema registry holds: schemas under ids, and versions of subjects that name them."""
+"""The content of a schema registry: schemas under ids, and versions of subjects that name them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from isthmus.model.schemagate import NO_GATE, SchemaGate
 from isthmus.model.subjects import SubjectNaming
 
 AVRO: Final = "AVRO"
-"""What a schema is of which nothing else is said."""
+"""The default type of a schema."""
 IMPORT: Final = "IMPORT"
 READWRITE: Final = "READWRITE"
 INTERVAL_S: Final = 30.0
@@ -20,7 +20,7 @@ INTERVAL_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaSettings:
-    """Which registry is the primary one, by its alias, how subjects are made, by alias, and which topics wait."""
+    """The primary registry, by its alias, the templates of subjects, by alias, and the topics that wait."""
 
     primary: str
     templates: Mapping[str, NameTemplate] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class SchemaSettings:
     gate: SchemaGate = NO_GATE
 
     def naming(self, alias: str) -> SubjectNaming:
-        """What subjects of the primary are called in another registry.
+        """Return the naming of the primary's subjects in another registry.
 
         :raises ConfigError: The other's template asks for what the primary's has not.
         """
@@ -37,7 +37,7 @@ class SchemaSettings:
 
 @dataclass(frozen=True, slots=True, order=True)
 class SchemaReference:
-    """Another version that a schema is made of, under the `name` that the schema has for it."""
+    """Another version that a schema refers to, under the `name` that the schema has for it."""
 
     name: str
     subject: str
@@ -46,19 +46,19 @@ class SchemaReference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """The text of a schema, what it is written in (`AVRO`, `JSON`, `PROTOBUF`), and what it refers to."""
+    """The text of a schema, its language (`AVRO`, `JSON`, `PROTOBUF`), and its references."""
 
     text: str
     type: str = AVRO
     references: tuple[SchemaReference, ...] = ()
 
     def translated(self, naming: SubjectNaming) -> Schema:
-        """It with the names that subjects have in another registry."""
+        """Return it with the names of subjects in another registry."""
         references = (replace(each, subject=naming.translated(each.subject)) for each in self.references)
         return replace(self, references=tuple(references))
 
     def is_like(self, other: Schema) -> bool:
-        """Whether both mean the same: registries write texts anew, each in its way."""
+        """Whether both mean the same: each registry rewrites texts in its own way."""
         if self == other:
             return True
         if self.type != other.type or sorted(self.references) != sorted(other.references):
@@ -68,7 +68,7 @@ class Schema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaVersion:
-    """One version of a subject and the id of its schema. Where it `is_deleted` (softly), its schema is still found."""
+    """One version of a subject and the id of its schema. If it `is_deleted` (softly), its schema is still found."""
 
     subject: str
     version: int
@@ -89,7 +89,7 @@ VersionKey = tuple[str, int]
 
 
 class DistributedVersion(NamedTuple):
-    """A version that a registry got from the primary one, by its id, with its subject there."""
+    """A version that a registry received from the primary one, by its id, with its subject there."""
 
     version: int
     id: int
@@ -110,10 +110,10 @@ class SchemaVersionJson(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryContents:
-    """All that a registry holds, at one moment.
+    """The whole content of a registry, at one moment.
 
     `compatibility` are the levels of subjects that have one of their own, `default_compatibility` is that of others.
-    `mode` is `None` where a registry has none.
+    `mode` is `None` if the registry has none.
     """
 
     versions: Mapping[VersionKey, SchemaVersion] = field(default_factory=dict)

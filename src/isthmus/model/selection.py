@@ -44,7 +44,7 @@ class TopicPattern(NamePattern):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The pattern as people write it; `str` gives the same text back.
+        """Parse a pattern as people write it; `str` gives the same text back.
 
         :raises ConfigError: When no topic could ever have such a name, or the expression is broken.
         """
@@ -63,10 +63,12 @@ class TopicPattern(NamePattern):
 class TopicSettings:
     """The topics of the source that a link mirrors, those included and not excluded, and their names at the target.
 
-    `offsets` are those that records get there, and `start` is where mapped topics begin: see `model.offsets`. `remote`
-    is what becomes of records that are in a remote tier alone. New topics have `replication_factor` replicas, `None`
-    for as many as at the source, as far as there are brokers.
-    `mirror_maker` is what tools of MirrorMaker 2 expect beside, `None` where the link writes nothing for them.
+    `offsets` are the offsets of records there, and `start` is the begin of mapped topics: see `model.offsets`. `remote`
+    is the policy for records that are in a remote tier alone. New topics have `replication_factor` replicas, `None` for
+    as many as at the source, as far as there are brokers.
+
+    `mirror_maker` are the topics that tools of MirrorMaker 2 expect as well, `None` if the link writes nothing for
+    them.
     """
 
     include: tuple[TopicPattern, ...] = ()
@@ -79,7 +81,7 @@ class TopicSettings:
     mirror_maker: MirrorMakerTopics | None = None
 
     def matches(self, name: SourceTopic) -> bool:
-        """Whether a topic of the source is selected, whether or not it has a name at the target."""
+        """Return whether a topic of the source is selected, whether or not it has a name at the target."""
         theirs = self.mirror_maker
         if theirs is not None and theirs.is_carried(name):
             return self._naming.to_target(name) is not None
@@ -91,15 +93,15 @@ class TopicSettings:
         )
 
     def select(self, names: Iterable[str]) -> tuple[SourceTopic, ...]:
-        """The names at the source that are selected, sorted and each once."""
+        """Return the names at the source that are selected, sorted and each once."""
         return tuple(sorted(name for name in map(SourceTopic, set(names)) if self.matches(name)))
 
     def named(self, names: Iterable[str]) -> NamedTopics:
-        """What is mirrored of these topics of the source, by their names at the target."""
+        """Return the mirrored ones of these topics of the source, by their names at the target."""
         return named(self._naming, self.select(names))
 
     def nameless(self, names: Iterable[str]) -> tuple[SourceTopic, ...]:
-        """Those of these topics that are selected and that the naming leaves out. Sorted."""
+        """Return those of these topics that are selected but have no name at the target. Sorted."""
         return tuple(name for name in self.select(names) if self._is_nameless(name))
 
     def _is_nameless(self, name: SourceTopic) -> bool:
@@ -109,17 +111,17 @@ class TopicSettings:
             return False
 
     def why_nameless(self, name: SourceTopic) -> Problem:
-        """Why the naming leaves a topic out."""
+        """Return the reason why the naming leaves a topic out."""
         theirs = self.mirror_maker
         is_heartbeats = theirs is not None and theirs.is_carried(name)
         return why_nameless(theirs.names.naming if theirs is not None and is_heartbeats else self.naming, name)
 
     def target_of(self, name: SourceTopic) -> TargetTopic | None:
-        """The topic that a topic of the source is mirrored into, `None` where it is not."""
+        """Return the topic that a topic of the source is mirrored into, `None` if it is not."""
         return next(iter(self.named([name]).sources), None)
 
     def may_write(self, name: TargetTopic) -> bool:
-        """Whether a topic of the target may be made of one that is selected."""
+        """Return whether the link may write a topic of the target, as it may be made of a selected one."""
         try:
             found = self._naming.to_source(name)
         except ConfigError:
@@ -131,7 +133,9 @@ class TopicSettings:
         )
 
     def source_of(self, name: TargetTopic) -> SourceTopic | None:
-        """The topic of the source that is mirrored into another, `None` where none is, or the name does not say."""
+        """Return the topic of the source that is mirrored into another, `None` if none is, or the name does not show
+        it.
+        """
         try:
             found = self._naming.to_source(name)
         except ConfigError:
@@ -141,7 +145,7 @@ class TopicSettings:
 
     @property
     def are_all_literal(self) -> bool:
-        """Whether `literals` are all that is ever selected."""
+        """Whether `literals` are all that can ever be selected."""
         is_carrying = self.mirror_maker is not None and self.mirror_maker.heartbeats
         return not is_carrying and all(pattern.kind == "literal" for pattern in self.include)
 

@@ -1,4 +1,6 @@
-"""What a cluster could keep when a link was declared, and whether it still can (KIP-986, "Compatibility"). Pure."""
+"""The abilities of a cluster when a link was declared, and whether it still has them (KIP-986,
+"Compatibility"). Pure.
+"""
 
 from __future__ import annotations
 
@@ -13,25 +15,25 @@ FEATURES: Final = "features"
 """The levels that are in force of those features that decide how transactions and logs are kept."""
 DECIDING: Final = ("metadata.version", "transaction.version")
 TOPIC_IDS: Final = "topic_ids"
-"""Whether brokers tell the ids of topics: a topic that was created again is known by another one (KIP-516)."""
+"""Whether brokers report the ids of topics: a topic that was created again is recognized by its id (KIP-516)."""
 MARKERS: Final = "markers"
-"""Whether brokers take control records by WriteTxnMarkers; whether the link may write them is for `doctor` to say."""
+"""Whether brokers accept control records by WriteTxnMarkers; `doctor` checks whether the link may write them."""
 SCHEMA: Final = "schema_version"
-"""The schema of the ledger, of the Isthmus that looked."""
+"""The schema of the ledger, of the Isthmus that made the handshake."""
 _RELEASE: Final = re.compile(r"(\d+)\.(\d+)")
 _ABLE: Final = {TOPIC_IDS: "told the ids of topics", MARKERS: "took control records (WriteTxnMarkers)"}
 
 
 def downgrade(declared: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """What of a cluster is less than it was, in words; `None` where nothing is. What was not written down, as releases
-    before did not, is not missed.
+    """Describe the abilities that a cluster has lost, in words; `None` if there are none. Abilities that were not
+    recorded, as by releases before, are not missed.
 
-    Of releases the oldest counts that its brokers may be: what one of them cannot keep the cluster cannot.
+    The oldest possible release of its brokers counts: the cluster can only do what each of them can.
     """
-    return "; ".join(_lost(declared, now)) or None
+    return "; ".join(_find_losses(declared, now)) or None
 
 
-def _lost(declared: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+def _find_losses(declared: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
     before, after = _release(declared), _release(now)
     if before is not None and after is not None and after < before:
         yield f"it was Kafka {declared[KAFKA]}, and is {now[KAFKA]}"

@@ -1,4 +1,6 @@
-"""How many topics of a link may go at once at its source before their copies are not deleted without being asked."""
+"""The limit of topics of a link that may disappear at once at its source before the deletion of their copies needs a
+confirmation.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +8,13 @@ from dataclasses import dataclass
 from typing import Final
 
 _SHARE: Final = 4
-"""At most every fourth topic of a link goes at once."""
+"""At most every fourth topic of a link may go at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Departures:
-    """What the source says now of the topics that a link has mirrored: `there` are the very topics, by their ids,
-    `gone` are in its cluster no more. `recent` are those whose copies were deleted within the last hour.
+    """The state at the source of the topics that a link has mirrored: `there` are the very topics, by their ids, `gone`
+    are no longer in its cluster. `recent` are those whose copies were deleted within the last hour.
     """
 
     there: int
@@ -21,8 +23,8 @@ class Departures:
 
     @property
     def is_usual(self) -> bool:
-        """Whether it looks like somebody who deleted single topics: a source that has lost most, or all, of what it
-        had was perhaps emptied, restored or set up anew.
+        """Whether it looks like the deletion of single topics: a source that has lost most, or all, of its topics was
+        perhaps emptied, restored or set up again.
         """
         going = self.gone + self.recent
         return self.there > 0 and going <= max(1, (self.there + going) // _SHARE)

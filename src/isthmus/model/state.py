@@ -1,7 +1,7 @@
-"""Where links and lanes stand, derived from what is known of them: the one place that decides.
+"""The states of links and lanes, derived from known facts: the one place that decides.
 
 `isthmus status` knows a link by both clusters and by its ledger, `isthmus run` by its own leases; both put what they
-know into evidence, and the rules here make the same state of it. docs/states.md is this module for operators.
+know into evidence, and the rules here derive the same state from it. docs/states.md is this module for operators.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from isthmus.model.lane import LaneState
 from isthmus.model.problem import Problem
 
 AGED_S: Final = 10.0
-"""A value that is older says how old it is. A controller that was silent for longer runs no more."""
+"""An older value is shown with its age. A controller that was silent for longer is not running."""
 
 UNHEARD_S: Final = 3 * AGED_S
-"""Leases tell of all their lanes every eight seconds or so. A lane of which nothing came for longer may not work."""
+"""Leases report all their lanes every eight seconds or so. A lane without a report for longer may not work."""
 UNHEARD: Final = Problem(
     f"its task has not been heard for more than {UNHEARD_S:g} s, though its controller is alive",
     "The executor may be frozen, overloaded or cut off from the target: Spark's UI shows it. When the task is lost "
@@ -33,7 +33,7 @@ class LinkState(enum.StrEnum):
     """Another controller runs it; this one takes it over when that one ends or is silent."""
     ACTIVE = "ACTIVE"
     IMPAIRED = "IMPAIRED"
-    """It runs, and something is in the way of copying some of its topics."""
+    """It runs, but something prevents copying some of its topics."""
     PAUSED = "PAUSED"
     UNAVAILABLE = "UNAVAILABLE"
     """A cluster does not answer; tried again."""
@@ -52,18 +52,20 @@ class ControllerState(enum.StrEnum):
 
     ALIVE = "ALIVE"
     THROTTLED = "THROTTLED"
-    """It runs, and said that a client quota holds back what it writes: it is heard late."""
+    """It runs, and reported that a client quota delays its writes: its reports are late."""
     SILENT = "SILENT"
-    """It did not say farewell, and was not heard for longer than `AGED_S`: it was killed, is frozen or cut off."""
+    """It did not end its run properly, and was not heard for longer than `AGED_S`: it was killed,
+    is frozen or cut off.
+    """
     NONE = "NONE"
-    """There was none yet, or the last one said farewell."""
+    """There was none yet, or the last one ended properly."""
     UNKNOWN = "UNKNOWN"
     """The ledger cannot be read."""
 
     @classmethod
     def heard(cls, age_s: float | None, *, held_s: float = 0.0) -> ControllerState:
-        """The state of a controller that was heard `age_s` seconds ago, `None` for never or gone. Brokers may hold back
-        for `held_s` seconds what it writes, by its own word.
+        """Return the state of a controller that was heard `age_s` seconds ago, `None` for never or gone. Brokers may
+        delay its writes by `held_s` seconds, by its own report.
         """
         if age_s is None:
             return cls.NONE
@@ -73,15 +75,15 @@ class ControllerState(enum.StrEnum):
 
     @property
     def runs(self) -> bool:
-        """Whether the link is run by it, as far as is known."""
+        """Whether it runs the link, as far as is known."""
         return self in (ControllerState.ALIVE, ControllerState.THROTTLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkEvidence:
-    """What is known of a link. `has_failed`: its run ended by an error. `has_begun`: its lanes have been heard.
-    `is_standing_by`: it is run elsewhere, and this run waits for the end of that. `is_impaired`: something is in the
-    way of copying some of its topics.
+    """The known facts about a link. `has_failed`: its run ended by an error. `has_begun`: its lanes have been heard.
+    `is_standing_by`: it is run elsewhere, and this run waits for the end of that. `is_impaired`: something prevents
+    copying some of its topics.
     """
 
     controller: ControllerState
@@ -95,11 +97,11 @@ class LinkEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneEvidence:
-    """What is known of a lane, or of a topic as a whole.
+    """The known facts about a lane, or about a topic as a whole.
 
     `ended` is a state that lasts until an operator acts, found by a lane or by looking before it runs. `is_at_source`
     is whether the source has the topic; if not, `is_deleted` is whether its controller found that it was deleted there.
-    `reported` is what its lease said last, `reported_s` how long ago (s).
+    `reported` is the last report of its lease, `reported_s` its age (s).
     """
 
     controller: ControllerState
@@ -114,12 +116,12 @@ class LaneEvidence:
 
     @property
     def is_unheard(self) -> bool:
-        """Whether its lease said that it works, and has said nothing for long although it should have."""
+        """Whether its lease reported that it works, but has not reported for a long time since."""
         return self.reported is LaneState.ACTIVE and self.reported_s > UNHEARD_S
 
 
 def link_state(known: LinkEvidence) -> LinkState:
-    """The state of a link: what an operator has to know first comes first."""
+    """Return the state of a link: the most important one for an operator comes first."""
     if known.has_failed:
         return LinkState.FAILED
     if known.is_away or known.controller is ControllerState.UNKNOWN:
@@ -136,7 +138,9 @@ def link_state(known: LinkEvidence) -> LinkState:
 
 
 def lane_state(known: LaneEvidence) -> LaneState:
-    """The state of a lane: what lasts, then what an operator did, then what is missing, then what it reports itself."""
+    """Return the state of a lane: a lasting one, then one set by an operator, then a missing condition, then its own
+    report.
+    """
     if known.ended is not None:
         return known.ended
     if known.is_paused:

@@ -8,23 +8,23 @@ from typing import Final
 from isthmus.model.naming import NameTemplate, TemplateNaming
 
 SUFFIXES: Final = ("-key", "-value")
-"""What TopicNameStrategy writes behind the name of a topic."""
+"""The suffixes that TopicNameStrategy adds to the name of a topic."""
 _LOGICAL: Final = "topic"
 
 
 @dataclass(frozen=True, slots=True)
 class SubjectNaming:
-    """Subjects of the primary registry, and what they are called in another one.
+    """Subjects of the primary registry, and their names in another one.
 
-    Subjects end as they did: in `-key`, in `-value`, or in the name of a record. What does not fit the template of the
-    primary has no topic in it, as the name of a record alone, and is called the same everywhere.
+    Subjects keep their end: `-key`, `-value`, or the name of a record. A subject that does not fit the template of the
+    primary contains no topic, as the name of a record alone, and has the same name everywhere.
     """
 
     naming: TemplateNaming | None = None
 
     @classmethod
     def of(cls, primary: NameTemplate | None, other: NameTemplate | None) -> SubjectNaming:
-        """The naming between two registries; without a template of its own the other has the primary's names.
+        """Return the naming between two registries; without a template of its own the other has the primary's names.
 
         :raises ConfigError: The other's template has a placeholder that the primary's has not, or the primary has none.
         """
@@ -33,7 +33,7 @@ class SubjectNaming:
         return cls(TemplateNaming(source=primary or NameTemplate.parse("{topic}"), target=other))
 
     def translated(self, subject: str) -> str:
-        """What a subject of the primary is called in the other registry."""
+        """Return the name of a primary's subject in the other registry."""
         if self.naming is None:
             return subject
         stem, suffix = _apart(subject)
@@ -42,7 +42,9 @@ class SubjectNaming:
 
 
 def logical_name(subject: str, template: NameTemplate | None) -> str:
-    """The topic as its users call it: what the template has as `{topic}`; without that the subject without its end."""
+    """Return the topic by its users' name: the `{topic}` of the template; without a template the subject without its
+    end.
+    """
     stem, _ = _apart(subject)
     values = None if template is None else template.values_of(stem)
     return stem if values is None else values.get(_LOGICAL, stem)

@@ -1,4 +1,4 @@
-"""What a cluster has, as far as somebody has to know who configures a link for the first time."""
+"""A survey of a cluster for an operator who configures a link for the first time."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""To which leaf of a subtree a distributor copies where that was chosen, and how it goes over to another one. Pure.
+"""The leaf of a subtree to which a distributor copies if one was chosen, and how it switches to another one. Pure.
 
-Up to an offset of each source partition one leaf gets what is distributed, and the next leaf gets what comes from there
-on. In good order the next one gets its first record only when every leaf of the subtree holds all that the one before
+Up to an offset of each source partition one leaf receives the records, and the next leaf receives them from there on.
+In good order the next one receives its first record only when every leaf of the subtree holds all that the one before
 was sent: otherwise a later record could overtake an earlier one of the same producer inside the subtree.
 
 A leaf that is gone cannot be waited for. So a distributor states at its source how far it may go before it goes there,
-and the next leaf begins there, or where the source ended. What the leaf that is gone may or may not have got is in
-doubt: it gets the rest of that itself when it is back, so that nobody has to know what it had.
+and the next leaf begins there, or where the source ended. The records in between are in doubt for the leaf that is
+gone: it receives the rest of them itself when it is back, so that its exact position need not be known.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from isthmus.model.offsets import Cursor
 NO_OFFSET = -1
 AHEAD_RECORDS: Final = 10_000
 AHEAD_S: Final = 10.0
-"""A distributor may be ahead of what it has stated by so many records, or by as many as it takes in that time."""
+"""A distributor may be ahead of its stated position by this many records, or by as many as it copies in that time."""
 _MORE: Final = 8
 
 
 class LaneBegin(NamedTuple):
-    """From which offset of a source partition on a leaf gets what is distributed: up to there another one got it."""
+    """The offset of a source partition from which a leaf receives records: earlier ones went to another leaf."""
 
     topic: SourceTopic
     topic_id: uuid.UUID
@@ -39,9 +39,8 @@ class LaneBegin(NamedTuple):
 
 
 class BeginEpoch(NamedTuple):
-    """In which leader epoch of the source what lies before a beginning was there: what was copied of it ends at
-    `copied_to`, and `epoch` is not below that of its last record. The source may have lost it since, and have others in
-    its place.
+    """The leader epoch of the source for the records before a beginning: the copied ones end at `copied_to`, and
+    `epoch` is not below that of the last one. The source may have lost them since, and have others in their place.
     """
 
     topic: SourceTopic
@@ -52,7 +51,7 @@ class BeginEpoch(NamedTuple):
 
 
 class Allowance(NamedTuple):
-    """How far a distributor may go in a source partition: it was at `position`, and sends nothing from `end` on."""
+    """How far a distributor may go in a source partition: it was at `position`, and sends no record from `end` on."""
 
     topic: SourceTopic
     topic_id: uuid.UUID
@@ -62,8 +61,8 @@ class Allowance(NamedTuple):
 
 
 class LeftAt(NamedTuple):
-    """Where a source partition ended when a leaf was left, and in which leader epoch. What had been copied up to there
-    the source may have `lost`: then that is what it was.
+    """The end of a source partition when a leaf was left, and its leader epoch. The source may have `lost` records that
+    had been copied up to there: then this is the former end.
     """
 
     end: int
@@ -72,8 +71,8 @@ class LeftAt(NamedTuple):
 
 
 class DoubtedLane(NamedTuple):
-    """A source partition of which nobody knows how much of `position` to `end` a leaf got before it was gone. It gets
-    what there is from `begin` on, -1 for all.
+    """A source partition where a leaf received an unknown part of `position` to `end` before it was gone. It receives
+    the records from `begin` on, -1 for all.
     """
 
     topic: SourceTopic
@@ -86,30 +85,30 @@ class DoubtedLane(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeafDoubt:
-    """What a leaf may lack of what it was to get before a distributor left it by force. It is IN_DOUBT until then."""
+    """The records that a leaf may lack since a distributor left it by force. It is IN_DOUBT until it has them."""
 
     leaf: str
     lanes: tuple[DoubtedLane, ...]
     epochs: tuple[BeginEpoch, ...] = ()
-    """Those of what lies before its beginnings, as far as they are known."""
+    """The leader epochs of the records before its beginnings, as far as they are known."""
 
     @property
     def records_max(self) -> int:
-        """As many records as may be missing there."""
+        """The highest number of records that may be missing there."""
         return sum(lane.end - lane.position for lane in self.lanes)
 
     @property
     def begins(self) -> tuple[LaneBegin, ...]:
-        """From where on it gets what there is."""
+        """The offsets from which it receives records."""
         return tuple(LaneBegin(lane.topic, lane.topic_id, lane.partition, lane.begin) for lane in self.lanes)
 
     @property
     def ends(self) -> tuple[LaneBegin, ...]:
-        """From where on another leaf gets it."""
+        """The offsets from which another leaf receives them."""
         return tuple(LaneBegin(lane.topic, lane.topic_id, lane.partition, lane.end) for lane in self.lanes)
 
     def within(self, partitions: Collection[tuple[SourceTopic, int]]) -> LeafDoubt:
-        """What it may lack of these partitions of the source."""
+        """Return the doubt for these partitions of the source alone."""
         return replace(self, lanes=tuple(lane for lane in self.lanes if (lane.topic, lane.partition) in partitions))
 
 
@@ -117,12 +116,12 @@ class LeafDoubt:
 class TargetChoice:
     """The leaf that a distributor copies to, in place of the one that follows from the tree.
 
-    `wanted` is the leaf that it is to copy to: another one while it goes over, and if it `is_forced` without waiting
-    for anybody; what the present one may not have got goes to the other one too if that `is_resent`. `former` are those
-    that it copied to before, and `begins` says from where on `target` gets what there is; a partition that is missing
-    there was never distributed to another one, and `epochs` are those of what lies before them, as far as they are
-    known. `doubts` are of leaves that it left by force; to one of them, which
-    `finishes`, it copies what that lacks before it goes on. `serial` grows with every change.
+    `wanted` is the leaf that it has to copy to: another one during a switch, and if it `is_forced` without waiting for
+    any leaf; the records that the present one may lack go to the other one too if that `is_resent`. `former` are those
+    that it copied to before, and `begins` the offsets from which `target` receives records; a missing partition was
+    never distributed to another leaf, and `epochs` are those of the earlier records, as far as they are known. `doubts`
+    are of leaves that it left by force; to one of them, which it `finishes`, it copies the missing records before it
+    continues. `serial` grows with every change.
     """
 
     target: str
@@ -138,41 +137,41 @@ class TargetChoice:
 
     @property
     def leaf(self) -> str:
-        """Where it copies to now."""
+        """The leaf that it copies to now."""
         return self.finishes or self.target
 
     @property
     def finishing(self) -> LeafDoubt | None:
-        """What the leaf that it copies to lacks, before it goes on with its target."""
+        """The doubt of the leaf that it copies to, before it continues with its target."""
         return self.doubt(self.finishes)
 
     def doubt(self, leaf: str) -> LeafDoubt | None:
-        """What a leaf may lack, `None` where nothing is in doubt."""
+        """Return the records that a leaf may lack, `None` if there is no doubt."""
         return next((each for each in self.doubts if each.leaf == leaf), None)
 
     @property
     def is_under_way(self) -> bool:
-        """Whether it goes over to another leaf."""
+        """Whether it is switching to another leaf."""
         return self.wanted != self.target
 
     def bars(self, leaf: str) -> bool:
-        """Whether nobody may state how far a leaf gets what there is, and who went there by that may send nothing more.
-        That a leaf gets what it lacks lets nobody go on who was there before: it gets no more than that, from somebody
-        who knows where it ends.
+        """Whether no new allowance may be stated for a leaf, and a distributor with an old one may send no more. A leaf
+        that receives what it lacks does not let a former distributor continue: it receives only that, from a
+        distributor that knows where it ends.
         """
         return self.is_forced or bool(self.finishes) or self.target != leaf
 
     def is_of(self, leaves: Collection[str]) -> bool:
-        """Whether it says something of a subtree with these leaves."""
+        """Return whether it is about a subtree with these leaves."""
         return {self.target, self.wanted, self.leaf} <= {*leaves}
 
     def asked(self, leaf: str, *, is_forced: bool = False, is_resent: bool = False) -> TargetChoice:
-        """It, once another leaf is wanted; the present one takes the wish back."""
+        """Return the choice once another leaf is wanted; the present one withdraws the wish."""
         return replace(self, wanted=leaf, is_forced=is_forced, is_resent=is_resent, serial=self.serial + 1)
 
     def over(self, begins: Iterable[LaneBegin], epochs: Iterable[BeginEpoch] = ()) -> TargetChoice:
-        """It, once the wanted leaf has become the target: from these offsets on, behind what was there in these epochs.
-        Of partitions that the present one was never sent holds what was said before.
+        """Return the choice once the wanted leaf has become the target: from these offsets on, behind the records of
+        these epochs. Partitions that the present leaf was never sent keep their former begin.
         """
         former = tuple(dict.fromkeys((*self.former, self.target)))
         begun = {(each.topic, each.partition): each for each in begins}
@@ -191,16 +190,17 @@ class TargetChoice:
         )
 
     def left(self, allowed: Iterable[Allowance], ends: Mapping[tuple[str, int], LeftAt]) -> TargetChoice:
-        """It, once the wanted leaf has become the target although nobody knows what the present one got.
+        """Return the choice once the wanted leaf has become the target although it is unknown what the present one
+        received.
 
-        `allowed` is how far it may have gone, and `ends` where the source's partitions ended when it could not go on
-        any more. Of those that are missing that is not known: the source may have them still.
+        `allowed` is how far it may have gone, and `ends` are the ends of the source's partitions when it could not
+        continue any more. The ends of missing partitions are unknown: the source may have them still.
         """
         lanes, begins, epochs = [], [], []
         for topic, topic_id, partition, position, end in allowed:
             found = ends.get((topic, partition))
             begin = begin_of(self.begins, topic, topic_id, partition)
-            # Where a lane does not run now, what is stated is of an earlier time at this leaf.
+            # If a lane does not run now, its allowance is of an earlier time at this leaf.
             position = max(position, begin)
             end = max(end if found is None else min(end, found.end), position)
             lanes.append(DoubtedLane(topic, topic_id, partition, begin, position, end))
@@ -214,29 +214,33 @@ class TargetChoice:
         return replace(self.over(begins, epochs), doubts=(*self.doubts, doubt) if doubted else self.doubts)
 
     def going_back(self, leaf: str) -> TargetChoice:
-        """It, once a leaf that was left by force gets what it lacks; "" for none."""
+        """Return the choice once a leaf that was left by force receives what it lacks; "" for none."""
         return replace(self, finishes=leaf, serial=self.serial + 1)
 
     def without_doubt(self, leaf: str) -> TargetChoice:
-        """It, once nobody waits any more for a leaf to get what it lacks."""
+        """Return the choice without waiting any longer for a leaf to receive what it lacks."""
         return replace(self, doubts=tuple(each for each in self.doubts if each.leaf != leaf), serial=self.serial + 1)
 
     def reconciled(self, lacking: Iterable[LaneBegin] = ()) -> TargetChoice:
-        """It, once that leaf has got what it can get now: it stays in doubt of the partitions that it is `lacking`."""
+        """Return the choice once that leaf has received all that it can now: it stays in doubt for the partitions that
+        it is `lacking`.
+        """
         left = {(each.topic, each.partition) for each in lacking}
         doubts = (each.within(left) if each.leaf == self.finishes else each for each in self.doubts)
         return replace(self, doubts=tuple(each for each in doubts if each.lanes), finishes="", serial=self.serial + 1)
 
 
 def choice_of(target: str, leaves: Collection[str], known: TargetChoice | None) -> TargetChoice:
-    """What is chosen for a distributor that copies to `target` by itself: that, if nothing `known` is of its leaves."""
+    """Return the choice for a distributor that copies to `target` by itself: that, unless the `known` choice is among
+    its leaves.
+    """
     if known is not None and known.is_of(leaves):
         return known
     return TargetChoice(target=target, wanted=target, serial=0 if known is None else known.serial)
 
 
 class Onward(NamedTuple):
-    """A distributor inside a subtree that copies further what came to one of its leaves."""
+    """A distributor inside a subtree that copies the records of one of its leaves further."""
 
     link: str
     source: Cluster
@@ -245,8 +249,8 @@ class Onward(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoingOver:
-    """That a distributor goes over to the leaf `to`. By `onward`, in the order of hops, what its present target gets
-    comes to all other leaves. `serial` is that of the choice.
+    """The switch of a distributor to the leaf `to`. By `onward`, in the order of hops, the records of its present
+    target reach all other leaves. `serial` is that of the choice.
     """
 
     to: str
@@ -255,7 +259,9 @@ class GoingOver:
 
 
 def begin_of(begins: Iterable[LaneBegin], topic: SourceTopic, topic_id: uuid.UUID, partition: int) -> int:
-    """The offset before which a lane copies nothing, -1 for none. A topic that was created anew begins anew."""
+    """Return the offset before which a lane copies nothing, -1 for none. A topic that was created again starts from its
+    beginning.
+    """
     none = uuid.UUID(int=0)
     for each in begins:
         is_same = none in (each.topic_id, topic_id) or each.topic_id == topic_id
@@ -267,8 +273,8 @@ def begin_of(begins: Iterable[LaneBegin], topic: SourceTopic, topic_id: uuid.UUI
 def before_begin(
     begins: Iterable[LaneBegin], epochs: Iterable[BeginEpoch], topic: SourceTopic, topic_id: uuid.UUID, partition: int
 ) -> tuple[int, int]:
-    """How many of the offsets right before the beginning of a lane hold nothing that was copied, and a leader epoch
-    not below that of the last record before those, -1 where it is not known.
+    """Return how many of the offsets right before the beginning of a lane hold no copied record, and a leader epoch not
+    below that of the last record before those, -1 if it is unknown.
     """
     begin = begin_of(begins, topic, topic_id, partition)
     for each in epochs:
@@ -279,7 +285,9 @@ def before_begin(
 
 
 class Stopped(NamedTuple):
-    """Where the lanes of a distributor have stopped, and in which leader epochs of the source what they copied was."""
+    """The positions where the lanes of a distributor have stopped, and the leader epochs of the source for the records
+    they copied.
+    """
 
     begins: tuple[LaneBegin, ...] = ()
     epochs: tuple[BeginEpoch, ...] = ()
@@ -288,10 +296,11 @@ class Stopped(NamedTuple):
 def stopped_at(
     lanes: Iterable[Lane], reports: Mapping[LaneKey, LaneReport], begun: Mapping[LaneKey, Cursor], serial: int
 ) -> tuple[Stopped, str]:
-    """Where the lanes of a distributor have stopped for good, and why that is not known of all of them, if so.
+    """Return where the lanes of a distributor have stopped for good, and the reason if that is not known for all of
+    them.
 
-    `begun` are all that ever copied: of one that does not run now nobody knows how far it was. `serial` is that of the
-    wish: where a lane stopped for an earlier one it may have gone on since.
+    `begun` are all that ever copied: the position of a lane that does not run now is unknown. `serial` is that of the
+    wish: a lane that stopped for an earlier one may have continued since.
     """
     found: list[LaneBegin] = []
     epochs: list[BeginEpoch] = []
@@ -316,7 +325,9 @@ def stopped_at(
 
 
 class Lack(NamedTuple):
-    """What a leaf has not got up to where another one began, and why. Where it `is_stuck` somebody has to act."""
+    """The records that a leaf lacks up to the begin of another one, and the reason. If it `is_stuck`, an operator has
+    to act.
+    """
 
     begin: LaneBegin
     why: str
@@ -326,7 +337,7 @@ class Lack(NamedTuple):
 def still_lacking(
     ends: Iterable[LaneBegin], lanes: Iterable[Lane], reports: Mapping[LaneKey, LaneReport]
 ) -> tuple[Lack, ...]:
-    """What a leaf has not got yet up to these offsets. Of a topic that was created anew it can get nothing."""
+    """Return what a leaf still lacks up to these offsets. Of a topic that was created again it can receive nothing."""
     running = {(lane.source_topic, lane.partition): lane for lane in lanes}
     found: list[Lack] = []
     for each in ends:
@@ -353,7 +364,7 @@ def _why(key: LaneKey, end: int, report: LaneReport | None) -> str:
 
 
 def behind(logs: Mapping[tuple[str, int], LogRange], cursors: Mapping[LaneKey, Cursor]) -> LaneKey | None:
-    """The first partition of which a distributor has not yet dealt with all that the log at its cluster had."""
+    """Return the first partition whose log at the cluster a distributor has not yet processed to its end."""
     at: dict[tuple[str, int], int] = {(key.topic, key.partition): one.source_offset for key, one in cursors.items()}
     for (topic, partition), log in sorted(logs.items()):
         if log.end > log.start and at.get((topic, partition), NO_OFFSET) < log.end:
@@ -368,11 +379,11 @@ def allowances(
     *,
     ahead_min: int = AHEAD_RECORDS,
 ) -> tuple[tuple[Allowance, ...], bool]:
-    """How far a distributor may go next, and whether it would soon have to wait if that was not stated now.
+    """Return how far a distributor may go next, and whether it would soon have to wait without a new allowance.
 
-    `known` is what was stated, `positions` where lanes are, and `rates` what they take, in records/s. A lane that has
-    used up what it got has had no chance to show that: it gets more. Nothing that was stated is taken back; a topic
-    that was created anew begins anew.
+    `known` is the present allowance, `positions` are those of lanes, and `rates` their speeds in records/s. A lane that
+    has used up its allowance could not show its speed: it gets more. No allowance is taken back; a topic that was
+    created again starts again.
     """
     found = {(each.topic, each.partition): each for each in known}
     is_due = False

@@ -1,7 +1,8 @@
-"""Synchronous links (KIP-986): what a gateway does with answers at a moment, and where a link stands as they all tell.
+"""Synchronous links (KIP-986): how a gateway treats answers at a moment, and the state of a link as all gateways report
+it.
 
-Every gateway decides for itself, and writes down what it decided before it acts on it. Nobody coordinates them: where
-the link stands follows from what all of them have written (`synchrony`), so that any number of them is right.
+Every gateway decides for itself, and records its decision before it acts on it. Nothing coordinates them: the state of
+the link follows from the records of all of them (`synchrony`), so that any number of them works.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ Mode = Literal["async", "sync"]
 SYNC: Final = "sync"
 LAG_MAX_MS: Final = 10_000
 HEARD_S: Final = 10.0
-"""A gateway of which nothing was heard for longer counts as silent. It has fenced itself by then (`FENCE_S`)."""
+"""A gateway without a report for longer counts as silent. It has fenced itself by then (`FENCE_S`)."""
 FENCE_S: Final = 5.0
-"""A gateway that has not heard the ledger for so long, or not been heard there, answers nothing that is not held."""
+"""A gateway that has not heard the ledger for so long, or was not heard there, sends only answers that were held."""
 LOOK_S: Final = 1.0
-"""So often a gateway looks at the ledgers, and says that it is alive."""
+"""The interval at which a gateway reads the ledgers, and reports that it is alive."""
 HIDDEN: Final = "its topics are not to be read at the target yet"
 STRANGER: Final = (
     "a gateway that is not heard has not said that it knows of the link: unless it has ended it answers as before "
@@ -42,8 +43,8 @@ class OutOfSync(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncSettings:
-    """How a link is synchronous. An acknowledgement that has waited for `lag_max_ms` while the follower got nothing of
-    its partition ends it for now. With `raise_acks` writes that ask for acks=1 wait as well.
+    """The settings of a synchronous link. An acknowledgement that has waited for `lag_max_ms` while the follower
+    received nothing of its partition ends the synchrony for now. With `raise_acks` writes with acks=1 wait as well.
     """
 
     lag_max_ms: int = LAG_MAX_MS
@@ -57,26 +58,28 @@ class SyncState(enum.StrEnum):
     SYNCING = "SYNCING"
     """Not everything that was ever acknowledged is known to be at the follower yet."""
     IN_SYNC = "IN_SYNC"
-    """Whatever was acknowledged is at the follower."""
+    """All acknowledged records are at the follower."""
     OUT_OF_SYNC = "OUT_OF_SYNC"
-    """Answers leave that the follower may lack, or writers are refused."""
+    """Some answered records may be missing at the follower, or writers are refused."""
 
 
 class Duty(enum.Enum):
-    """What is to be done with a write into a topic of a synchronous link."""
+    """How to treat a write into a topic of a synchronous link."""
 
     PASS = enum.auto()
-    """It passes, and nobody has been promised anything: the link has never been in sync, or is asynchronous again."""
+    """It passes without any promise: the link has never been in sync, or is asynchronous again."""
     HOLD = enum.auto()
-    """Its answer waits until the follower has it."""
+    """Its answer waits until the follower has the records."""
     LET_GO = enum.auto()
-    """Its answer waits only until it is written down that the follower may lack it."""
+    """Its answer waits only until it is recorded that the follower may lack the records."""
     REFUSE = enum.auto()
     """It is not forwarded."""
 
 
 class FirstUnheld(NamedTuple):
-    """The first offset of a source's partition whose answer left, or may have, while the follower lacked it."""
+    """The first offset of a source's partition that was answered, or may have been, while the follower lacked the
+    record.
+    """
 
     topic: str
     partition: int
@@ -98,7 +101,9 @@ def first_unheld_dict(each: FirstUnheld) -> FirstUnheldJson:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncWord:
-    """What a gateway says of a link, why, and what of it left unheld, by topic and partition."""
+    """The statement of a gateway about a link: its state, the reason, and the first answers that it did not hold, by
+    topic and partition.
+    """
 
     state: SyncState = SyncState.SYNCING
     reason: str = ""
@@ -107,8 +112,8 @@ class SyncWord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncEvidence:
-    """What a gateway sees of a link: what keeps its lanes from following, "" for nothing, and whether they follow: then
-    the follower has what it lacked when it stood still (`SyncPart.lacked`) too.
+    """The observations of a gateway on a link: the obstacle for its lanes, "" for none, and whether they follow: then
+    the follower also has what it lacked when it stood still (`SyncPart.lacked`).
     """
 
     trouble: str = ""
@@ -118,13 +123,13 @@ class SyncEvidence:
 class SyncPart:
     """The part of one gateway in one synchronous link, without a clock or a socket.
 
-    `word` is what the ledger is known to hold of it, `None` for nothing, and `due` what has to be written next. It
-    `owes` as soon as it was in sync, or was begun at a link that had been: from then on nothing leaves that is neither
-    at the follower nor written down. `round` is another one whenever what was acknowledged before may be missing.
-    `lacked` is what the follower was waited for in vain since all was there: the first offset of each topic and
-    partition of the source. As long as it lacks them it would only stand still again. While it is `crossed` by another
-    link its topics are held for that one, and nothing is promised here, for the reason that this says. From then on it
-    `is_open` what the follower lacks of what was answered, until all is proven.
+    `word` is its statement in the ledger as far as known, `None` for none, and `due` the one to write next. It `owes`
+    as soon as it was in sync, or was begun at a link that had been: from then on each answer is either at the follower
+    or recorded. `round` changes whenever a formerly acknowledged record may be missing. `lacked` are the records that
+    the follower failed to receive in time: the first offset of each topic and partition of the source. As long as it
+    lacks them it would only stand still again. While it is `crossed` by another link its topics are held for that one,
+    and this one promises nothing, for the reason in this field. From then on it `is_open` which answered records the
+    follower lacks, until all are proven.
     """
 
     def __init__(self, settings: SyncSettings, *, owes: bool) -> None:
@@ -141,7 +146,9 @@ class SyncPart:
 
     @property
     def state(self) -> SyncState:
-        """What it has to be called at this moment: what is to be written counts before it is, if it gives up more."""
+        """The state to report at this moment: a statement that is still to be written counts already, if it gives up
+        more.
+        """
         if self._is_out:
             return SyncState.OUT_OF_SYNC
         return SyncState.SYNCING if self.word is None else self.word.state
@@ -157,7 +164,7 @@ class SyncPart:
         return self.settings.out_of_sync is OutOfSync.CONSISTENT
 
     def duty(self, *, is_transactional: bool) -> Duty:
-        """What is to be done with a write at this moment, if the gateway is not fenced."""
+        """Return how to treat a write at this moment, if the gateway is not fenced."""
         if self.is_over:
             return Duty.PASS
         if self.crossed:
@@ -171,17 +178,17 @@ class SyncPart:
         return Duty.REFUSE if self._is_consistent else Duty.LET_GO
 
     def end(self) -> None:
-        """The link is asynchronous from now on: that was chosen, and all that is held may leave."""
+        """Take the link as asynchronous from now on: an operator chose that, and all held answers may leave."""
         self.is_over = True
 
     @property
     def has_yielded(self) -> bool:
-        """Whether the ledger has that another link holds for its topics."""
+        """Whether the ledger has that another link holds answers for its topics."""
         return bool(self.crossed) and self.word == SyncWord(reason=self.crossed)
 
     def cross(self, reason: str) -> None:
-        """Another link holds for its topics, for this reason, or none does any more (""): what was answered meanwhile
-        nobody has counted, so that all is to be proven anew.
+        """Record that another link is in force for its topics, for this reason, or no longer (""): answers meanwhile
+        were not counted, so that the follower has to prove everything again.
         """
         if reason == self.crossed:
             return
@@ -191,7 +198,9 @@ class SyncPart:
         self.due = SyncWord(reason=reason)
 
     def lose(self) -> None:
-        """The link was failed over, and nothing leaves unheld any more: to be said, so that all that left is known."""
+        """Record that the link was failed over, and that every answer is held from now on: state it, so that all unheld
+        answers are known.
+        """
         newest = self.due or self.word
         kept = () if newest is None else newest.lets_go
         if self.word is not None:
@@ -201,11 +210,11 @@ class SyncPart:
         self.due = SyncWord(state=SyncState.OUT_OF_SYNC, reason=FAILED_OVER, lets_go=kept)
 
     def say_again(self) -> None:
-        """What it says is to be written once more, as something else has changed that is written with it."""
+        """Write the statement once more, as another value has changed that is written with it."""
         self.due = self.due or self.word
 
     def look(self, evidence: SyncEvidence) -> None:
-        """Take in what is seen of the lanes."""
+        """Take the present observations of the lanes."""
         if evidence.trouble:
             if self.is_holding:
                 self._fall(evidence.trouble)
@@ -214,33 +223,37 @@ class SyncPart:
             self.round += 1
 
     def explain(self, reason: str) -> None:
-        """Say why it is SYNCING, where somebody has to do something about that, or no more."""
+        """State the reason for SYNCING if an operator has to act on it, or that there is none any more."""
         why = SyncWord(reason=self.crossed or reason)
         if self.due is None and self.word not in (None, why) and self.state is SyncState.SYNCING:
             self.due = why
 
     def prove(self, begun: int) -> None:
-        """The follower has all that lay at the source after everything was held in the round that was `begun`."""
+        """Record that the follower has all that lay at the source after everything was held in the round that was
+        `begun`.
+        """
         if self.is_holding and begun == self.round and not self.is_over:
-            # Once it is on its way to the ledger others may count on it.
+            # Once it is on its way to the ledger, others may rely on it.
             self._owes, self.is_open = True, False
             self.lacked.clear()
             self.due = SyncWord(state=SyncState.IN_SYNC)
 
     def stop(self, reason: str) -> None:
-        """Hold no more, for this reason."""
+        """Stop holding answers, for this reason."""
         if self.is_holding:
             self._fall(reason)
 
     def stand_still(self, late: Mapping[tuple[str, int], int], reason: str) -> None:
-        """Hold no more, as the follower gets nothing of these topics and partitions, and lacks them from there on."""
+        """Stop holding answers, as the follower receives nothing of these topics and partitions, and lacks them from
+        there on.
+        """
         for key, offset in late.items():
             self.lacked[key] = min(offset, self.lacked.get(key, offset))
         self.stop(reason)
 
     def let_go(self, late: Mapping[tuple[str, int], int], reason: str) -> None:
-        """Answers are to leave unheld, from these offsets on, by topic and partition of the source. Without any it is
-        about positions of groups, which leave once it is out of sync.
+        """Ask for answers to leave unheld, from these offsets on, by topic and partition of the source. Without any it
+        is about positions of groups, which leave once it is out of sync.
         """
         if late:
             self.stand_still(late, reason)
@@ -252,7 +265,9 @@ class SyncPart:
             self.due = replace(newest, state=SyncState.OUT_OF_SYNC, lets_go=merged)
 
     def may_leave(self, late: Mapping[tuple[str, int], int]) -> bool:
-        """Whether answers from these offsets on may leave unheld: nothing was promised, or the ledger has it."""
+        """Return whether answers from these offsets on may leave unheld: nothing was promised, or it is recorded in the
+        ledger.
+        """
         duty = self.duty(is_transactional=False)
         if duty is Duty.PASS:
             return True
@@ -262,14 +277,14 @@ class SyncPart:
         return all(key in written and written[key] <= offset for key, offset in late.items())
 
     def wrote(self, word: SyncWord) -> None:
-        """The ledger has acknowledged this."""
+        """Record that the ledger has acknowledged this statement."""
         self.word = word
         if self.due == word:
             self.due = None
 
     def lost(self) -> None:
-        """What it has written is not in the ledger any more: whoever deleted it took this gateway for gone, and may
-        have been in sync since.
+        """Record that its statement is no longer in the ledger: a gateway or operator deleted it because this gateway
+        seemed gone, and the link may have been in sync since.
         """
         was = self.word
         self.word = None
@@ -282,7 +297,9 @@ class SyncPart:
             self.due = SyncWord(reason=self.crossed)
 
     def owe(self) -> None:
-        """Others were in sync while they took it for gone: what leaves unheld from now on is written down."""
+        """Record that others were in sync while they took this gateway for gone: each unheld answer from now on is
+        recorded.
+        """
         if not (self._owes or self.is_open):
             self._owes = self.is_holding = True
             self.round += 1
@@ -293,17 +310,17 @@ class SyncPart:
         self.is_holding = False
         self.round += 1
         if not self._owes:
-            # It passes as before: nobody was told that it does not.
+            # Writes pass as before: no statement says otherwise.
             return
         kept = newest.lets_go if was_out and newest is not None and newest.state is SyncState.OUT_OF_SYNC else ()
         if was_out and self.word is not None:
-            # What was let go of before counts until the ledger has that everything is there.
+            # Answers given up before count until the ledger states that the follower has everything.
             kept = first_unheld((*kept, *self.word.lets_go))
         self.due = SyncWord(state=SyncState.OUT_OF_SYNC, reason=reason, lets_go=kept)
 
 
 def first_unheld(found: Iterable[FirstUnheld]) -> tuple[FirstUnheld, ...]:
-    """Of each partition the first of these offsets."""
+    """Return the first of these offsets for each partition."""
     firsts: dict[tuple[str, int], int] = {}
     for each in found:
         key = each.topic, each.partition
@@ -313,10 +330,11 @@ def first_unheld(found: Iterable[FirstUnheld]) -> tuple[FirstUnheld, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayWord:
-    """A gateway that has registered, and what it has said of a link, `None` for nothing: it may answer what it likes.
+    """A registered gateway, and its statement about a link, `None` for none: without a statement it may answer as it
+    likes.
 
-    `described` says which one it is to people, and `gateway` is its id. `heard_s` is how long ago (s) it was heard, by
-    its last `beat`, and `since_ms` since when it says this. By `attached_said` it knows what is attached
+    `described` names it for people, and `gateway` is its id. `heard_s` is how long ago (s) it was heard, by its last
+    `beat`, and `since_ms` the begin of its state. By `attached_said` it knows which namespaces are attached
     (`Declaration.attached_said`). One that `has_ended` answers nothing.
     """
 
@@ -335,18 +353,18 @@ class GatewayWord:
 
     @property
     def is_stranger(self) -> bool:
-        """Whether it may answer as if there were no such link, for all that is known."""
+        """Whether it may answer as if there were no such link, as far as is known."""
         return self.word is None and not (self.is_heard or self.has_ended)
 
 
 class GatewayBeats:
-    """Which gateways stand still, by the looks of one who looks again and again: each has fenced itself by then."""
+    """Finds gateways that stand still, by repeated looks at their beats: each has fenced itself by then."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[int, float]] = {}
 
     def still(self, gateways: Collection[GatewayWord], now_s: float) -> frozenset[str]:
-        """Those of which no beat came for so long that they are fenced, by their ids, as seen at this time."""
+        """Return the ids of the gateways without a beat for so long that they are fenced, as seen at this time."""
         for each in gateways:
             if self._last.get(each.gateway, (None,))[0] != each.beat:
                 self._last[each.gateway] = each.beat, now_s
@@ -366,9 +384,9 @@ class SynchronyJson(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Synchrony:
-    """Where a synchronous link stands, since when (-1 if that is not known), why and by which gateways. `lets_go` is
-    what may be missing at the follower of what was acknowledged by a gateway; nothing else is, in or out of sync.
-    With `is_hidden` nobody is to read its topics at the target yet.
+    """The state of a synchronous link, its begin (-1 if unknown), its reason and its gateways. `lets_go` are the
+    offsets from which the follower may lack records that a gateway acknowledged; it lacks no others, in or out of sync.
+    With `is_hidden` its topics must not be read at the target yet.
     """
 
     state: SyncState
@@ -380,20 +398,20 @@ class Synchrony:
 
     @property
     def told(self) -> str:
-        """Where it stands, since when and why."""
+        """The state, its begin and its reason."""
         since = f" since {written_instant(self.since_ms)}" if self.since_ms >= 0 else ""
         hidden = f"; {HIDDEN}" if self.is_hidden else ""
         return f"{self.state}{since}" + (f": {self.in_words}" if self.in_words else "") + hidden
 
     @property
     def in_words(self) -> str:
-        """Why it stands so, by which gateways, and what is given up; "" where it is in sync."""
-        told = self.reason
+        """The reason of the state, its gateways, and the records given up; "" if it is in sync."""
+        words = self.reason
         if self.gateways and self.state is not SyncState.IN_SYNC:
-            told += f" ({first_few(self.gateways)})"
+            words += f" ({first_few(self.gateways)})"
         if self.lets_go:
-            told += f"; {given_up_in_words(self.lets_go)}"
-        return told
+            words += f"; {given_up_in_words(self.lets_go)}"
+        return words
 
     def as_dict(self) -> SynchronyJson:
         """Plain values under stable names."""
@@ -408,16 +426,16 @@ class Synchrony:
 
 
 def given_up_in_words(lets_go: Collection[FirstUnheld]) -> str:
-    """What was acknowledged without waiting for the follower, which may lack it."""
+    """Describe the records that were acknowledged without waiting for the follower, which may lack them."""
     named = first_few(f"{each.topic}-{each.partition} from offset {each.offset}" for each in lets_go)
     return f"{counted(len(lets_go), 'partition')} answered without the follower: {named}"
 
 
 def synchrony(gateways: Collection[GatewayWord], *, trouble: str, was_in_sync: bool) -> Synchrony:
-    """Where a link stands, given what every gateway said that is registered, and what keeps its lanes from following.
+    """Return the state of a link, from the statements of all registered gateways and the obstacle for its lanes.
 
-    `was_in_sync` tells that a gateway was, since it was made synchronous. One that is silent counts for as long as it
-    may have answered what the follower lacks: nobody has proven otherwise, or its words would be gone.
+    `was_in_sync` means that a gateway was, since the link was made synchronous. A silent one counts for as long as it
+    may have answered records that the follower lacks: a gateway that proved otherwise would have removed its statement.
     """
     lets_go = first_unheld(each for one in gateways if one.word is not None for each in one.word.lets_go)
     out = [each for each in gateways if each.word is not None and each.word.state is SyncState.OUT_OF_SYNC]
@@ -438,9 +456,9 @@ def synchrony(gateways: Collection[GatewayWord], *, trouble: str, was_in_sync: b
         for each in waiting:
             if each.word is not None and each.word.reason and not silent:
                 return _standing(SyncState.SYNCING, each.word.reason, [each])
-        told = "a gateway is gone, and what it answered is not proven to be at the follower yet"
+        unproven = "a gateway is gone, and what it answered is not proven to be at the follower yet"
         return _standing(
-            SyncState.SYNCING, told if silent else "a gateway has not proven yet that all is there", waiting
+            SyncState.SYNCING, unproven if silent else "a gateway has not proven yet that all is there", waiting
         )
     since_ms = max(each.since_ms for each in gateways if each.is_heard)
     return _standing(SyncState.IN_SYNC, "", [each for each in gateways if each.is_heard], since_ms=since_ms)

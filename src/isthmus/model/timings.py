@@ -1,4 +1,4 @@
-"""How often a run looks, and how long it waits, where no operator decides that: values, so that tests may choose."""
+"""The intervals and waiting times of a run that are not settings: values, so that tests may choose them."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ from typing import Final
 class Timings:
     """All of them in seconds.
 
-    What the file and what is declared say is looked at every `follow_s`. A cluster may take `arrival_s` to answer when
-    a run begins, and an end waits `farewell_s` for a ledger that may be away. Logs of both sides are held against each
-    other every `audit_s`. A link is taken over after `silence_s` without its controller. Lanes that were detached have
-    ended once their controller says so. If it does not (an older release, or a lease that was lost), they have ended
-    once nothing was heard of them for `calm_s`. A controller hears of a detachment sooner, and what a lost lease had
-    sent has come by then.
+    The file and the declarations are read every `follow_s`. A cluster may take `arrival_s` to answer when a run begins,
+    and an end waits `farewell_s` for a ledger that may be away. Logs of both sides are compared every `audit_s`. A link
+    is taken over after `silence_s` without its controller. Lanes that were detached have ended once their controller
+    reports it. If it does not (an older release, or a lease that was lost), they have ended after `calm_s` without a
+    report. A controller hears of a detachment sooner, and requests of a lost lease have arrived by then.
 
     A link whose cluster is away is tried again after `retry_s`, a loop of a link after `outage_s`, a topic that is
-    refused after `refused_s`. A run that is to catch up waits `stuck_s` for somebody to act. A plan looks at the
-    partitions of a link for `look_s`, and tells what it has not seen by then as unexamined. A topic that the source has
-    deleted is deleted at the target, where that is to be, once it was missing for `deletion_s`.
+    refused after `refused_s`. A run that is to catch up waits `stuck_s` for an operator to act. A plan examines the
+    partitions of a link for `look_s`, and reports the others as unexamined. A topic that was deleted at the source is
+    deleted at the target, if configured, once it was missing for `deletion_s`.
 
-    All groups are looked at every `groups_s`, whether they committed or not, and what was written for them is
-    remembered every `remember_s`. A pass over all of them is given up after `patience_s`. What is pending in a
-    transaction for `unstable_s` was begun by somebody else: those of ours are over by then.
+    All groups are examined every `groups_s`, whether they committed or not, and the positions written for them are
+    recorded every `remember_s`. A pass over all of them is given up after `patience_s`. A transaction that has been
+    pending for `unstable_s` was begun by another client: those of ours are over by then.
     """
 
     follow_s: float = 2.0

@@ -13,7 +13,7 @@ from isthmus.model.naming import SourceTopic
 
 
 class ConfigSource(enum.IntEnum):
-    """Where a value comes from, by Kafka's own numbers (KIP-226)."""
+    """The source of a value, by Kafka's own numbers (KIP-226)."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC = 1
@@ -32,7 +32,7 @@ class ConfigSource(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One effective value. It is `None` where the broker keeps it to itself."""
+    """One effective value. It is `None` if the broker hides it."""
 
     value: str | None
     source: ConfigSource = ConfigSource.DEFAULT
@@ -59,19 +59,19 @@ class TopicDescription:
     configs: Configs
 
     def value(self, config: str) -> str | None:
-        """The effective value of a configuration, `None` where the broker does not know it."""
+        """Return the effective value of a configuration, `None` if the broker does not know it."""
         entry = self.configs.get(config)
         return None if entry is None else entry.value
 
     @property
     def cleanup_policy(self) -> str:
-        """What its brokers do with old records; empty where that is set, so that they neither delete nor compact."""
+        """The brokers' policy for old records; empty if it is set so that they neither delete nor compact."""
         policy = self.value("cleanup.policy")
         return "delete" if policy is None else policy
 
     @property
     def own_configs(self) -> dict[str, str]:
-        """What was set for this topic and may be set for another: no secrets, nothing read-only."""
+        """The configurations that were set for this topic and may be set for another: no secrets, nothing read-only."""
         return {
             name: entry.value
             for name, entry in self.configs.items()
@@ -104,7 +104,9 @@ class PartedJson(TypedDict):
 
 
 class Parted(NamedTuple):
-    """Who had a topic go on with mapped offsets after both sides had parted, and when (ms since the epoch)."""
+    """The operator who made a topic continue with mapped offsets after both sides had diverged, and the time (ms since
+    the epoch).
+    """
 
     by: str
     at_ms: int
@@ -116,15 +118,16 @@ class Parted(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicIds:
-    """Which topics were brought together when mirroring began: the source's name, the ids of both, and whether offsets
-    are the same or mapped. `left` is what stays in the source's remote tier: those with the same offsets begin behind.
-    With `parted` offsets are mapped from where both sides parted, whatever the link says of offsets.
+    """The topics that were paired when mirroring began: the source's name, the ids of both, and whether offsets are the
+    same or mapped. `left` are the offsets that stay in the source's remote tier: a topic with the same offsets begins
+    behind them.
 
-    `first_partitions` is how many partitions the source had then, 0 for a topic that came after the link had looked for
-    it, -1 where that was not written down: with `topics.start: latest` those that come later begin where they begin.
-    `settles` is what the target gets when it is filled, where it was created with another configuration for that.
-
-    What `is_forgotten` counts only where another topic came to the source under its name, and its copy is still there.
+    With `parted` offsets are mapped from the point where both sides diverged, whatever the link's offsets are.
+    `first_partitions` is the number of partitions that the source had then, 0 for a topic that appeared after the
+    link's first look, -1 if that was not recorded: with `topics.start: latest` later partitions begin at their
+    beginning. `settles` are the configurations that the target receives when it is filled, if it was created with
+    others for that. An entry that `is_forgotten` counts only if another topic came to the source under its name, and
+    its copy is still there.
     """
 
     source_topic: SourceTopic

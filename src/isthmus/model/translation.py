@@ -38,13 +38,13 @@ class MappedRange(NamedTuple):
 
     @property
     def shift(self) -> int:
-        """What has to be added to a source offset to get that of the target."""
+        """The difference between an offset of the target and that of the source."""
         return self.target_begin - self.source_begin
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetMap:
-    """Where the records of one partition went, exactly. Source offsets in no range were not copied.
+    """The exact places of the records of one partition. Source offsets in no range were not copied.
 
     Ranges ascend on both sides and do not overlap.
     """
@@ -53,7 +53,7 @@ class OffsetMap:
 
     @classmethod
     def of(cls, ranges: Iterable[MappedRange]) -> Self:
-        """The map of these ranges, in any order and as often as one likes; those that continue one another become one.
+        """Return the map of these ranges, in any order and with repetitions; consecutive ones are merged.
 
         :raises ConfigError: They contradict each other, or the order of the target is another than that of the source.
         """
@@ -72,9 +72,9 @@ class OffsetMap:
         return cls(tuple(joined))
 
     def lookup(self, position: int) -> int | None:
-        """The target's position for one of the source: that of the first record at or behind it that was copied.
+        """Return the target's position for one of the source: that of the first copied record at or behind it.
 
-        Behind the last record it is the end of what was copied. `None` where nothing was copied yet.
+        Behind the last record it is the end of the copy. `None` if nothing was copied yet.
         """
         if not self.ranges:
             return None
@@ -85,7 +85,7 @@ class OffsetMap:
         return self.ranges[index + 1].target_begin if index + 1 < len(self.ranges) else self.ranges[-1].target_end
 
     def within(self, begin: int, end: int) -> tuple[MappedRange, ...]:
-        """What the map says of the source offsets `[begin, end)`."""
+        """Return the ranges for the source offsets `[begin, end)`."""
         if begin >= end:
             return ()
         first = max(bisect_right(self.ranges, begin, key=lambda one: one.source_begin) - 1, 0)
@@ -100,7 +100,9 @@ class OffsetMap:
         return tuple(found)
 
     def first_source(self, target_offset: int) -> int | None:
-        """The first source offset whose record went to this target offset or behind it; `None` if there is none."""
+        """Return the first source offset whose record went to this target offset or behind it;
+        `None` if there is none.
+        """
         index = bisect_right(self.ranges, target_offset, key=lambda one: one.target_begin) - 1
         if index >= 0 and target_offset < self.ranges[index].target_end:
             return target_offset - self.ranges[index].shift
@@ -108,9 +110,9 @@ class OffsetMap:
 
 
 def timestamp_to_look_up(record_ms: int, margin_ms: int = DEFAULT_MARGIN_MS) -> int:
-    """What to ask the target for: it answers with its first offset that has this timestamp or a later one.
+    """Return the timestamp to look up at the target: it answers with its first offset of this timestamp or a later one.
 
-    `record_ms` is the timestamp of the record at the position, or of the last one before it where the position is the
-    end. That record has a timestamp not below what is asked for, so the answer is never behind it.
+    `record_ms` is the timestamp of the record at the position, or of the last one before it if the position is the end.
+    The timestamp of that record is not below the one looked up, so the answer is never behind it.
     """
     return max(record_ms - margin_ms, 0)

@@ -49,19 +49,19 @@ class TreeNode:
         return self.pair if self.parts else self.numbers if len(self.children) == _CHILDREN_MIN else ()
 
     def without(self, position: int) -> TreeNode:
-        """The node without one of its parts, of more than two: all others keep their numbers."""
+        """Return the node without one of its parts, of more than two: all others keep their numbers."""
         numbers = tuple(number for place, number in enumerate(self.numbers) if place != position)
         pair = self.unnumbered if {*self.unnumbered} <= {*numbers} else ()
         children = tuple(child for place, child in enumerate(self.children) if place != position)
-        return _numbered(self.level, children, numbers, pair)
+        return _simplify_numbers(self.level, children, numbers, pair)
 
     def with_part(self, child: TreeNode | str) -> TreeNode:
-        """The node with another part behind all others, which keep their numbers."""
+        """Return the node with another part behind all others, which keep their numbers."""
         numbers = (*self.numbers, max(self.numbers) + 1)
-        return _numbered(self.level, (*self.children, child), numbers, self.unnumbered)
+        return _simplify_numbers(self.level, (*self.children, child), numbers, self.unnumbered)
 
     def replaced(self, children: Iterable[TreeNode | str]) -> TreeNode:
-        """The node with other ones in the places of its parts."""
+        """Return the node with other ones in the places of its parts."""
         return replace(self, children=tuple(children))
 
     def leaves(self) -> tuple[str, ...]:
@@ -69,10 +69,10 @@ class TreeNode:
         return tuple(leaf for child in self.children for leaf in leaves_of(child))
 
 
-def _numbered(
+def _simplify_numbers(
     level: int, children: tuple[TreeNode | str, ...], numbers: tuple[int, ...], pair: tuple[int, ...]
 ) -> TreeNode:
-    """A node whose numbers are left out where they are those by place."""
+    """Return a node without numbers if they are those by place."""
     by_place = TreeNode(level, children)
     found = TreeNode(level, children, numbers, pair)
     is_same = (by_place.numbers, by_place.unnumbered) == (found.numbers, found.unnumbered)
@@ -80,13 +80,12 @@ def _numbered(
 
 
 def leaves_of(node: TreeNode | str) -> tuple[str, ...]:
-    """The clusters of a subtree, or the cluster itself."""
+    """Return the clusters of a subtree, or the cluster itself."""
     return (node,) if isinstance(node, str) else node.leaves()
 
 
 def node_of(written: object) -> TreeNode:
-    """The tree as it is written: lists of clusters and of lists, or `{level: 3, clusters: [...]}` where a level is
-    stated.
+    """Parse a tree: lists of clusters and of lists, or `{level: 3, clusters: [...]}` with a stated level.
 
     :raises ConfigError: It is no tree, or a level is not above those below it.
     """
@@ -130,18 +129,18 @@ def _node(written: object) -> TreeNode | str:
             f"level {level!r} is not above level {below} below it",
             hint="Levels are whole numbers from 1, and grow towards the root.",
         )
-    return _numbered(level, children, *_parts(children, parts, pair))
+    return _simplify_numbers(level, children, *_parts(children, parts, pair))
 
 
 def _parts(
     children: tuple[TreeNode | str, ...], parts: object, pair: object
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The numbers of a node's parts, and the two that have none for each other, as they are written."""
+    """Return the numbers of a node's parts, and the two that have none for each other, as they are written."""
     by_place = TreeNode(1, children)
     if not parts and not pair:
         return by_place.numbers, by_place.unnumbered
     numbers, two = (tuple(each) if isinstance(each, Sequence) else (each,) for each in (parts, pair))
-    known, chosen = ([each for each in said if _is_number(each)] for said in (numbers, two))
+    known, chosen = ([each for each in given if _is_number(each)] for given in (numbers, two))
     if not len(known) == len({*known}) == len(numbers) == len(children):
         raise ConfigError(
             f"parts {list(numbers)} do not number {len(children)} parts of a node",
@@ -152,16 +151,16 @@ def _parts(
     return tuple(known), tuple(each for each in known if each in chosen)
 
 
-def _is_number(said: object) -> TypeGuard[int]:
-    return isinstance(said, int) and not isinstance(said, bool) and said > 0
+def _is_number(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distributor:
-    """What runs on `cluster` for one level: it copies to `target`, a leaf of the subtree that has `leaves`.
+    """One distributor: on `cluster`, for one level, it copies to `target`, a leaf of the subtree that has `leaves`.
 
-    `part` is the number of that subtree in the level's node where there are, or were, more than two, and is 0
-    otherwise: there is one other subtree then.
+    `part` is the number of that subtree in the level's node if there are, or were, more than two, and is 0 otherwise:
+    there is one other subtree then.
     """
 
     tree: str
@@ -225,43 +224,45 @@ class Tree:
 
     @property
     def distributors(self) -> tuple[Distributor, ...]:
-        """What runs on every cluster: by cluster, from the lowest level up."""
+        """The distributors of every cluster: by cluster, from the lowest level up."""
         found = list(self._below(self.root))
         order = {cluster: index for index, cluster in enumerate(self.clusters)}
         return tuple(sorted(found, key=lambda each: (order[each.cluster], each.level, order[each.target])))
 
     @property
     def names(self) -> frozenset[str]:
-        """Those of its distributors."""
+        """The names of its distributors."""
         return frozenset(each.name for each in self.distributors)
 
     @property
     def by_itself(self) -> Tree:
-        """The tree without anybody's choice of leaves."""
+        """Return the tree without chosen leaves."""
         return replace(self, switched={})
 
     @property
     def mesh_links(self) -> int:
-        """How many links it would take to copy from every cluster to every other one."""
+        """The number of links that a full mesh, from every cluster to every other one, would need."""
         return len(self.clusters) * (len(self.clusters) - 1)
 
     def hops(self, source: str) -> dict[str, int]:
-        """How many copies lie between a message's cluster and each of the others; 0 for its own."""
+        """Return the number of copies between a message's cluster and each of the others; 0 for its own."""
         return {cluster: len(way) for cluster, way in self.ways(source).items()}
 
     def ways(self, source: str) -> dict[str, tuple[Distributor, ...]]:
-        """By which distributors a message of one cluster comes to each of the others."""
+        """Return the distributors by which a message of one cluster comes to each of the others."""
         ways: dict[str, tuple[Distributor, ...]] = {source: ()}
         for each in self._walk(source, 0):
             ways[each.target] = (*ways[each.cluster], each)
         return ways
 
     def onward(self, target: str, level: int) -> tuple[Distributor, ...]:
-        """The distributors that copy further what comes to a cluster by one of this level, in the order of hops."""
+        """Return the distributors that copy a cluster's records further if they came by one of this level, in the order
+        of hops.
+        """
         return tuple(self._walk(target, bit(level)))
 
     def distributor(self, cluster: str, level: int, leaf: str) -> Distributor:
-        """The distributor of a cluster for a level whose subtree has this leaf.
+        """Return the distributor of a cluster for a level whose subtree has this leaf.
 
         :raises ConfigError: There is none.
         """
@@ -292,7 +293,9 @@ class Tree:
         }
 
     def _walk(self, cluster: str, flags: int) -> Iterator[Distributor]:
-        """Who copies what has these flags at a cluster, and then its copies, in the order of hops."""
+        """Yield the distributors that copy a message with these flags at a cluster, and then its copies, in the order
+        of hops.
+        """
         distributors = self.distributors
         pending = deque([(cluster, flags)])
         while pending:
@@ -304,7 +307,7 @@ class Tree:
 
     def _below(self, node: TreeNode) -> Iterator[Distributor]:
         for own, child in zip(node.numbers, node.children, strict=True):
-            # As the leaves of a subtree are counted, so are its targets: not all of them write to the same one.
+            # The targets of a subtree are numbered like its leaves: not all distributors write to the same one.
             for position, cluster in enumerate(leaves_of(child)):
                 for part, other in zip(node.numbers, node.children, strict=True):
                     if other is not child:
@@ -324,9 +327,9 @@ class Tree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeSettings:
-    """A tree with what it distributes. `flags` says where copy flags are kept, `offset_flags` where those of positions;
-    `margin_s` is taken off the time of the record at a position. A target that is gone for `switch_after_s` is left for
-    another leaf, `None` for never. `on_data_gap` says what happens to a partition whose source deleted messages before
+    """A tree and its settings. `flags` is the place of copy flags, `offset_flags` that of positions' flags; `margin_s`
+    is subtracted from the time of the record at a position. A target that is gone for `switch_after_s` is left for
+    another leaf, `None` for never. `on_data_gap` is the policy for a partition whose source deleted messages before
     they were copied.
     """
 
@@ -341,7 +344,7 @@ class TreeSettings:
     on_data_gap: Literal["stop", "continue"] = "stop"
 
     def distributes(self, topic: str) -> bool:
-        """Whether a topic belongs to the tree."""
+        """Return whether a topic belongs to the tree."""
         return any(each.matches(topic) for each in self.topics) and not any(
             each.matches(topic) for each in self.exclude
         )

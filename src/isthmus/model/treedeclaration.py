@@ -12,7 +12,7 @@ from isthmus.model.tree import TreeNode, node_of
 
 CLUSTERS: Final = "clusters"
 MEMBERS: Final = "members"
-"""By what the tree calls a cluster its id: distributors have these names everywhere."""
+"""The id of each cluster, by its name in the tree: distributors have these names everywhere."""
 
 
 class TreeDeclarationJson(TypedDict):
@@ -26,13 +26,13 @@ class TreeDeclarationJson(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeDeclaration(Declarable):
-    """All that was said of a tree, and what it comes to."""
+    """All statements about a tree, and the declaration that they result in."""
 
     KIND: ClassVar[str] = "tree"
 
     @property
     def is_whole(self) -> bool:
-        """Whether it says of which clusters the tree is, so that it is understood here: others may write to ledgers."""
+        """Whether it names the clusters of the tree, so that it can be used here: others may write to ledgers."""
         members = self.value(MEMBERS)
         if not isinstance(members, Mapping) or not all(isinstance(each, str) for each in members.values()):
             return False
@@ -43,7 +43,7 @@ class TreeDeclaration(Declarable):
 
     @property
     def root(self) -> TreeNode:
-        """The clusters as they were declared; what has become of them while the tree ran is another document."""
+        """The clusters as they were declared; later changes of the running tree are in another document."""
         return node_of(self.value(CLUSTERS))
 
     @property
@@ -53,7 +53,7 @@ class TreeDeclaration(Declarable):
 
     @property
     def section(self) -> dict[str, Any]:
-        """What was declared, in the form of the file's `trees[]`. What is no key there is left as it is."""
+        """The declaration in the form of the file's `trees[]`. A value that is no key there is left as it is."""
         found: dict[str, Any] = {}
         for key, value in sorted(self.settings.items()):
             above, dot, last = key.rpartition(".")
@@ -71,7 +71,7 @@ class TreeDeclaration(Declarable):
 
 
 def flat_settings(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Sections within sections as dotted keys."""
+    """Return nested sections as dotted keys."""
     found: dict[str, Any] = {}
     for key, value in values.items():
         found |= flat_settings(value, f"{above}{key}.") if isinstance(value, Mapping) else {f"{above}{key}": value}

@@ -1,4 +1,4 @@
-"""What a tree loses with a cluster that is gone for good, as far as the other clusters know. Pure."""
+"""The loss of a tree when a cluster is gone for good, as far as the other clusters know. Pure."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class TreeLoss:
     unknown: tuple[str, ...] = ()
 
     def sentences(self, cluster: str, tree: str) -> Iterator[str]:
-        """All of it for people, before it is given up."""
+        """Yield all of it for people, before it is given up."""
         yield (
             f"What was produced on {cluster} and not copied from there is lost to tree {tree}; what nobody has seen of "
             "it cannot be counted."
@@ -133,7 +133,7 @@ def loss_of(
 
 
 def _by_distributor(found: Iterable[Undistributed | Unsent]) -> dict[str, tuple[int, str]]:
-    """By distributor how many records, and where."""
+    """Return by distributor the number of records, and their places."""
     each: dict[str, list[Undistributed | Unsent]] = {}
     for one in found:
         each.setdefault(one.distributor, []).append(one)
@@ -141,6 +141,6 @@ def _by_distributor(found: Iterable[Undistributed | Unsent]) -> dict[str, tuple[
 
 
 def _places(found: list[Undistributed | Unsent]) -> str:
-    told = [f"{each.topic}-{each.partition} from {each.position} to {each.end}" for each in found[:_EXAMPLES_MAX]]
-    more = len(found) - len(told)
-    return ", ".join(told) + (f" and {counted(more, 'partition')} more" if more else "")
+    named = [f"{each.topic}-{each.partition} from {each.position} to {each.end}" for each in found[:_EXAMPLES_MAX]]
+    more = len(found) - len(named)
+    return ", ".join(named) + (f" and {counted(more, 'partition')} more" if more else "")

@@ -1,4 +1,4 @@
-"""What a verification of a distribution tree found out: plain values, from one record up to the whole."""
+"""The result of a verification of a distribution tree: plain values, from one record up to the whole."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class TreeFaultKind(enum.StrEnum):
     OUT_OF_ORDER = "out_of_order"
     """It stands before one that came in before it on the same cluster."""
     MISSING = "missing"
-    """It is not there, though later ones of the same cluster are, or all that there was has been copied."""
+    """It is not there, though later ones of the same cluster are, or all existing ones have been copied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class TreeVerdictJson(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeVerdict:
-    """What became of the verification of a tree. `in_doubt` are leaves that may lack records which come late."""
+    """The verdict on a tree. `in_doubt` are leaves that may lack records which come late."""
 
     tree: str
     clusters: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What a verification found out: plain values, from one finding up to the whole."""
+"""The result of a verification: plain values, from one finding up to the whole."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class DiscrepancyKind(enum.StrEnum):
     EXTRA = "extra"
     """The target has a record there, the source has none."""
     DIFFERENT = "different"
-    """Both have one, and consumers can tell them apart."""
+    """Both have one, but consumers see different records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,7 @@ class TopicVerdict:
 
     @property
     def differs(self) -> bool:
-        """Whether something was found to differ: not only something that waits for an open transaction."""
+        """Whether a difference was found: not only records that wait for an open transaction."""
         return bool(self.problem or self.missing or self.extra or self.different)
 
     @property
@@ -141,7 +141,7 @@ class TopicVerdict:
         return self.count(DiscrepancyKind.DIFFERENT)
 
     def count(self, kind: DiscrepancyKind) -> int:
-        """How many records of this kind were found."""
+        """Return the number of records of this kind."""
         return sum(getattr(partition, kind.value) for partition in self.partitions)
 
 
@@ -173,9 +173,9 @@ class VerificationJson(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What became of a verification. `read_bytes` is what was read of both logs, `elapsed_s` how long it took.
+    """The verdict on a link. `read_bytes` is the size that was read of both logs, `elapsed_s` how long it took.
 
-    `aborted` is what becomes of aborted records on the link, `copy` or `omit`, where that is known.
+    `aborted` is the link's treatment of aborted records, `copy` or `omit`, if it is known.
     """
 
     source: str
@@ -187,10 +187,10 @@ class Verdict:
 
     @property
     def equal(self) -> bool:
-        """Whether every record stands at the same offset, or where its map says, with the same content and visibility.
-        Where something could not be compared, as it waits for an open transaction, that is not known.
+        """Whether every record is at the same offset, or where its map has it, with the same content and visibility.
 
-        Aborted records that are left out make no difference.
+        If some records could not be compared, as they wait for an open transaction, that is unknown. Aborted records
+        that are left out make no difference.
         """
         return all(topic.is_equal for topic in self.topics)
 

@@ -18,8 +18,8 @@ COST: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisibilityInForce:
-    """What is in force: `visibility` is `WHOLE` or `RECORD`, `reason` says why, and `advice` how transactions could be
-    whole instead, or what it costs that they are. `problem` is why they are not although that is configured.
+    """The visibility in force: `visibility` is `WHOLE` or `RECORD`, `reason` says why, and `advice` how transactions
+    could be whole instead, or the cost of whole ones. `problem` is why they are not whole although that is configured.
     """
 
     visibility: Visibility
@@ -36,15 +36,15 @@ class VisibilityInForce:
 def visibility(
     wanted: Visibility, aborted: AbortedPolicy, abilities: Abilities, target: str, *, is_decided: bool = False
 ) -> VisibilityInForce:
-    """How transactions become visible at the cluster of this alias, where this is wanted, so much is possible, and
-    aborted records are treated like this. A link whose lanes have to know how a transaction ended, as they map offsets
-    or are those of a tree, copies what `is_decided`.
+    """Return how transactions become visible at the cluster of this alias, with this wish, these abilities, and this
+    treatment of aborted records. A link whose lanes have to know how a transaction ended, as they map offsets or are
+    those of a tree, copies what `is_decided`.
     """
     why = ""
     if is_decided:
         why = "records that get other offsets, or are those of a tree, are copied once it is known how they end"
     elif aborted is AbortedPolicy.OMIT:
-        # Of a transaction that is open nobody knows whether its records are to be left out.
+        # It is unknown whether the records of an open transaction are to be left out.
         why = "aborted records are left out, as configured"
     if why:
         return VisibilityInForce(visibility=Visibility.RECORD, reason=why)

@@ -1,4 +1,4 @@
-"""Which process on which host, and whether it can still be there. No /proc is read here."""
+"""Identifies a process on a host, and whether it can still be there. No /proc is read here."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Liveness(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whereabouts:
-    """One process: the name of its host, for people, and what tells it from all others.
+    """One process: the name of its host, for people, and the facts that identify it.
 
     `host_id` names a set of processes that see one another by the same pids (one boot of one kernel, and one pid
-    namespace in it), "" where that cannot be told. `process_start` is when the process began, in clock ticks after the
-    boot: pids are given out again.
+    namespace in it), "" if it is unknown. `process_start` is the start time of the process, in clock ticks after the
+    boot: pids are reused.
     """
 
     host: str = ""
@@ -36,10 +36,10 @@ NOT_TOLD: Final = Whereabouts()
 
 
 def liveness(process: Whereabouts, here: Whereabouts, start: int | None) -> Liveness:
-    """Whether `process` still runs, as seen from the process `here`.
+    """Return whether `process` still runs, as seen from the process `here`.
 
-    `start` is when the process began that has the pid of `process` here and now: `None` where nobody has it, `UNKNOWN`
-    where that cannot be told. Of another host nothing is ever concluded, nor of one that cannot be told from others.
+    `start` is the start time of the process that has the pid of `process` here and now: `None` if there is none,
+    `UNKNOWN` if it cannot be read. Nothing is concluded about another host, or about one without an identity.
     """
     is_same_host = process.host_id != "" and process.host_id == here.host_id
     if not is_same_host or process.pid <= 0 or UNKNOWN in (process.process_start, start):

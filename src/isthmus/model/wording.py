@@ -1,4 +1,4 @@
-"""How numbers and many names are written in what people read."""
+"""The format of numbers and of many names for people."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 
 def counted(count: float, noun: str, plural: str | None = None) -> str:
-    """A number of things: `1 topic`, `1,200 records`, `2.5 days`, `0.042 days`.
+    """Format a number of things: `1 topic`, `1,200 records`, `2.5 days`, `0.042 days`.
 
-    `plural` is what follows any number but 1, and by default the noun with an s; with it a verb can agree as well:
+    `plural` follows any number but 1, and is by default the noun with an s; with it a verb can agree as well:
     `counted(count, "partition is", "partitions are")`.
     """
     if isinstance(count, int):
@@ -19,7 +19,7 @@ def counted(count: float, noun: str, plural: str | None = None) -> str:
 
 
 def first_few(names: Iterable[str], most: int = 3) -> str:
-    """The first of many names, and how many more there are: `a, b, c and 1,200 more`."""
+    """Format the first of many names, and how many more there are: `a, b, c and 1,200 more`."""
     every = list(names)
     more = f" and {len(every) - most:,} more" if len(every) > most else ""
     return ", ".join(every[:most]) + more

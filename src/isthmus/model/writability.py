@@ -1,7 +1,8 @@
-"""Whether others may write to a namespace: what was said of it beside what all leaders show. Pure.
+"""Whether others may write to a namespace: the statements about it compared with the answers of all leaders. Pure.
 
-KIP-986 asks whether namespaces should have states too, since a reservation takes a while to reach everybody. Kafka
-knows none: so a state is what was said, held against every broker's access rules, open transactions, and ends of logs.
+KIP-986 asks whether namespaces should have states too, since a reservation takes a while to reach every broker. Kafka
+has no such states: so a state is the statement, compared with every broker's access rules, open transactions, and ends
+of logs.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from isthmus.model.reservation import reservation
 from isthmus.model.transactions import OpenTransaction, TransactionState
 
 KEPT: Final = "kept"
-"""The register with the principals that may go on writing, and whether the link is a super user."""
+"""The register with the principals that may continue to write, and whether the link is a super user."""
 
 
 class NamespaceState(enum.StrEnum):
@@ -32,18 +33,18 @@ class NamespaceState(enum.StrEnum):
     RESERVED = "RESERVED"
     """It is reserved, and no leader shows otherwise."""
     RELEASING = "RELEASING"
-    """It is reserved no more, and some broker still keeps others out."""
+    """It is no longer reserved, but some broker still keeps others out."""
 
 
 class KeptBy(enum.StrEnum):
     """What keeps others out of a namespace that is reserved."""
 
     ACCESS_RULES = "access rules"
-    """Brokers refuse whoever writes there: rules of Isthmus deny it."""
+    """Brokers refuse other writers: rules of Isthmus deny them."""
     GATEWAY = "gateway"
-    """Gateways in front of the cluster refuse whoever writes there through them. Brokers do not."""
+    """Gateways in front of the cluster refuse other writers. Brokers do not."""
     AGREED_ONLY = "agreed only"
-    """Nothing: who may write there goes on being able to, and all have to know that they shall not."""
+    """Nothing: clients that may write there still can, and everyone has to know that they must not."""
 
     @property
     def bypass(self) -> Literal["possible"] | None:
@@ -52,18 +53,18 @@ class KeptBy(enum.StrEnum):
 
     @property
     def in_words(self) -> str:
-        """As people read it."""
+        """The reason in words."""
         return f"{self}, bypass: {self.bypass}" if self.bypass else str(self)
 
 
 def is_enforced(registers: Registers) -> bool:
-    """Whether rules are to keep others out of a namespace, whether or not there are any to be made."""
+    """Return whether rules have to keep others out of a namespace, even if none is needed."""
     return any(register.name == KEPT and register.said for register in registers)
 
 
 def kept_by(registers: Registers, *, has_gateway: bool = False) -> KeptBy | None:
-    """What keeps others out of a namespace of which this was said, `None` where it is not reserved. With `has_gateway`
-    one stands in front of the cluster that refuses them, and is heard.
+    """Return what keeps others out of a namespace by these statements, `None` if it is not reserved. With
+    `has_gateway`, a gateway that refuses them stands in front of the cluster, and is heard.
     """
     if not any(register.name == RESERVED and register.said for register in registers):
         return None
@@ -74,8 +75,8 @@ def kept_by(registers: Registers, *, has_gateway: bool = False) -> KeptBy | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What was said of a namespace: with `is_enforced` rules keep out all but those to `keep`, and with
-    `has_super_user` the link is beyond them; `made` are the rules that were made for it.
+    """The wish for a namespace: with `is_enforced` rules keep out all but those to `keep`, and with `has_super_user`
+    the link is beyond them; `made` are the rules that were made for it.
     """
 
     is_reserved: bool
@@ -86,14 +87,15 @@ class Wish:
 
     @property
     def needs_rules(self) -> bool:
-        """Whether it takes the brokers' rules to tell the state."""
+        """Whether the state depends on the brokers' rules."""
         return self.is_enforced if self.is_reserved else bool(self.made)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """What leaders showed: the access rules each broker knows, by its id, or why it did not tell; the transactions that
-    are open in the topics, and the partitions that grew between two looks. `problem` is why these could not be told.
+    """The answers of leaders: the access rules each broker knows, by its id, or why it did not answer; the transactions
+    that are open in the topics, and the partitions that grew between two looks. `problem` is why the latter are
+    unknown.
     """
 
     rules: Mapping[int, frozenset[Rule] | Problem] = field(default_factory=dict)
@@ -103,12 +105,12 @@ class Probe:
 
 
 def waits_for(namespace: Namespace, wish: Wish, probe: Probe) -> tuple[str, ...]:
-    """What is left until all that was said is in force, in words."""
+    """Return the steps that are left until the wish is in force, in words."""
     return tuple(_holding_open(namespace, wish, probe) if wish.is_reserved else _keeping_closed(wish, probe))
 
 
 def namespace_state(is_reserved: bool, left: tuple[str, ...]) -> NamespaceState:
-    """The state of a namespace of which this is left to come into force (`waits_for`)."""
+    """Return the state of a namespace that waits for these steps (`waits_for`)."""
     if is_reserved:
         return NamespaceState.RESERVING if left else NamespaceState.RESERVED
     return NamespaceState.RELEASING if left else NamespaceState.WRITABLE
@@ -125,7 +127,7 @@ def _holding_open(namespace: Namespace, wish: Wish, probe: Probe) -> Iterator[st
     if probe.problem is not None:
         yield f"whether somebody writes cannot be told: {probe.problem.message}"
     for each in probe.transactions:
-        # What a link has open there is no writer's: it ends it, or whoever releases the namespace does.
+        # A transaction of a link is not a writer's: the link ends it, or the command that releases the namespace does.
         if each.state is not TransactionState.MIRRORED:
             yield f"a transaction of {each.owner} is open in {each.topic}-{each.partition}"
     yield from (f"somebody writes to {each}" for each in probe.grown)

@@ -1,4 +1,4 @@
-"""The agent: it runs where a cluster's brokers can be reached, dials out to a relay, and brings it connections."""
+"""The agent: it runs where a cluster's brokers can be reached, connects to a relay, and brings it connections."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TOKEN_REFUSED: Final = 407
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinSettings:
-    """Which relay (`host:port`) to join as which side, what its certificate has to come from, and the token."""
+    """The relay (`host:port`) to join, the side to join as, the authority of its certificate, and the token."""
 
     relay: str
     side: str
@@ -46,7 +46,7 @@ class JoinSettings:
 
 
 async def broker_addresses(client: Client) -> frozenset[str]:
-    """The addresses of a cluster's brokers as links know them: those they advertise, and the bootstrap servers.
+    """Return the addresses of a cluster's brokers as links know them: those they advertise, and the bootstrap servers.
 
     :raises ClusterError: The cluster does not answer.
     """
@@ -56,7 +56,7 @@ async def broker_addresses(client: Client) -> frozenset[str]:
 
 
 async def reached_brokers(cluster: Cluster) -> tuple[str, ...]:
-    """The addresses that a link would reach if an agent joined here, in order.
+    """Return the addresses that a link would reach if an agent joined here, in order.
 
     :raises ClusterError: The cluster does not answer.
     """
@@ -65,7 +65,7 @@ async def reached_brokers(cluster: Cluster) -> tuple[str, ...]:
 
 
 async def join(cluster: Cluster, settings: JoinSettings) -> None:
-    """Be the side of this cluster at a relay until cancelled; a relay or cluster that is away is tried again.
+    """Join a relay as the side of this cluster until cancelled; a relay or cluster that is away is tried again.
 
     :raises AuthenticationFailed: The relay refuses token or certificate, and has not taken them before.
     :raises PlanRefused: The cluster itself is reached through a relay.
@@ -114,8 +114,8 @@ class _Agent:
             _log.warning("the relay %s is away: %s", self._settings.relay, error)
 
     async def _session(self) -> None:
-        """From joining until the relay is lost. Connections that were brought live as long as they live."""
-        async with self._dialled(Head("JOIN", "", self._settings.side, self._settings.token.first)) as relay:
+        """Run from joining until the relay is lost. Connections that were brought live on."""
+        async with self._dial(Head("JOIN", "", self._settings.side, self._settings.token.first)) as relay:
             status, reason = await read_status(relay.reader)
             if status == _TOKEN_REFUSED:
                 raise AuthenticationFailed(
@@ -138,7 +138,7 @@ class _Agent:
                 await asyncio.gather(telling, return_exceptions=True)
 
     async def _look(self) -> frozenset[str]:
-        """The brokers now, or those that were there last: the relay can be joined while the cluster is away."""
+        """Return the present brokers, or the last known ones: the relay can be joined while the cluster is away."""
         try:
             return await broker_addresses(self._client)
         except ClusterError as error:
@@ -156,32 +156,32 @@ class _Agent:
             await relay.writer.drain()
             await asyncio.sleep(HEARTBEAT_S)
 
-    def _hear(self, relay: Stream, said: dict[str, object]) -> None:
-        match said:
+    def _hear(self, relay: Stream, message: dict[str, object]) -> None:
+        match message:
             case {"open": str(ticket), "broker": str(broker)}:
                 task = asyncio.create_task(self._bring(relay, ticket, broker))
                 self._bringing.add(task)
                 task.add_done_callback(self._bringing.discard)
 
     async def _bring(self, relay: Stream, ticket: str, broker: str) -> None:
-        """Connect the broker with whoever waits for it at the relay."""
+        """Connect the broker with the client that waits for it at the relay."""
         try:
-            near = await self._reached(broker)
+            near = await self._connect_to_broker(broker)
         except (OSError, ClusterError, PlanRefused) as error:
             _log.warning("%s is asked for, and cannot be reached: %s", broker, error)
             relay.writer.write(line(failed=ticket, reason=str(error)))
             return
         try:
             head = Head("ACCEPT", ticket, self._settings.side, self._settings.token.first)
-            async with self._dialled(head) as far:
+            async with self._dial(head) as far:
                 await pass_between(near, far)
         except (OSError, ClusterError) as error:
             _log.debug("the connection to %s ended: %s", broker, error)
         finally:
             near.reset()
 
-    async def _reached(self, broker: str) -> Stream:
-        # A relay that is not what it seems gets to these and nowhere else.
+    async def _connect_to_broker(self, broker: str) -> Stream:
+        # A malicious relay can reach these and nothing else.
         if broker not in self._brokers:
             raise PlanRefused(f"{broker} is no broker of {self._cluster.alias}")
         host, port = split_address(broker, self._cluster.alias)
@@ -195,9 +195,10 @@ class _Agent:
         return stream
 
     @contextlib.asynccontextmanager
-    async def _dialled(self, head: Head) -> AsyncIterator[Stream]:
-        """A connection to the relay that begins with this head, and ends with the block."""
-        # Reading the authorities of the system takes tens of milliseconds: not while others' bytes wait.
+    async def _dial(self, head: Head) -> AsyncIterator[Stream]:
+        """Open a connection to the relay with this head; it ends with the block."""
+        # Reading the system's certificate authorities takes tens of milliseconds: other connections must not wait for
+        # it.
         context = await asyncio.to_thread(context_of, self._settings.tls, self._cluster.alias, "relay")
         host, port = self._address
         try:

@@ -23,13 +23,13 @@ _USER_TIMEOUT_MS: Final = 30_000
 
 
 def keep_alive(sock: socket.socket) -> None:
-    """Keep a connection alive where nothing is said."""
+    """Send keepalive probes on an idle connection."""
     for option in _KEPT_ALIVE:
         sock.setsockopt(*option)
 
 
 def have_reset(sock: socket.socket) -> None:
-    """When it is closed, what it has not sent yet never will be, not even by the kernel."""
+    """Make a close drop all unsent bytes, even those in the kernel."""
     if sock.fileno() >= 0:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
 
@@ -40,11 +40,11 @@ class Stream:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
-        # A transport that was closed knows it no more.
+        # A closed transport has no socket any more.
         self._sock = writer.get_extra_info("socket")
 
     def prepare(self) -> None:
-        """Keep it alive where nothing is said, and small."""
+        """Enable keepalive probes, and keep the buffers small."""
         self.writer.transport.set_write_buffer_limits(high=BUFFER_BYTES)
         keep_alive(self._sock)
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -52,7 +52,7 @@ class Stream:
             self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _USER_TIMEOUT_MS)
 
     def reset(self) -> None:
-        """Close it at once; what it has not sent yet never will be, not even by the kernel."""
+        """Close it at once; drop all unsent bytes, even those in the kernel."""
         have_reset(self._sock)
         self.writer.transport.abort()
 
@@ -67,8 +67,8 @@ class Stream:
 
 
 async def pass_between(near: Stream, far: Stream) -> None:
-    """Pass bytes both ways until one end closes. What broke off is broken off at the other end too: bytes that its
-    sender has taken back do not arrive later.
+    """Pass bytes both ways until one end closes. An aborted connection is aborted at the other end too: bytes that
+    their sender has given up do not arrive later.
     """
     passing = [asyncio.create_task(_pass(near, far)), asyncio.create_task(_pass(far, near))]
     try:

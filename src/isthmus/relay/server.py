@@ -36,7 +36,7 @@ _NAME_LENGTH_MAX: Final = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelaySettings:
-    """Where a relay listens, with which certificate, whose token it takes, and how many connections at once."""
+    """The address of a relay, its certificate, its tokens, and how many connections it takes at once."""
 
     listen: ListenAddress
     certificate: Path
@@ -47,7 +47,7 @@ class RelaySettings:
 
 @dataclass(eq=False, slots=True)
 class _Agent:
-    """An agent that has joined, and the brokers that it gets to."""
+    """An agent that has joined, and the brokers that it can reach."""
 
     side: str
     stream: Stream
@@ -56,7 +56,7 @@ class _Agent:
 
 @dataclass(eq=False, slots=True)
 class _Asked:
-    """A link that waits for an agent to bring the broker's end. `passed` is set when both ends are through."""
+    """A link that waits for an agent to bring the broker's end. `passed` is set when both ends are finished."""
 
     agent: _Agent
     brought: asyncio.Future[Stream]
@@ -64,7 +64,7 @@ class _Asked:
 
 
 class NotRelayed(Exception):
-    """What an asker is told: the status of HTTP, and why."""
+    """A refusal: the status of HTTP, and the reason."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(status, reason)
@@ -84,7 +84,7 @@ async def serve(settings: RelaySettings) -> None:
 
 @contextlib.asynccontextmanager
 async def listening(settings: RelaySettings) -> AsyncIterator[asyncio.Server]:
-    """A relay that listens for as long as the block runs; raises what `serve` does."""
+    """Listen for as long as the block runs; raises the errors of `serve`."""
     relay = _Relay(Tokens(settings.token), settings.connections_max)
     try:
         server = await asyncio.start_server(
@@ -110,7 +110,7 @@ async def listening(settings: RelaySettings) -> AsyncIterator[asyncio.Server]:
 
 
 class _Relay:
-    """Who has joined, who waits, and how many connections there are."""
+    """The agents that have joined, the clients that wait, and the number of connections."""
 
     def __init__(self, tokens: Tokens, connections_max: int) -> None:
         self._tokens = tokens
@@ -120,12 +120,12 @@ class _Relay:
         self._asked: dict[str, _Asked] = {}
 
     def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One more connection."""
+        """Handle one more connection."""
         stream = Stream(reader, writer)
         if len(self._serving) >= 2 * self._connections_max:
             stream.reset()
             return
-        task = asyncio.create_task(self._accepted(stream))
+        task = asyncio.create_task(self._handle_connection(stream))
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)
 
@@ -135,8 +135,8 @@ class _Relay:
             task.cancel()
         await asyncio.gather(*self._serving, return_exceptions=True)
 
-    async def _accepted(self, stream: Stream) -> None:
-        """One connection, from its head to its end. Whatever it does ends it alone."""
+    async def _handle_connection(self, stream: Stream) -> None:
+        """Handle one connection, from its head to its end. An error ends only this connection."""
         try:
             stream.prepare()
             await self._serve(stream)
@@ -176,7 +176,7 @@ class _Relay:
         return head
 
     async def _join(self, head: Head, stream: Stream) -> None:
-        """Hear what an agent says for as long as it is there. The one who joined last is asked first."""
+        """Read the messages of an agent for as long as it is there. The agent that joined last is asked first."""
         if not head.side:
             raise NotRelayed(400, "a side needs a name")
         agent = _Agent(head.side, stream)
@@ -195,8 +195,8 @@ class _Relay:
                 if asked.agent is agent:
                     self._fail(ticket, f"{agent.side} has left")
 
-    def _hear(self, agent: _Agent, said: dict[str, object]) -> None:
-        match said:
+    def _hear(self, agent: _Agent, message: dict[str, object]) -> None:
+        match message:
             case {"brokers": list(brokers)}:
                 agent.brokers = frozenset(map(str, brokers[:_BROKERS_MAX]))
                 agent.stream.writer.write(line())
@@ -229,7 +229,7 @@ class _Relay:
             asked.passed.set()
 
     async def _bring(self, head: Head, stream: Stream) -> None:
-        """The broker's end of what somebody waits for; it is passed on by whoever waits."""
+        """Hand over the broker's end to the client that waits; that client passes it on."""
         asked = self._asked.get(head.what)
         if asked is None or asked.brought.done():
             raise NotRelayed(404, "nobody waits for this any more")
@@ -248,6 +248,6 @@ class _Relay:
     @staticmethod
     def _future() -> asyncio.Future[Stream]:
         future: asyncio.Future[Stream] = asyncio.get_running_loop().create_future()
-        # Whoever waited may have gone before it fails.
+        # The client may have gone before it fails.
         future.add_done_callback(lambda done: done.cancelled() or done.exception())
         return future

@@ -1,4 +1,4 @@
-"""How agents and links speak to a relay: a head as HTTP has it, with a login; then bytes, or lines of JSON.
+"""The protocol between agents, links and a relay: a head as HTTP has it, with a login; then bytes, or lines of JSON.
 
     CONNECT broker:9092   a link to a side, as to any HTTP proxy; the login is the side and the token
     JOIN                  an agent as a side; then lines both ways: who its brokers are, and which of them is asked for
@@ -23,23 +23,23 @@ from isthmus.errors import ConfigError
 
 HEARTBEAT_S: Final = 5.0
 SILENCE_S: Final = 20.0
-"""Whoever is not heard of for so long has gone: NAT forgets connections without telling anybody."""
+"""A side that was not heard for so long has gone: NAT forgets connections without notice."""
 OPENING_S: Final = 10.0
-"""How long an agent may take to get to a broker and back."""
+"""The time that an agent has to reach a broker and return."""
 BUFFER_BYTES: Final = 64 << 10
-"""What a connection holds back at most, each way, at each of its readers and writers."""
+"""The most bytes that a connection buffers, each way, at each of its readers and writers."""
 END_OF_HEAD: Final = b"\r\n\r\n"
 _STATUS_LENGTH: Final = 3
 _LOGIN: Final = "authorization: basic "
 
 
 class NotUnderstood(ValueError):
-    """What came is nothing that is said to a relay."""
+    """The message is not part of the relay's protocol."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """How a connection to a relay begins. `what` is a broker's address or a ticket, "" for neither."""
+    """The head of a connection to a relay. `what` is a broker's address or a ticket, "" for neither."""
 
     verb: str
     what: str
@@ -47,13 +47,13 @@ class Head:
     token: str
 
     def encoded(self) -> bytes:
-        """As it goes over the wire."""
+        """Encode the head for the wire."""
         login = base64.b64encode(f"{self.side}:{self.token}".encode()).decode()
         return f"{self.verb} {self.what or '*'} HTTP/1.1\r\nAuthorization: Basic {login}\r\n\r\n".encode()
 
     @classmethod
     def parse(cls, data: bytes) -> Head:
-        """The head in these bytes. A CONNECT has its login in Proxy-Authorization, as any client sends it.
+        """Parse the head in these bytes. A CONNECT has its login in Proxy-Authorization, as any client sends it.
 
         :raises NotUnderstood: They are none.
         """
@@ -69,13 +69,13 @@ class Head:
 
 
 def answer(status: int, reason: str) -> bytes:
-    """The head of an answer."""
+    """Return the head of an answer."""
     plain = "".join(letter if letter.isprintable() else " " for letter in reason)
     return f"HTTP/1.1 {status} {plain}\r\n\r\n".encode()
 
 
 async def read_status(reader: asyncio.StreamReader) -> tuple[int, str]:
-    """Status and reason of an answer.
+    """Read status and reason of an answer.
 
     :raises NotUnderstood: It is none.
     :raises OSError: None came.
@@ -93,7 +93,7 @@ async def read_status(reader: asyncio.StreamReader) -> tuple[int, str]:
 
 
 async def read_line(reader: asyncio.StreamReader) -> dict[str, Any]:
-    """What the other one says next.
+    """Read the next line of the other side.
 
     :raises NotUnderstood: It is no object of JSON, too long, or nested too deep.
     :raises OSError: It hung up, or has not been heard of for too long.
@@ -101,23 +101,23 @@ async def read_line(reader: asyncio.StreamReader) -> dict[str, Any]:
     try:
         async with asyncio.timeout(SILENCE_S):
             line = await reader.readuntil(b"\n")
-        said = json.loads(line)
+        message = json.loads(line)
     except asyncio.IncompleteReadError:
         raise ConnectionResetError("it hung up") from None
     except (asyncio.LimitOverrunError, ValueError, RecursionError) as error:
         raise NotUnderstood(str(error)) from None
-    if not isinstance(said, dict):
+    if not isinstance(message, dict):
         raise NotUnderstood("no object")
-    return said
+    return message
 
 
-def line(**said: object) -> bytes:
-    """What is said, as a line."""
-    return json.dumps(said).encode() + b"\n"
+def line(**fields: object) -> bytes:
+    """Encode a line."""
+    return json.dumps(fields).encode() + b"\n"
 
 
 class Tokens:
-    """The tokens in a file, one a line, read again for every connection: whoever changes them restarts nothing.
+    """The tokens in a file, one a line, read again for every connection: a change needs no restart.
 
     A relay takes any of them, so that a new one can be added before the old one goes; agents show the first.
     """
@@ -128,15 +128,15 @@ class Tokens:
 
     @property
     def first(self) -> str:
-        """The one to show."""
+        """The token to send."""
         return self._now()[0]
 
     def accept(self, token: str) -> bool:
-        """Whether it is one of them."""
+        """Return whether it is one of them."""
         return any(hmac.compare_digest(each.encode(), token.encode()) for each in self._now())
 
     def _now(self) -> tuple[str, ...]:
-        # It may just be written anew.
+        # The file may be half written at this moment.
         with contextlib.suppress(ConfigError):
             self._known = self._read()
         return self._known

@@ -1,1 +1,1 @@
-"""Schema registries, and how what the primary one holds gets into all others."""
+"""Schema registries, and the distribution of the primary one's content to all others."""

@@ -1,4 +1,4 @@
-"""What registries answer, and the parts of what they are told, as values and back."""
+"""The answers and requests of schema registries, as values and back."""
 
 from __future__ import annotations
 
@@ -11,51 +11,53 @@ from isthmus.model.schemas import AVRO, Schema, SchemaReference, SchemaVersion
 
 
 def subject_path(subject: str, version: int | None = None) -> str:
-    """The path of a subject, or of one of its versions; names may hold anything."""
+    """Return the path of a subject, or of one of its versions; names may contain anything."""
     path = f"/subjects/{quote(subject, safe='')}"
     return path if version is None else f"{path}/versions/{version}"
 
 
 def config_path(subject: str | None) -> str:
-    """The path of the compatibility of a subject, or of the default."""
+    """Return the path of the compatibility of a subject, or of the default."""
     return "/config" if subject is None else f"/config/{quote(subject, safe='')}"
 
 
-def schema_of(said: Mapping[str, Any], alias: str) -> Schema:
-    """The schema in an answer.
+def schema_of(given: Mapping[str, Any], alias: str) -> Schema:
+    """Return the schema in an answer.
 
     :raises RegistryRefused: It has another form.
     """
     try:
-        references = said.get("references") or ()
+        references = given.get("references") or ()
         return Schema(
-            text=said["schema"],
-            type=said.get("schemaType") or AVRO,
+            text=given["schema"],
+            type=given.get("schemaType") or AVRO,
             references=tuple(SchemaReference(one["name"], one["subject"], int(one["version"])) for one in references),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise strange(alias) from error
 
 
-def version_of(said: Mapping[str, Any], alias: str) -> SchemaVersion:
-    """The version in an answer.
+def version_of(given: Mapping[str, Any], alias: str) -> SchemaVersion:
+    """Return the version in an answer.
 
     :raises RegistryRefused: It has another form.
     """
-    schema = schema_of(said, alias)
+    schema = schema_of(given, alias)
     try:
-        return SchemaVersion(subject=said["subject"], version=int(said["version"]), id=int(said["id"]), schema=schema)
+        return SchemaVersion(
+            subject=given["subject"], version=int(given["version"]), id=int(given["id"]), schema=schema
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise strange(alias) from error
 
 
 def registration(version: SchemaVersion) -> dict[str, Any]:
-    """What a version is registered with, its id and number included."""
+    """Return the body that registers a version, its id and number included."""
     return {**content_of(version.schema), "id": version.id, "version": version.version}
 
 
 def content_of(schema: Schema) -> dict[str, Any]:
-    """What a schema is registered with, where the registry gives id and number."""
+    """Return the body that registers a schema for which the registry chooses id and number."""
     body: dict[str, Any] = {"schema": schema.text}
     if schema.type != AVRO:
         body["schemaType"] = schema.type
@@ -67,7 +69,7 @@ def content_of(schema: Schema) -> dict[str, Any]:
 
 
 def strange(alias: str) -> RegistryRefused:
-    """The error for an answer that is none of a schema registry."""
+    """Return the error for an answer that is not one of a schema registry."""
     return RegistryRefused(
         f"the schema registry of {alias} answers in a form that is not known",
         status=200,

@@ -1,9 +1,9 @@
 """Apicurio 3, whose compatible API numbers schemas itself: their texts are imported with their ids first.
 
-A registration finds a text that is there, and takes its id. So ids stay, and all else goes the ordinary way, the newest
-version of a subject included, which an import of versions leaves behind. A subject that its own API does not begin is
-begun by the compatible one. Numbers that are missing among the versions of
-a subject are used once and deleted for good.
+A registration finds the existing text, and uses its id. So ids stay, and everything else is done in the ordinary way,
+including the newest version of a subject, which an import of versions does not set. A subject that its own API cannot
+create is created by the compatible one. Missing numbers among the versions of a subject are used once and deleted for
+good.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _KEPT: Final = {
 }
 _NONE: Final = "NONE"
 SeenSchemas = MutableMapping[tuple[int, int, str], Schema]
-"""By content id, by the version that was found with it, and when that was made: nothing else has all of these."""
+"""By content id, by the version that was found with it, and by its creation time: no other schema has all of these."""
 
 
 def is_apicurio(url: str) -> bool:
-    """Whether an address is that of Apicurio's compatible API."""
+    """Return whether an address is that of Apicurio's compatible API."""
     return _COMPATIBLE in f"{urlsplit(url).path}/"
 
 
@@ -58,13 +58,13 @@ class ApicurioRegistry:
 
     @classmethod
     async def found(cls, client: RegistryClient, seen: SeenSchemas) -> ApicurioRegistry:
-        """The registry, if it is one that keeps ids.
+        """Return the registry, if it is one that keeps ids.
 
         :raises RegistryRefused: It is older.
         """
         registry = cls(client, seen)
-        said = await client.ask("GET", f"{registry._own}/system/info", missing=(_NOT_FOUND,))
-        if not isinstance(said, dict) or "version" not in said:
+        answer = await client.ask("GET", f"{registry._own}/system/info", missing=(_NOT_FOUND,))
+        if not isinstance(answer, dict) or "version" not in answer:
             raise RegistryRefused(
                 f"the schema registry of {client.alias} is an Apicurio without its API of version 3",
                 status=_NOT_FOUND,
@@ -74,7 +74,7 @@ class ApicurioRegistry:
         return registry
 
     async def contents(self) -> RegistryContents:
-        """All that it holds now, of the default group and of the kinds that the compatible API has."""
+        """Return all its present content, of the default group and of the kinds that the compatible API has."""
         rows = [row for row in await self._rows() if _is_compatible(row)]
         ids = {int(row["contentId"]): row for row in reversed(rows)}
         texts = dict(zip(ids, await asyncio.gather(*map(self._text, ids.values())), strict=True))
@@ -98,10 +98,10 @@ class ApicurioRegistry:
         )
 
     async def set_mode(self, mode: str) -> None:
-        """It has no modes that it would keep to."""
+        """Do nothing: it has no modes."""
 
     async def register(self, version: SchemaVersion) -> None:
-        """Import the text under its id if it is not there, then register it; its number is the one it is to have."""
+        """Import the text under its id if it is not there, then register it under the version's number."""
         schema = await self._with_id(version)
         numbers = await self._numbers(version.subject)
         if numbers is not None and version.version in numbers:
@@ -114,16 +114,16 @@ class ApicurioRegistry:
             await self._delete(version.subject, number, for_good=True)
 
     async def restore(self, version: SchemaVersion) -> None:
-        """Have a version that was deleted softly be there again."""
+        """Restore a version that was deleted softly."""
         path = f"{self._artifact(version.subject)}/versions/{version.version}/state"
         await self._client.ask("PUT", path, body={"state": "ENABLED"})
 
     async def delete(self, version: SchemaVersion, *, for_good: bool) -> None:
-        """Delete a version softly, and where it is to be for good once more."""
+        """Delete a version softly, and a second time if for good."""
         await self._delete(version.subject, version.version, for_good=for_good)
 
     async def set_compatibility(self, subject: str | None, level: str | None) -> None:
-        """Set a level, or take that of a subject back."""
+        """Set a level, or remove that of a subject."""
         if level is None:
             await self._client.ask("DELETE", config_path(subject), missing=(_NOT_FOUND,))
         else:
@@ -144,22 +144,22 @@ class ApicurioRegistry:
     async def _text(self, row: Mapping[str, Any]) -> Schema:
         key = int(row["contentId"]), int(row["globalId"]), str(row["createdOn"])
         if key not in self._seen:
-            found = await self._stored(key[0], row["artifactType"])
+            found = await self._fetch_schema(key[0], row["artifactType"])
             if found is None:
                 raise strange(self.alias)
             self._seen[key] = found
         return self._seen[key]
 
     async def _level(self, subject: str) -> str | None:
-        said = await self._client.ask("GET", f"{self._artifact(subject)}/rules/COMPATIBILITY", missing=(_NOT_FOUND,))
-        return None if said is None else said.get("config")
+        answer = await self._client.ask("GET", f"{self._artifact(subject)}/rules/COMPATIBILITY", missing=(_NOT_FOUND,))
+        return None if answer is None else answer.get("config")
 
     async def _with_id(self, version: SchemaVersion) -> Schema:
-        """The schema as the registry has it under the id of the version, imported if it was not there.
+        """Return the schema as the registry has it under the id of the version, imported if it was not there.
 
         :raises SchemaConflict: Another one has the id, or this one has another.
         """
-        there = await self._stored(version.id, version.schema.type)
+        there = await self._fetch_schema(version.id, version.schema.type)
         if there is None:
             await self._client.ask(
                 "POST",
@@ -168,7 +168,7 @@ class ApicurioRegistry:
                 headers=_KEPT,
                 requireEmptyRegistry="false",
             )
-            there = await self._stored(version.id, version.schema.type)
+            there = await self._fetch_schema(version.id, version.schema.type)
         if there is None:
             raise SchemaConflict(
                 f"{version} is id {version.id}, and {self.alias} knows its schema under another id",
@@ -182,18 +182,18 @@ class ApicurioRegistry:
             )
         return there
 
-    async def _stored(self, content_id: int, kind: str) -> Schema | None:
-        """What the registry has under an id. The compatible API would look for the kind in the text, and may fail."""
+    async def _fetch_schema(self, content_id: int, kind: str) -> Schema | None:
+        """Fetch the schema of an id. The compatible API would look for the kind in the text, and may fail."""
         path = f"{self._own}/ids/contentIds/{content_id}"
         text = await self._client.ask("GET", path, missing=(_NOT_FOUND,), is_text=True)
         if text is None:
             return None
-        said = await self._client.ask("GET", f"{path}/references")
-        references = (SchemaReference(one["name"], one["artifactId"], int(one["version"])) for one in said or ())
+        answer = await self._client.ask("GET", f"{path}/references")
+        references = (SchemaReference(one["name"], one["artifactId"], int(one["version"])) for one in answer or ())
         return Schema(text=text, type=kind, references=tuple(references))
 
     async def _numbers(self, subject: str) -> set[int] | None:
-        """The numbers of a subject's versions, `None` where there is no such subject."""
+        """Return the numbers of a subject's versions, `None` if there is no such subject."""
         path = f"{self._artifact(subject)}/versions"
         found: list[dict[str, Any]] = []
         while True:
@@ -205,20 +205,20 @@ class ApicurioRegistry:
                 return {int(row["version"]) for row in found if str(row["version"]).isdecimal()}
 
     async def _add(self, version: SchemaVersion, number: int, schema: Schema, *, is_first: bool) -> set[int]:
-        """Make one version of a subject; the numbers that there are certainly now."""
+        """Create one version of a subject; return the numbers that certainly exist now."""
         try:
-            said = await self._posted(version.subject, number, schema, is_first=is_first)
+            answer = await self._post_version(version.subject, number, schema, is_first=is_first)
         except RegistryRefused as refused:
             if refused.status not in _RULES_BROKEN or is_first:
                 raise
-            # The primary took it by the rules that it had then.
+            # The primary accepted it by the rules that it had then.
             before = await self._level(version.subject)
             await self.set_compatibility(version.subject, _NONE)
             try:
-                said = await self._posted(version.subject, number, schema, is_first=False)
+                answer = await self._post_version(version.subject, number, schema, is_first=False)
             finally:
                 await self.set_compatibility(version.subject, before)
-        made = said.get("version", said) if isinstance(said.get("version"), dict) else said
+        made = answer.get("version", answer) if isinstance(answer.get("version"), dict) else answer
         if int(made["contentId"]) != version.id:
             await self._delete(version.subject, number, for_good=True)
             raise SchemaConflict(
@@ -227,7 +227,7 @@ class ApicurioRegistry:
             )
         return {number}
 
-    async def _posted(self, subject: str, number: int, schema: Schema, *, is_first: bool) -> dict[str, Any]:
+    async def _post_version(self, subject: str, number: int, schema: Schema, *, is_first: bool) -> dict[str, Any]:
         media = "application/x-protobuf" if schema.type == "PROTOBUF" else "application/json"
         new = {
             "version": str(number),
@@ -236,26 +236,26 @@ class ApicurioRegistry:
         if is_first:
             body = {"artifactId": subject, "artifactType": schema.type, "firstVersion": new}
             try:
-                said = await self._client.ask("POST", f"{self._own}/groups/default/artifacts", body=body)
+                answer = await self._client.ask("POST", f"{self._own}/groups/default/artifacts", body=body)
             except RegistryRefused as refused:
                 if refused.status != _BAD_REQUEST or number != 1:
                     raise
-                return await self._begun(subject, schema)
+                return await self._begin_subject(subject, schema)
         else:
-            said = await self._client.ask("POST", f"{self._artifact(subject)}/versions", body=new)
-        if not isinstance(said, dict):
+            answer = await self._client.ask("POST", f"{self._artifact(subject)}/versions", body=new)
+        if not isinstance(answer, dict):
             raise strange(self.alias)
-        return said
+        return answer
 
-    async def _begun(self, subject: str, schema: Schema) -> dict[str, Any]:
-        """A subject whose name its own API does not begin, as one with % or a letter that is not of ASCII: version 1 by
-        the compatible API. All that follows goes by its own.
+    async def _begin_subject(self, subject: str, schema: Schema) -> dict[str, Any]:
+        """Create a subject that its own API cannot, as one with % or a letter that is not of ASCII: version 1 by the
+        compatible API. All later versions use its own.
         """
         path = f"{subject_path(subject)}/versions"
-        said = await self._client.ask("POST", path, body=content_of(schema))
-        if not isinstance(said, dict) or "id" not in said:
+        answer = await self._client.ask("POST", path, body=content_of(schema))
+        if not isinstance(answer, dict) or "id" not in answer:
             raise strange(self.alias)
-        return {"contentId": said["id"]}
+        return {"contentId": answer["id"]}
 
     async def _delete(self, subject: str, number: int, *, for_good: bool) -> None:
         path = subject_path(subject, number)
@@ -268,7 +268,7 @@ class ApicurioRegistry:
 
 
 def _is_compatible(row: Mapping[str, Any]) -> bool:
-    """Whether the compatible API has it: it knows one group, three kinds of schemas, and whole numbers."""
+    """Return whether the compatible API has it: it knows one group, three kinds of schemas, and whole numbers."""
     return (
         row.get("groupId") in (None, "default")
         and row.get("artifactType") in _TYPES
@@ -285,7 +285,7 @@ def _references(schema: Schema) -> list[dict[str, Any]]:
 
 
 def _archive(version: SchemaVersion) -> bytes:
-    """A text under its id, in the form of Apicurio's own exports."""
+    """Return a text under its id, in the form of Apicurio's own exports."""
     schema = version.schema
     text = schema.text.encode()
     references = json.dumps(_references(schema), separators=(",", ":")) if schema.references else None

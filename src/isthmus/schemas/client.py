@@ -1,6 +1,6 @@
 """Requests to one schema registry, through httpx2 (the extra `schemas`), with its failures as our errors.
 
-All that is asked or said here may be said twice: schemas come with their ids. So what failed on the way is tried again.
+All requests here are idempotent: schemas come with their ids. So a request that failed on the way is retried.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from isthmus.wire.credentials import renewed_registry
 
 ANSWER_S: Final = 20.0
 _PAUSES_S: Final = (0.1, 0.5)
-"""Before it is tried again."""
+"""The pauses before retries."""
 _SENT_AT_ONCE: Final = 8
 _BUSY: Final = 429
 _FAILED: Final = 500
 _GATEWAYS: Final = frozenset({502, 503, 504})
-"""What stands before a registry says it is not there."""
+"""The proxy in front of a registry reports that it is not there."""
 _BYTES_MAX: Final = 64 << 20
 """No schema and no list of subjects is longer."""
 _FORBIDDEN: Final = frozenset({401, 403})
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Answer(NamedTuple):
-    """An answer that was read whole."""
+    """A complete answer."""
 
     status_code: int
     content: bytes
@@ -42,7 +42,7 @@ class _Answer(NamedTuple):
 
 
 class RegistryClient:
-    """Asks one registry; enter it, or close it. `alias` is that of its cluster."""
+    """The client of one registry; enter it, or close it. `alias` is that of its cluster."""
 
     def __init__(self, registry: SchemaRegistry) -> None:
         try:
@@ -83,9 +83,11 @@ class RegistryClient:
         is_text: bool = False,
         **query: str | int,
     ) -> Any:
-        """What the registry answers, `None` where it says nothing, or one of the statuses that mean `missing`.
+        """Send a request and return the registry's answer, `None` if it is empty, or has one of the statuses that mean
+        `missing`.
 
-        `path` stands behind the registry's address, unless it is an address itself. What `is_text` is not read as JSON.
+        `path` stands behind the registry's address, unless it is an address itself. An answer that `is_text` is not
+        read as JSON.
 
         :raises RegistryUnreachable: It did not answer.
         :raises RegistryRefused: It answered with an error.
@@ -99,15 +101,15 @@ class RegistryClient:
         if answer.is_success and (is_text or not answer.content):
             return answer.content.decode(errors="replace") or None
         try:
-            said = json.loads(answer.content)
+            parsed = json.loads(answer.content)
         except (ValueError, RecursionError):
-            said = None
-        if answer.is_success and said is not None:
-            return said
-        raise self._refusal(method, url, answer.status_code, said)
+            parsed = None
+        if answer.is_success and parsed is not None:
+            return parsed
+        raise self._refusal(method, url, answer.status_code, parsed)
 
     async def _read(self, method: str, url: str, **sent: Any) -> _Answer:
-        """One answer, as far as it is one of a registry.
+        """Read one answer, as far as it is one of a registry.
 
         :raises RegistryRefused: It is too long.
         """
@@ -116,13 +118,13 @@ class RegistryClient:
             async for chunk in answer.aiter_bytes():
                 content += chunk
                 if len(content) > _BYTES_MAX:
-                    told = f"the schema registry of {self.alias} answers {method} {url} with more than 64 MiB"
+                    message = f"the schema registry of {self.alias} answers {method} {url} with more than 64 MiB"
                     hint = f"See clusters.{self.alias}.schema_registry.url: no schema registry says so much."
-                    raise RegistryRefused(told, status=answer.status_code, cluster=self.alias, hint=hint)
+                    raise RegistryRefused(message, status=answer.status_code, cluster=self.alias, hint=hint)
         return _Answer(answer.status_code, bytes(content))
 
     async def _answer(self, method: str, url: str, query: dict[str, Any], **sent: Any) -> _Answer:
-        """The last of several answers, if the first ones were failures."""
+        """Return the last of several answers, if the first ones were failures."""
         auth, token = self._login()
         sent["headers"] = {**(sent["headers"] or {}), **token}
         for pause_s in (*_PAUSES_S, None):
@@ -146,14 +148,14 @@ class RegistryClient:
         return (now.username, now.password.reveal()) if now.username and now.password else None, {}
 
     def _silence(self, reason: object) -> RegistryUnreachable:
-        said = str(reason) or type(reason).__name__
+        text = str(reason) or type(reason).__name__
         return RegistryUnreachable(
-            f"the schema registry of {self.alias} at {self.url} does not answer: {said}",
+            f"the schema registry of {self.alias} at {self.url} does not answer: {text}",
             cluster=self.alias,
             hint=f"See that it runs, and that clusters.{self.alias}.schema_registry.url is right.",
         )
 
-    def _refusal(self, method: str, url: str, status: int, said: Any) -> RegistryRefused:
+    def _refusal(self, method: str, url: str, status: int, parsed: Any) -> RegistryRefused:
         where = f"the schema registry of {self.alias}"
         key = f"clusters.{self.alias}.schema_registry"
         if status in _FORBIDDEN:
@@ -161,14 +163,14 @@ class RegistryClient:
             return RegistryRefused(
                 f"{where} refuses {method} {url}: HTTP {status}", status=status, cluster=self.alias, hint=hint
             )
-        if not isinstance(said, dict):
+        if not isinstance(parsed, dict):
             hint = f"See {key}.url: it has to lead to the API, with its path, as in /apis/ccompat/v7 of Apicurio."
-            told = f"{where} answers {method} {url} with HTTP {status}, as no schema registry does"
-            return RegistryRefused(told, status=status, cluster=self.alias, hint=hint)
-        code = said.get("error_code")
-        told = said.get("message") or said.get("detail") or said.get("title") or f"HTTP {status}"
+            message = f"{where} answers {method} {url} with HTTP {status}, as no schema registry does"
+            return RegistryRefused(message, status=status, cluster=self.alias, hint=hint)
+        code = parsed.get("error_code")
+        message = parsed.get("message") or parsed.get("detail") or parsed.get("title") or f"HTTP {status}"
         return RegistryRefused(
-            f"{where} refuses {method} {url}: {told}" + (f" ({code})" if code else ""),
+            f"{where} refuses {method} {url}: {message}" + (f" ({code})" if code else ""),
             status=status,
             code=code if isinstance(code, int) else 0,
             cluster=self.alias,

@@ -1,4 +1,4 @@
-"""Registries with Confluent's own semantics: a version comes with its id where the mode is IMPORT, and only there."""
+"""Registries with Confluent's own semantics: a version comes with its id if the mode is IMPORT, and only then."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _TAKEN: Final = 42207
 
 
 class ConfluentRegistry:
-    """Confluent's registry, and all that behave like it."""
+    """Confluent's registry, and all compatible ones."""
 
     def __init__(self, client: RegistryClient) -> None:
         self.alias = client.alias
         self._client = client
 
     async def contents(self) -> RegistryContents:
-        """All that it holds now, of its default context."""
-        # What is registered in between is in the second list, what is deleted in between was in the first.
-        listed = await self._listed(deleted="true")
-        active = await self._listed(deleted="false")
+        """Return all its present content, of its default context."""
+        # A version registered in between is in the second list, one deleted in between was in the first.
+        listed = await self._list_versions(deleted="true")
+        active = await self._list_versions(deleted="false")
         versions = {key: replace(each, is_deleted=key not in active) for key, each in {**listed, **active}.items()}
         subjects = sorted({subject for subject, _ in versions})
         levels = await asyncio.gather(*(self._compatibility(subject) for subject in subjects))
@@ -42,7 +42,7 @@ class ConfluentRegistry:
         )
 
     async def set_mode(self, mode: str) -> None:
-        """Set the mode of the whole registry, though it has subjects."""
+        """Set the mode of the whole registry, even if it has subjects."""
         try:
             await self._client.ask("PUT", "/mode", body={"mode": mode})
         except RegistryRefused as refused:
@@ -54,17 +54,17 @@ class ConfluentRegistry:
         """Import a version."""
         path = f"{subject_path(version.subject)}/versions"
         try:
-            said = await self._client.ask("POST", path, body=registration(version))
+            answer = await self._client.ask("POST", path, body=registration(version))
         except RegistryRefused as refused:
-            raise self._told(refused, version) from refused
-        made = said.get("id") if isinstance(said, dict) else None
+            raise self._explain_refusal(refused, version) from refused
+        made = answer.get("id") if isinstance(answer, dict) else None
         if made != version.id:
             raise SchemaConflict(
                 f"{version} is id {version.id}, and {self.alias} made it {made}",
                 hint="The registry does not keep ids: see docs/schemas.md for those that do.",
             )
 
-    def _told(self, refused: RegistryRefused, version: SchemaVersion) -> Exception:
+    def _explain_refusal(self, refused: RegistryRefused, version: SchemaVersion) -> Exception:
         if refused.code == _TAKEN:
             return SchemaConflict(f"{version} cannot have id {version.id} at {self.alias}: {refused.message}")
         if refused.code == _NOT_PERMITTED:
@@ -73,32 +73,32 @@ class ConfluentRegistry:
         return refused
 
     async def restore(self, version: SchemaVersion) -> None:
-        """Import a version once more: that takes its soft deletion back."""
+        """Import a version again: that undoes its soft deletion."""
         await self.register(version)
 
     async def delete(self, version: SchemaVersion, *, for_good: bool) -> None:
-        """Delete a version softly, and where it is to be for good once more."""
+        """Delete a version softly, and a second time if for good."""
         path = subject_path(version.subject, version.version)
         await self._client.ask("DELETE", path, missing=(_NOT_FOUND,))
         if for_good:
             await self._client.ask("DELETE", path, missing=(_NOT_FOUND,), permanent="true")
 
     async def set_compatibility(self, subject: str | None, level: str | None) -> None:
-        """Set a level, or take that of a subject back."""
+        """Set a level, or remove that of a subject."""
         if level is None:
             await self._client.ask("DELETE", config_path(subject), missing=(_NOT_FOUND,))
         else:
             await self._client.ask("PUT", config_path(subject), body={"compatibility": level})
 
     async def _compatibility(self, subject: str | None) -> str | None:
-        said = await self._client.ask("GET", config_path(subject), missing=(_NOT_FOUND,))
-        if said is None:
+        answer = await self._client.ask("GET", config_path(subject), missing=(_NOT_FOUND,))
+        if answer is None:
             return None
-        if not isinstance(said, dict):
+        if not isinstance(answer, dict):
             raise strange(self.alias)
-        return said.get("compatibilityLevel")
+        return answer.get("compatibilityLevel")
 
-    async def _listed(self, deleted: str) -> dict[VersionKey, SchemaVersion]:
+    async def _list_versions(self, deleted: str) -> dict[VersionKey, SchemaVersion]:
         found: dict[VersionKey, SchemaVersion] = {}
         offset = 0
         while True:
@@ -109,6 +109,6 @@ class ConfluentRegistry:
             is_new = any(each.key not in found for each in versions)
             found.update({each.key: each for each in versions})
             offset += len(page)
-            # One that does not know pages gives all at once, again and again.
+            # A registry without pages returns the whole list again and again.
             if not is_new:
                 return found

@@ -1,4 +1,4 @@
-"""Does what was planned for a registry. What one version is refused stops what needs it, and nothing else."""
+"""Makes the planned changes of a registry. A refused version stops only those that need it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from isthmus.schemas.planning import SchemaChange, SchemaVerb
 from isthmus.schemas.registry import SchemaStore
 
 OnChange = Callable[[int, int], None]
-"""Called with how many changes were made or refused, and how many there are."""
+"""Called with the number of changes that were made or refused, and the total."""
 
 
 async def apply_schemas(
     registry: SchemaStore, changes: Sequence[SchemaChange], on_change: OnChange | None = None
 ) -> tuple[SchemaChange, ...]:
-    """Make the changes that have no problem. All of them are returned, those that failed with their problems.
+    """Make the changes that have no problem. Return all of them, those that failed with their problems.
 
     :raises RegistryUnreachable: It does not answer; what was done until then stays.
     :raises RegistryRefused: It does not take the mode without which it takes nothing.
@@ -28,7 +28,7 @@ async def apply_schemas(
     found: list[SchemaChange] = []
     for change in changes:
         if change.problem is None and change.is_needed:
-            problem = _waiting(change, refused) or await _applied(registry, change)
+            problem = _waiting(change, refused) or await _apply(registry, change)
             change = replace(change, problem=problem)
         if change.version is not None and change.verb is SchemaVerb.REGISTER and change.problem is not None:
             refused[change.version.key] = change.version
@@ -39,7 +39,7 @@ async def apply_schemas(
 
 
 def _waiting(change: SchemaChange, refused: dict[VersionKey, SchemaVersion]) -> Problem | None:
-    """Why a version cannot be made now: what it refers to, or the version before it, was refused."""
+    """Return why a version cannot be made now: its reference, or the version before it, was refused."""
     if change.version is None or not refused:
         return None
     needed = [(each.subject, each.version) for each in change.version.schema.references]
@@ -49,7 +49,7 @@ def _waiting(change: SchemaChange, refused: dict[VersionKey, SchemaVersion]) -> 
     return None if missing is None else Problem(f"it needs {missing}, which was refused")
 
 
-async def _applied(registry: SchemaStore, change: SchemaChange) -> Problem | None:
+async def _apply(registry: SchemaStore, change: SchemaChange) -> Problem | None:
     if change.verb is SchemaVerb.MODE:
         await registry.set_mode(change.after or "")
         return None

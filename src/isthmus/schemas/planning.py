@@ -1,8 +1,9 @@
-"""What has to be done so that a registry holds what the primary one holds. Pure.
+"""The steps that give a registry the content of the primary one. Pure.
 
-Ids and versions are those of the primary: records carry ids. What a schema refers to comes before it, and each version
-after the one before it. Nothing is overwritten: where something else is in the place the change has a problem, and so
-has all that needs it. Nothing is deleted for good that was not distributed before, and seen deleted softly since.
+Ids and versions are those of the primary: records carry ids. A schema that others refer to comes before them, and each
+version after the one before it. Nothing is overwritten: if another schema is in the place, the change has a problem,
+and so have all that need it. Nothing is deleted for good that was not distributed before, and seen deleted softly
+since.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ class SchemaVerb(enum.StrEnum):
     """What is to be done to a registry, in this order."""
 
     MODE = "mode"
-    """Have it take what comes with an id, and nothing from people."""
+    """Make the registry accept versions with an id, and none from people."""
     REGISTER = "register"
     RESTORE = "restore"
-    """Take a soft deletion back."""
+    """Undo a soft deletion."""
     SOFT_DELETE = "soft delete"
     DELETE = "delete"
-    """For good, softly before that where need be."""
+    """Delete for good, softly before that if needed."""
     COMPATIBILITY = "compatibility"
     KEEP = "keep"
-    """It is in this registry only: nothing is done."""
+    """It is in this registry only, and stays."""
 
 
 class SchemaChangeJson(TypedDict):
@@ -53,8 +54,8 @@ class SchemaChangeJson(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaChange:
-    """One thing to be done. `version` is as the registry is to have it, under the registry's own subject; `source` is
-    the subject at the primary, "" where it has none. With a `problem` it cannot be done, for that reason.
+    """One change. `version` is its new form in the registry, under the registry's own subject; `source` is the subject
+    at the primary, "" if it has none. With a `problem` it cannot be made, for that reason.
     """
 
     verb: SchemaVerb
@@ -72,7 +73,7 @@ class SchemaChange:
 
     @property
     def what(self) -> str:
-        """What it is about, for people."""
+        """The subject of the change, for people."""
         if self.version is not None:
             return str(self.version)
         return self.subject or "the registry"
@@ -94,7 +95,8 @@ class SchemaChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryPair:
-    """The primary registry and another one, by their aliases, with what both hold and what subjects are called there.
+    """The primary registry and another one, by their aliases, with the content of both and the naming of subjects.
+    `distributed` are the versions that both had at some time by the ledger, each with its subject at the primary.
 
     `distributed` are the versions of which the ledger says that both had them at some time, each with its subject at
     the primary.
@@ -109,13 +111,13 @@ class RegistryPair:
 
 
 def plan_schemas(pair: RegistryPair, *, delete_gone: bool = False) -> tuple[SchemaChange, ...]:
-    """All that has to be done, in the order to do it. With `delete_gone` what the primary has no more is deleted even
-    if it was never seen deleted softly there. What was never distributed is kept.
+    """Return all steps, in their order. With `delete_gone` a version that the primary has no longer is deleted even if
+    it was never seen deleted softly there. A version that was never distributed is kept.
     """
-    wanted, refused = _wanted(pair)
-    found = [*refused, *_Versions(pair, wanted).changes(), *_gone(pair, wanted, delete_gone=delete_gone)]
+    wanted, refused = _find_wanted(pair)
+    found = [*refused, *_Versions(pair, wanted).changes(), *_plan_gone(pair, wanted, delete_gone=delete_gone)]
     order_of_verbs = list(SchemaVerb)
-    # Sorting is stable: within a verb references stay before referrers, and behind them where things are deleted.
+    # Sorting is stable: within a verb references stay before referrers, and behind them for deletions.
     changes = sorted([*found, *_compatibility(pair, wanted)], key=lambda change: order_of_verbs.index(change.verb))
     if wanted and pair.there.mode not in (None, IMPORT):
         changes.insert(0, _mode(pair))
@@ -123,7 +125,9 @@ def plan_schemas(pair: RegistryPair, *, delete_gone: bool = False) -> tuple[Sche
 
 
 def _mode(pair: RegistryPair) -> SchemaChange:
-    """The other registry takes only what comes with ids from now on; unless it has become the primary meanwhile."""
+    """Return the change that makes the other registry accept only versions with ids; unless it has become the primary
+    meanwhile.
+    """
     change = SchemaChange(verb=SchemaVerb.MODE, before=pair.there.mode, after=IMPORT)
     if pair.held.mode != IMPORT:
         return change
@@ -134,8 +138,10 @@ def _mode(pair: RegistryPair) -> SchemaChange:
     return replace(change, problem=moved)
 
 
-def _wanted(pair: RegistryPair) -> tuple[dict[VersionKey, tuple[str, SchemaVersion]], list[SchemaChange]]:
-    """What the registry is to hold, with subjects at the primary; and what it cannot, two subjects being one there."""
+def _find_wanted(pair: RegistryPair) -> tuple[dict[VersionKey, tuple[str, SchemaVersion]], list[SchemaChange]]:
+    """Return the versions for the registry, with their subjects at the primary; and refused changes, for different
+    subjects that would be one there.
+    """
     names: dict[str, list[str]] = {}
     for subject in pair.held.subjects:
         names.setdefault(pair.naming.translated(subject), []).append(subject)
@@ -164,14 +170,14 @@ def _wanted(pair: RegistryPair) -> tuple[dict[VersionKey, tuple[str, SchemaVersi
 
 
 def has_more(pair: RegistryPair) -> bool:
-    """Whether the registry has anything that it is not to hold by what the primary holds."""
-    wanted, _ = _wanted(pair)
+    """Return whether the registry has content that does not follow from the primary's."""
+    wanted, _ = _find_wanted(pair)
     return any(key not in wanted for key in pair.there.versions)
 
 
 def shared_versions(pair: RegistryPair, made: Iterable[SchemaVersion] = ()) -> dict[VersionKey, DistributedVersion]:
-    """The versions that both registries have, those that were `made` since among them."""
-    wanted, _ = _wanted(pair)
+    """Return the versions that both registries have, including those that were `made` since."""
+    wanted, _ = _find_wanted(pair)
     there = {**pair.there.versions, **{version.key: version for version in made}}
     return {
         key: DistributedVersion(version.version, version.id, source)
@@ -181,10 +187,10 @@ def shared_versions(pair: RegistryPair, made: Iterable[SchemaVersion] = ()) -> d
 
 
 def known_ids(pair: RegistryPair) -> dict[VersionKey, int]:
-    """The ids by which the registry finds what the primary means by them, by version; without those that it gives to
-    another schema. What was deleted softly is still found by its id.
+    """Return the ids with the same meaning in both registries, by version; without those that belong to another schema.
+    A version that was deleted softly is still found by its id.
     """
-    wanted, _ = _wanted(pair)
+    wanted, _ = _find_wanted(pair)
     meant = {version.id: version.schema for _, version in wanted.values()}
     return {
         key: version.id
@@ -194,7 +200,7 @@ def known_ids(pair: RegistryPair) -> dict[VersionKey, int]:
 
 
 class _Needs:
-    """Which versions each of some needs: all it refers to, and the version before it."""
+    """The needs of each version: all its references, and the version before it."""
 
     def __init__(self, versions: Iterable[SchemaVersion]) -> None:
         self._needs: dict[VersionKey, tuple[VersionKey, ...]] = {}
@@ -209,13 +215,13 @@ class _Needs:
         return self._needs[key]
 
     def in_order(self) -> Iterator[VersionKey]:
-        """What is needed before what needs it; else by name."""
+        """Yield each version after those it needs; else by name."""
         done: set[VersionKey] = set()
         for first in self._needs:
             path = [first]
             while path:
                 missing = (each for each in self._needs[path[-1]] if each in self._needs and each not in done)
-                # A circle, which no registry would have taken, is cut where it closes.
+                # A circle, which no registry would accept, is cut where it closes.
                 following = next((each for each in missing if each not in path), None)
                 if following is not None:
                     path.append(following)
@@ -227,11 +233,11 @@ class _Needs:
 
 
 class _Versions:
-    """Goes through the versions there are to be, and remembers which cannot be."""
+    """Goes through the wanted versions, and remembers the impossible ones."""
 
     def __init__(self, pair: RegistryPair, wanted: Mapping[VersionKey, tuple[str, SchemaVersion]]) -> None:
         self._pair = pair
-        self._wanted = wanted
+        self._find_wanted = wanted
         self._needs = _Needs(version for _, version in wanted.values())
         self._refused: dict[VersionKey, Problem] = {}
         self._by_id: dict[int, SchemaVersion] = {}
@@ -242,7 +248,7 @@ class _Versions:
         found: list[SchemaChange] = []
         deleted: list[SchemaChange] = []
         for key in self._needs.in_order():
-            source, version = self._wanted[key]
+            source, version = self._find_wanted[key]
             there = self._pair.there.versions.get(key)
             change = SchemaChange(verb=SchemaVerb.REGISTER, source=source, subject=version.subject, version=version)
             problem = self._conflict(version, there) or self._waiting(key)
@@ -287,15 +293,15 @@ class _Versions:
                 return Problem(
                     f"it needs {subject} version {number}, which cannot be there", self._refused[needed].hint
                 )
-            if needed not in self._wanted:
+            if needed not in self._find_wanted:
                 return Problem(f"it refers to {subject} version {number}, which {self._pair.primary} has not")
         return None
 
 
-def _gone(
+def _plan_gone(
     pair: RegistryPair, wanted: Mapping[VersionKey, tuple[str, SchemaVersion]], *, delete_gone: bool
 ) -> list[SchemaChange]:
-    """What the registry has and the primary has not, referrers first."""
+    """Plan for the versions that only the registry has, referrers first."""
     there = pair.there.versions
     distributed = pair.distributed
     found: list[SchemaChange] = []
@@ -308,11 +314,11 @@ def _gone(
             if version.is_deleted or delete_gone:
                 change = replace(change, verb=SchemaVerb.DELETE)
             else:
-                said = f"{version} is gone from {pair.primary}, where it was not seen deleted softly: it is kept"
-                change = replace(change, problem=Problem(said, _DELETE_SOFTLY))
+                reason = f"{version} is gone from {pair.primary}, where it was not seen deleted softly: it is kept"
+                change = replace(change, problem=Problem(reason, _DELETE_SOFTLY))
         elif delete_gone and not source:
-            said = f"the ledger does not say that {version} was ever distributed to {pair.target}: it is kept"
-            change = replace(change, problem=Problem(said, f"If nobody needs it, delete it at {pair.target} itself."))
+            reason = f"the ledger does not say that {version} was ever distributed to {pair.target}: it is kept"
+            change = replace(change, problem=Problem(reason, f"If nobody needs it, delete it at {pair.target} itself."))
         found.append(change)
     return found
 

@@ -1,4 +1,4 @@
-"""A schema registry, whichever it is: what all of them can be asked and told."""
+"""The interface of every schema registry."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ from isthmus.schemas.confluent import ConfluentRegistry
 
 
 class SchemaStore(Protocol):
-    """One registry. How ids and versions are kept is its own matter.
+    """One registry. Each kind stores ids and versions in its own way.
 
-    Every method raises RegistryUnreachable where it does not answer, RegistryRefused where it answers with an error.
+    Every method raises RegistryUnreachable if it does not answer, RegistryRefused if it answers with an error.
     """
 
     alias: str
 
     async def contents(self) -> RegistryContents:
-        """All that it holds now."""
+        """Return its whole present content."""
         ...
 
     async def set_mode(self, mode: str) -> None:
-        """Have it take what people write (READWRITE) or what comes with ids (IMPORT), where it knows modes."""
+        """Make it accept writes of people (READWRITE) or versions with ids (IMPORT), if it has modes."""
         ...
 
     async def register(self, version: SchemaVersion) -> None:
-        """Put a version there, under its id. One that is there already stays.
+        """Register a version, under its id. An existing one stays.
 
         :raises SchemaConflict: The id has another schema there, or the schema another id.
         """
         ...
 
     async def restore(self, version: SchemaVersion) -> None:
-        """Take a soft deletion back."""
+        """Undo a soft deletion."""
         ...
 
     async def delete(self, version: SchemaVersion, *, for_good: bool) -> None:
-        """Delete a version softly, or for good. One that is gone already is no error."""
+        """Delete a version softly, or for good. A missing one is no error."""
         ...
 
     async def set_compatibility(self, subject: str | None, level: str | None) -> None:
-        """Set the level of a subject, or the default for those that have none; `None` takes that of a subject back."""
+        """Set the level of a subject, or the default for those that have none; `None` removes that of a subject."""
         ...
 
 
 @asynccontextmanager
 async def opened(registry: SchemaRegistry, seen: SeenSchemas | None = None) -> AsyncIterator[SchemaStore]:
-    """The registry, found out by its address and its answers. `seen` saves asking again for texts.
+    """Open the registry, whose kind its address and its answers show. `seen` avoids fetching known texts again.
 
     :raises HostError: The extra is not installed.
     :raises ClusterError: A PEM file cannot be used.

@@ -1,7 +1,8 @@
-"""What answers hold, for openapi.json: made of the types that routes return, and of those that values have as JSON.
+"""The schemas of answers, for openapi.json: made of the types that routes return, and of those that values have as
+JSON.
 
-An `as_dict` says by its type what keys it has, which the type checker holds against what it returns: by a TypedDict,
-`SomethingJson`, or by `OwnFields`, the fields of the value itself. Nothing of it is looked at when a route answers.
+An `as_dict` declares its keys by its type, which the type checker compares with the value that it returns: by a
+TypedDict, `SomethingJson`, or by `OwnFields`, the fields of the value itself. None of this runs when a route answers.
 """
 
 from __future__ import annotations
@@ -48,18 +49,18 @@ _PLAIN: Final[Mapping[object, JsonSchema]] = {
     float: {"type": "number"},
 }
 _hints: dict[str, Any] = {}
-"""What routes return, by module and name of each: of every app the same."""
+"""The return types of routes, by module and name of each: the same in every app."""
 
 
 class AnswerRoute(APIRoute):
-    """A route that is described by what it returns, and answers with that as it is; one that changes something takes a
-    key of a request that may be sent again.
+    """A route that is described by its return type, and answers with that value unchanged; a route that changes
+    something accepts a key for repeated requests.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **more: Any) -> None:
         hint = get_type_hints(endpoint, include_extras=True)["return"]
         if get_origin(hint) is Annotated and _is_response(get_args(hint)[0]):
-            # Annotated[Response, SomethingJson]: it makes the response itself, and says what is in it.
+            # Annotated[Response, SomethingJson]: it makes the response itself, and names the type of the content.
             hint, more["response_model"] = get_args(hint)[1], None
         elif not _is_response(hint):
             more["response_model"] = list[dict[str, Any]] if get_origin(hint) is list else dict[str, Any]
@@ -68,7 +69,7 @@ class AnswerRoute(APIRoute):
             _hints[name] = hint
             more["openapi_extra"] = {_RETURNED: name}
         if CHANGING & {*(more.get("methods") or ())}:
-            # Whoever takes a router in makes its routes anew.
+            # An app that includes a router makes its routes again.
             others = [each for each in more.get("dependencies") or () if each.dependency is not repeatable]
             more["dependencies"] = [Depends(repeatable), *others]
         super().__init__(path, endpoint, **more)
@@ -79,8 +80,8 @@ def _is_response(hint: Any) -> bool:
 
 
 class DescribedApp(FastAPI):
-    """An app whose description says what its answers hold. `told` are types that it answers with in another way, as
-    data of events, and problems.
+    """An app whose description contains the schemas of its answers. `told` are types that it answers with in another
+    way, as data of events, and problems.
     """
 
     def __init__(self, *, told: Collection[type], **more: Any) -> None:
@@ -88,7 +89,7 @@ class DescribedApp(FastAPI):
         super().__init__(**more)
 
     def openapi(self) -> dict[str, Any]:
-        """The description, made when it is asked for first."""
+        """Return the description, made at the first request."""
         if self.openapi_schema is None:
             described = super().openapi()
             components = described["components"]["schemas"]
@@ -108,15 +109,14 @@ def _describe(operation: dict[str, Any], schema: JsonSchema) -> None:
 
 
 def schema_of(hint: Any, components: dict[str, JsonSchema]) -> JsonSchema:
-    """The JSON schema of what has this type once it is plain (`isthmus.model.plain`); what has a name is put into
-    `components`.
+    """Return the JSON schema of this type in plain form (`isthmus.model.plain`); a named type is added to `components`.
 
     :raises InvariantError: It is of no kind that answers have.
     """
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        # Plain values that were made of something else: ... says that there are other keys as well.
-        return _named(arguments[1], components, is_open=Ellipsis in arguments)
+        # Plain values of another type: ... means that there are other keys as well.
+        return _name_schema(arguments[1], components, is_open=Ellipsis in arguments)
     if origin is NotRequired:
         return schema_of(arguments[0], components)
     if origin is Literal:
@@ -131,16 +131,16 @@ def schema_of(hint: Any, components: dict[str, JsonSchema]) -> JsonSchema:
         return {"type": "array", "items": schema_of(arguments[0], components)}
     if isinstance(hint, NewType):
         return schema_of(hint.__supertype__, components)
-    return dict(_PLAIN[hint]) if hint in _PLAIN else _named(hint, components)
+    return dict(_PLAIN[hint]) if hint in _PLAIN else _name_schema(hint, components)
 
 
-def _named(kind: Any, components: dict[str, JsonSchema], *, is_open: bool = False) -> JsonSchema:
+def _name_schema(kind: Any, components: dict[str, JsonSchema], *, is_open: bool = False) -> JsonSchema:
     if kind is Problem:
         kind = ProblemJson
     elif not is_typeddict(kind) and hasattr(kind, "as_dict"):
-        told = get_type_hints(kind.as_dict, include_extras=True)["return"]
-        if told != OwnFields:
-            return schema_of(told, components)
+        hint = get_type_hints(kind.as_dict, include_extras=True)["return"]
+        if hint != OwnFields:
+            return schema_of(hint, components)
     if not inspect.isclass(kind):
         raise InvariantError(f"there is no schema of {kind}")
     name = kind.__name__.removesuffix(_SUFFIX)

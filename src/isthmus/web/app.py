@@ -1,4 +1,4 @@
-"""The REST API put together: its routes, who may call them, and how it describes itself."""
+"""The assembled REST API: its routes, the rights of callers, and its description."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def create_app(
     is_private: bool = True,
     body_s: float = BODY_S,
 ) -> FastAPI:
-    """The API over a fabric. Where it `is_private` only callers of this host's loopback names are answered. A body has
-    to come within `body_s`.
+    """Return the API over a fabric. If it `is_private` only callers of this host's loopback names are answered. A body
+    has to come within `body_s`.
     """
     watch = watch or Watch(desk.links)
     happenings = watch.happenings
@@ -68,7 +68,7 @@ def create_app(
         openapi_url="/v1/openapi.json",
         docs_url=None,
         redoc_url=None,
-        lifespan=partial(_ended, operations, desk),
+        lifespan=partial(_close_at_shutdown, operations, desk),
         dependencies=[Security(_bearer)],
         responses={"4XX": _PROBLEM, "5XX": _PROBLEM},
     )
@@ -89,13 +89,13 @@ def create_app(
     console = console_routes(desk, operations, watch, door.sessions)
     app.include_router(console, include_in_schema=False)
 
-    def refused(request: Request, error: IsthmusError, extra: Mapping[str, Any]) -> Response:
+    def answer_refusal(request: Request, error: IsthmusError, extra: Mapping[str, Any]) -> Response:
         record_refusal(request, error)
         if door.leads_to(request.url.path):
             return door.refusal(error, request.scope)
         return problem_response(error, extra)
 
-    answer_problems(app, refused)
+    answer_problems(app, answer_refusal)
     app.add_middleware(Rooms)
     app.add_middleware(Guard, tokens=tokens, rate=rate, is_private=is_private, door=door, body_s=body_s)
     app.add_middleware(Hardened)
@@ -103,7 +103,7 @@ def create_app(
 
 
 @contextlib.asynccontextmanager
-async def _ended(operations: Operations, desk: FabricDesk, _: FastAPI) -> AsyncIterator[None]:
+async def _close_at_shutdown(operations: Operations, desk: FabricDesk, _: FastAPI) -> AsyncIterator[None]:
     yield
     await anyio.to_thread.run_sync(operations.close)
     await desk.aclose()

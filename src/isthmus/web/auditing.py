@@ -1,4 +1,6 @@
-"""The line in the log that each change leaves, also a refused one: who, what, the difference, and how it ended."""
+"""The line in the log that each change leaves, also a refused one: the caller, the action, the difference, and the
+result.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ _RESULT_MAX: Final = 300
 _LOOKING: Final = ("GET", "HEAD", "OPTIONS")
 _trail: deque[Audited] = deque(maxlen=_TRAIL_MAX)
 _refused: deque[Audited] = deque(maxlen=_TRAIL_MAX)
-"""Apart: who may change nothing cannot have forgotten what others have changed."""
+"""Apart: callers without the right to change anything cannot displace the changes of others."""
 _recorded: weakref.WeakSet[IsthmusError] = weakref.WeakSet()
 
 
@@ -42,7 +44,7 @@ class Audited:
 
 
 def trail() -> list[Audited]:
-    """The last thousand changes of this process, and those that were refused, the newest first. The log has all."""
+    """Return the last thousand changes of this process, and the refused ones, the newest first. The log has all."""
     return sorted([*_trail, *_refused], key=lambda each: each.at_ms)[::-1]
 
 
@@ -50,8 +52,8 @@ def trail() -> list[Audited]:
 def audited(
     caller: Caller, what: str, target: str, wanted: Mapping[str, Any] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """A line in the log, whatever happens; what else changes is to be put into the value it gives. Ledgers have the
-    caller as the author of what is written meanwhile.
+    """Write a line in the log, whatever happens; the block adds further changes to the yielded value. In ledgers the
+    caller is the author of all writes in the block.
     """
     difference = dict(wanted or {})
     result = "failed: ISTH-INVARIANT"
@@ -60,7 +62,7 @@ def audited(
             yield difference
         result = "done"
     except IsthmusError as error:
-        result = _failed(error)
+        result = _describe_failure(error)
         _recorded.add(error)
         raise
     except asyncio.CancelledError:
@@ -76,20 +78,22 @@ def record(caller: Caller, what: str, target: str, difference: Mapping[str, Any]
 
 
 def record_refusal(request: Request, error: IsthmusError) -> None:
-    """Write one line of a request that was refused before anything was tried, if it asked for a change: `what` is its
-    method and its path as openapi.json has it. Who is not known leaves none.
+    """Write one line about a request for a change that was refused before anything was tried: `what` is its method and
+    its path as openapi.json has it. An unknown caller leaves none.
     """
     route, caller = request.scope.get("route"), getattr(request.state, "caller", None)
     if request.method in _LOOKING or route is None or caller is None or error in _recorded:
         return
     target = " ".join(request.path_params.values())
-    _line(_refused, caller, f"{request.method} {route.path}", target, dict(request.query_params), _failed(error))
+    _line(
+        _refused, caller, f"{request.method} {route.path}", target, dict(request.query_params), _describe_failure(error)
+    )
 
 
-def _failed(error: IsthmusError) -> str:
+def _describe_failure(error: IsthmusError) -> str:
     is_refused = isinstance(error, RequestRefused)
-    told = f"refused: {error.error_code}: {error.message}" if is_refused else f"failed: {error.error_code}"
-    return told[:_RESULT_MAX]
+    result = f"refused: {error.error_code}: {error.message}" if is_refused else f"failed: {error.error_code}"
+    return result[:_RESULT_MAX]
 
 
 def _line(

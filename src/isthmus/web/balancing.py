@@ -33,7 +33,7 @@ class AssignmentsJson(TypedDict):
 
 
 def balancing_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
-    """All of them: a viewer may look, an admin change."""
+    """Return all of them: a viewer may look, an admin change."""
     router = APIRouter(route_class=AnswerRoute, prefix="/v1", tags=["clusters"])
     _leaders(router, desk)
     _looking(router, desk)
@@ -96,18 +96,18 @@ def _moving(router: APIRouter, desk: FabricDesk, operations: Operations) -> None
                     return [Reassignment.of(move, ReassignmentState.PLANNED).as_dict() for move in plan.moves]
                 seen = -1
 
-                def told(done: int, of: int) -> None:
+                def report(done: int, of: int) -> None:
                     nonlocal seen
                     if done != seen:
                         on_step(f"{done} of {of} partitions have moved")
                     seen = done
 
-                done = await known.execute(plan, throttle_bytes_per_s=body.throttle_bytes_per_s, on_progress=told)
+                done = await known.execute(plan, throttle_bytes_per_s=body.throttle_bytes_per_s, on_progress=report)
                 return [each.as_dict() for each in done]
 
-        said = {**plain(body), "dry_run": dry_run}
+        details = {**plain(body), "dry_run": dry_run}
         subject = f"partitions of {cluster}"
-        begun = operations.begin("reassign", cluster, caller, said, work, subject=subject, is_of_link=False)
+        begun = operations.begin("reassign", cluster, caller, details, work, subject=subject, is_of_link=False)
         return accepted(begun, response)
 
     @router.post(

@@ -1,4 +1,4 @@
-"""The bodies of requests: what they may say, and within which bounds."""
+"""The bodies of requests: their fields, and the limits of these."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _OfTree = Annotated[
 
 
 class Body(BaseModel):
-    """What requests have in common: a member that is not known is refused."""
+    """The base of all bodies: an unknown member is refused."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -51,7 +51,7 @@ class FiltersBody(Body):
 
     @property
     def filters(self) -> Filters:
-        """As the fabric takes them."""
+        """Return the filters for the fabric."""
         return Filters(
             topics_include=_patterns(self.topics_include),
             topics_exclude=_patterns(self.topics_exclude),
@@ -116,7 +116,7 @@ class MapBody(Body):
 
     @property
     def map(self) -> NamespaceMap:
-        """As the fabric takes it.
+        """Return the map for the fabric.
 
         :raises ConfigError: One of them can be no namespace.
         """
@@ -141,7 +141,7 @@ class MapsBody(Body):
 
     @property
     def maps(self) -> tuple[NamespaceMap, ...]:
-        """As the fabric takes them.
+        """Return the maps for the fabric.
 
         :raises ConfigError: One of them can be no namespace.
         """
@@ -157,9 +157,9 @@ class AttachBody(MapsBody):
 
     @property
     def closing(self) -> Keeping | None:
-        """As the fabric takes it.
+        """Return the part about closing as the fabric takes it.
 
-        :raises ConfigError: Somebody is to be kept by rules that nobody asked for.
+        :raises ConfigError: It names principals to keep, but asks for no rules.
         """
         return Keeping.asked(self.keep, has_super_user=self.super_user, is_enforced=self.enforce)
 
@@ -182,7 +182,7 @@ class LinkBody(AttachBody):
 
     @property
     def ends(self) -> tuple[EndBody, EndBody]:
-        """Both clusters."""
+        """Return both clusters."""
         source, target = (EndBody(alias=end) if isinstance(end, str) else end for end in (self.source, self.target))
         return source, target
 
@@ -229,7 +229,7 @@ class LimitsBody(Body):
 
     @property
     def limits(self) -> LimitsJson:
-        """As they are answered."""
+        """Return the limits as they are answered."""
         return {"bytes_per_s": self.bytes_per_s, "bytes_in_flight": self.bytes_in_flight}
 
 
@@ -348,7 +348,7 @@ class ReassignmentBody(Body):
 
     @property
     def assignments(self) -> list[Assignment]:
-        """As the fabric takes them."""
+        """Return the assignments for the fabric."""
         return [Assignment(each.topic, each.partition, tuple(each.replicas)) for each in self.partitions]
 
 
@@ -389,7 +389,7 @@ class NamespaceChangeBody(Body):
 
     @property
     def closing(self) -> Keeping | None:
-        """As that of namespaces which are to follow."""
+        """Return the part about closing, as for namespaces that are to follow."""
         return Keeping.asked(
             self.keep, has_super_user=self.super_user, is_enforced=self.enforce, is_reserved=self.reserved
         )
@@ -401,5 +401,5 @@ class NamespaceChangeBody(Body):
 
 
 def plain(body: BaseModel) -> dict[str, Any]:
-    """What was said, for the log."""
+    """Return the members that were sent, for the log."""
     return body.model_dump(mode="json", exclude_unset=True)

@@ -1,4 +1,4 @@
-"""The routes that pause and resume links, have them select something else, and distributors copy somewhere else."""
+"""The routes that pause and resume links, change their selection, and change the targets of distributors."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class ResumedJson(PausedJson, PausedPartsJson):
 
 
 def changing_routes(desk: FabricDesk) -> APIRouter:
-    """All of them, each with the role it needs."""
+    """Return all of them, each with the role it needs."""
     router = APIRouter(route_class=AnswerRoute, prefix="/v1")
     _pausing_routes(router, desk)
     _filter_routes(router, desk)
@@ -89,14 +89,14 @@ async def paused(
     if_match: str | None = None,
     dry_run: bool = False,
 ) -> bool:
-    """Have a link or a part of it be copied no more for a while; whether it was so already.
+    """Pause a link or a part of it; return whether it was paused already.
 
     :raises RequestRefused: There is none of that name, or other pauses than the caller knows.
     :raises ClusterError: The ledger cannot be read or written.
     """
-    said = {**parts, "dry_run": dry_run}
+    details = {**parts, "dry_run": dry_run}
     async with desk.fabric(link) as fabric, desk.turn(f"pauses of {link}"):
-        with audited(caller, "pause", link, said) as difference:
+        with audited(caller, "pause", link, details) as difference:
             await _check_pauses(fabric, link, if_match)
             was_paused = await found(fabric.link(link).pause(**parts, dry_run=dry_run))
             difference["paused"] = [was_paused, True]
@@ -112,14 +112,14 @@ async def resumed(
     if_match: str | None = None,
     dry_run: bool = False,
 ) -> Resumed:
-    """Have it be copied again; what was paused, and what still is.
+    """Resume a link or a part of it; return the parts that were paused, and those that still are.
 
     :raises RequestRefused: There is none of that name, or other pauses than the caller knows.
     :raises ClusterError: The ledger cannot be read or written.
     """
-    said = {**parts, "dry_run": dry_run}
+    details = {**parts, "dry_run": dry_run}
     async with desk.fabric(link) as fabric, desk.turn(f"pauses of {link}"):
-        with audited(caller, "resume", link, said) as difference:
+        with audited(caller, "resume", link, details) as difference:
             await _check_pauses(fabric, link, if_match)
             done = await found(fabric.link(link).resume(**parts, dry_run=dry_run))
             difference["paused"] = [done.was_paused, False]
@@ -196,7 +196,7 @@ def _pausing_routes(router: APIRouter, desk: FabricDesk) -> None:
 
 
 def _filter_routes(router: APIRouter, desk: FabricDesk) -> None:
-    async def changed(
+    async def change_filters(
         link: str, filters: Filters, given: str | None, caller: Caller, *, dry_run: bool
     ) -> tuple[FiltersJson, str]:
         with audited(caller, "filters", link) as difference:
@@ -234,7 +234,7 @@ def _filter_routes(router: APIRouter, desk: FabricDesk) -> None:
             raise RequestRefused(
                 "nothing is to be changed", status=422, hint="DELETE selects again what the file says."
             )
-        found, response.headers["ETag"] = await changed(link, filters, if_match, caller, dry_run=dry_run)
+        found, response.headers["ETag"] = await change_filters(link, filters, if_match, caller, dry_run=dry_run)
         return found
 
     @router.delete(
@@ -247,7 +247,7 @@ def _filter_routes(router: APIRouter, desk: FabricDesk) -> None:
         if_match: IfMatch = None,
         dry_run: DryRun = False,
     ) -> FiltersJson:
-        found, response.headers["ETag"] = await changed(link, Filters(), if_match, caller, dry_run=dry_run)
+        found, response.headers["ETag"] = await change_filters(link, Filters(), if_match, caller, dry_run=dry_run)
         return found
 
 
@@ -257,9 +257,9 @@ def _target_routes(router: APIRouter, desk: FabricDesk) -> None:
     )
     async def read_targets(tree: str, response: Response, _: Viewer) -> list[DistributorTargetJson]:
         async with desk.fabric() as fabric:
-            told = [each.as_dict() for each in await found(fabric.trees.targets(tree))]
-        response.headers["ETag"] = etag_of(told)
-        return told
+            targets = [each.as_dict() for each in await found(fabric.trees.targets(tree))]
+        response.headers["ETag"] = etag_of(targets)
+        return targets
 
     @router.put(
         "/trees/{tree}/targets/{cluster}/{level}",
@@ -275,8 +275,8 @@ def _target_routes(router: APIRouter, desk: FabricDesk) -> None:
         if_match: IfMatch = None,
         dry_run: DryRun = False,
     ) -> DistributorTargetJson:
-        said = {**body.model_dump(), "dry_run": dry_run}
-        with audited(caller, "switch", f"{tree}.{cluster}.{level}", said) as difference:
+        details = {**body.model_dump(), "dry_run": dry_run}
+        with audited(caller, "switch", f"{tree}.{cluster}.{level}", details) as difference:
             if body.resend:
                 # Messages may come twice.
                 check_role(caller, Role.ADMIN)
@@ -293,17 +293,17 @@ def _target_routes(router: APIRouter, desk: FabricDesk) -> None:
 
 @contextlib.asynccontextmanager
 async def _reshaping(desk: FabricDesk, tree: str, if_match: str | None) -> AsyncIterator[AsyncFabric]:
-    """Where a tree gets other clusters that is run as the caller knows it: by one at a time."""
+    """Open a tree for adding or removing clusters, if it runs as the caller knows it: one change at a time."""
     async with desk.turn(f"tree {tree}"), desk.written() as fabric:
         if if_match is not None:
             check_match(if_match, etag_of(await desk.tree_now(tree)))
         yield fabric
 
 
-def _told(change: Reshaping, difference: Json) -> ReshapingJson:
-    told = change.as_dict()
-    difference["clusters"] = [told["before"], told["after"]]
-    return told
+def _add_clusters(change: Reshaping, difference: Json) -> ReshapingJson:
+    answer = change.as_dict()
+    difference["clusters"] = [answer["before"], answer["after"]]
+    return answer
 
 
 def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
@@ -320,8 +320,8 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
         if_match: IfMatch = None,
         dry_run: DryRun = False,
     ) -> ReshapingJson:
-        said = {**plain(body), "cluster": cluster, "dry_run": dry_run}
-        with audited(caller, "add to tree", tree, said) as difference:
+        details = {**plain(body), "cluster": cluster, "dry_run": dry_run}
+        with audited(caller, "add to tree", tree, details) as difference:
             async with _reshaping(desk, tree, if_match) as fabric:
                 change = await fabric.tree_changes.add(
                     (await desk.tree(tree)).tree.name,
@@ -332,7 +332,7 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
                     without_left=body.without_left,
                     dry_run=dry_run,
                 )
-                return _told(change, difference)
+                return _add_clusters(change, difference)
 
     @router.delete(
         "/trees/{tree}/clusters/{cluster}",
@@ -348,13 +348,13 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
         if_match: IfMatch = None,
         dry_run: DryRun = False,
     ) -> ReshapingJson:
-        said: dict[str, Any] = {"cluster": cluster, "force": force, "gone": list(gone), "dry_run": dry_run}
-        with audited(caller, "remove from tree", tree, said) as difference:
+        details: dict[str, Any] = {"cluster": cluster, "force": force, "gone": list(gone), "dry_run": dry_run}
+        with audited(caller, "remove from tree", tree, details) as difference:
             async with _reshaping(desk, tree, if_match) as fabric:
                 remove, name = fabric.tree_changes.remove, (await desk.tree(tree)).tree.name
                 change = await remove(name, cluster, force=force, gone=gone, dry_run=dry_run)
                 difference["lost"] = change.as_dict()["lost"]
-                return _told(change, difference)
+                return _add_clusters(change, difference)
 
     @router.post(
         "/trees/{tree}/clusters/{cluster}:move",
@@ -369,9 +369,9 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
         if_match: IfMatch = None,
         dry_run: DryRun = False,
     ) -> ReshapingJson:
-        said = {**plain(body), "cluster": cluster, "dry_run": dry_run}
-        with audited(caller, "move in tree", tree, said) as difference:
+        details = {**plain(body), "cluster": cluster, "dry_run": dry_run}
+        with audited(caller, "move in tree", tree, details) as difference:
             async with _reshaping(desk, tree, if_match) as fabric:
                 move, name = fabric.tree_changes.move, (await desk.tree(tree)).tree.name
                 change = await move(name, cluster, beside=body.beside, level=body.level, dry_run=dry_run)
-                return _told(change, difference)
+                return _add_clusters(change, difference)

@@ -1,4 +1,4 @@
-"""What a request says of what it knows: ETags, and keys of requests that may be sent again."""
+"""The conditions of requests: ETags, and keys of requests that may be repeated."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ CHANGING: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 IfMatch = Annotated[str | None, Header(description="The ETag of what is to be changed, as it was read; or *.")]
 DryRun = Annotated[bool, Query(description="Only tell what would be.")]
 ONLY_TOLD: Final[dict[int | str, dict[str, Any]]] = {200: {"description": "What would be, with dry_run."}}
-"""How routes answer with dry_run that make something else."""
+"""The answers with dry_run of routes that create something otherwise."""
 IdempotencyKey = Annotated[
     str | None, Header(max_length=255, description="Who sends the same again with it gets the first answer.")
 ]
 
 
 def repeatable(idempotency_key: IdempotencyKey = None) -> None:
-    """Has the description say what the guard does for each change."""
+    """Add to the description how the guard treats each change."""
 
 
 def unmatched(if_match: IfMatch = None) -> None:
-    """A dependency of changes of which nothing can be read before: nobody has an ETag of it.
+    """A dependency of changes to resources that have no ETag, as they cannot be read before.
 
     :raises RequestRefused: An ETag was sent.
     """
@@ -39,15 +39,15 @@ def unmatched(if_match: IfMatch = None) -> None:
 
 
 def etag_of(value: object) -> str:
-    """The ETag of an answer: another one as soon as anything in it is."""
+    """Return the ETag of an answer: any difference in it changes the ETag."""
     written = json.dumps(value, sort_keys=True, default=str)
     return f'"{hashlib.sha256(written.encode()).hexdigest()[:32]}"'
 
 
 def check_match(given: str | None, etag: str, *, is_needed: bool = True) -> None:
-    """See that a change is made to what the caller knows.
+    """Check that the caller knows the current state of the resource that it changes.
 
-    :raises RequestRefused: Somebody has changed it since, or the caller did not say what it knows and has to.
+    :raises RequestRefused: It has changed since, or the caller sent no ETag although one is required.
     """
     if given is None and is_needed:
         raise RequestRefused(

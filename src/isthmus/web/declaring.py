@@ -22,7 +22,7 @@ _Validate = Annotated[bool, Query(description="Examine both clusters first: fals
 
 
 def declaring_routes(desk: FabricDesk) -> APIRouter:
-    """All of them; an admin may use them."""
+    """Return all of them; an admin may use them."""
     router = APIRouter(route_class=AnswerRoute, prefix="/v1", tags=["links"])
     _whole(router, desk)
     _namespaces(router, desk)
@@ -71,11 +71,11 @@ def _whole(router: APIRouter, desk: FabricDesk) -> None:
         if not body.settings and body.mode is None:
             raise RequestRefused("nothing is to be changed", status=422, hint="Give settings or mode.")
         wanted = {**plain(body), "dry_run": dry_run}
-        with audited(caller, "update link", link, wanted) as told:
+        with audited(caller, "update link", link, wanted) as audit:
             async with desk.known(link, if_match, is_needed=True) as (fabric, before):
                 update = fabric.declarations.update
                 after = await update(link, settings=body.settings, mode=body.mode, dry_run=dry_run)
-                told.update(difference(before, after.declaration.registers))
+                audit.update(difference(before, after.declaration.registers))
                 return answered(after, response).as_dict()
 
     @router.delete("/links/{link}", summary="Delete a declared link: all is detached, topics stay as they are")
@@ -83,24 +83,24 @@ def _whole(router: APIRouter, desk: FabricDesk) -> None:
         link: str, response: Response, caller: Admin, if_match: IfMatch = None, dry_run: DryRun = False
     ) -> DeclaredLinkJson:
         wanted = {"dry_run": dry_run}
-        with audited(caller, "delete link", link, wanted) as told:
+        with audited(caller, "delete link", link, wanted) as audit:
             async with desk.known(link, if_match, is_needed=True, half_deleted=True) as (fabric, before):
                 after = await fabric.declarations.delete(link, dry_run=dry_run)
-                told.update(difference(before, after.declaration.registers))
+                audit.update(difference(before, after.declaration.registers))
                 return answered(after, response).as_dict()
 
 
 def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
-    async def changed(
+    async def attach_namespaces(
         verb: str, link: str, body: AttachBody, caller: Caller, given: str | None, *, dry_run: bool
     ) -> DeclaredLink:
         closing = body.closing
-        with audited(caller, verb, link, {**plain(body), "dry_run": dry_run}) as told:
+        with audited(caller, verb, link, {**plain(body), "dry_run": dry_run}) as audit:
             async with desk.known(link, given) as (fabric, before):
                 links = fabric.declarations
                 follow = links.attach if verb == "attach" else links.reattach
                 after = await follow(link, body.maps, enforce=closing, dry_run=dry_run)
-                told.update(difference(before, after.declaration.registers))
+                audit.update(difference(before, after.declaration.registers))
                 return after
 
     @router.post(
@@ -117,7 +117,9 @@ def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
     ) -> DeclaredLinkJson:
         if not body.attached:
             raise RequestRefused("no namespace is named", status=422, hint="Name them in attached.")
-        return answered(await changed("attach", link, body, caller, if_match, dry_run=dry_run), response).as_dict()
+        return answered(
+            await attach_namespaces("attach", link, body, caller, if_match, dry_run=dry_run), response
+        ).as_dict()
 
     @router.post(
         "/links/{link}:reattach",
@@ -131,5 +133,5 @@ def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
         if_match: IfMatch = None,
         dry_run: DryRun = False,
     ) -> DeclaredLinkJson:
-        after = await changed("reattach", link, body or AttachBody(), caller, if_match, dry_run=dry_run)
+        after = await attach_namespaces("reattach", link, body or AttachBody(), caller, if_match, dry_run=dry_run)
         return answered(after, response).as_dict()

@@ -1,4 +1,4 @@
-"""What the routes ask: the fabric as it is now, with the links that are declared on its clusters."""
+"""The desk that routes ask: the present fabric, with the links that are declared on its clusters."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ class DescribedLinkJson(LinkSummaryJson):
 
 
 class FabricDesk:
-    """Opens the fabric for each request, so that links which were declared meanwhile are there; its connections, and
-    what was read of ledgers, are those of the request before.
+    """Opens the fabric for each request, so that newly declared links are there; the connections, and the content of
+    ledgers, are kept from the request before.
     """
 
     def __init__(self, configuration: Configuration, file: Path | None = None) -> None:
@@ -92,21 +92,23 @@ class FabricDesk:
         self._lending = Lending()
 
     async def aclose(self) -> None:
-        """Leave the clusters, when no more requests come."""
+        """Leave the clusters after the last request."""
         await self._lending.aclose()
 
     def take(self, configuration: Configuration) -> None:
-        """Go by what a run goes by, whose file was read again or whose clusters say something else."""
+        """Use the configuration of a run, whose file was read again or whose clusters have new declarations."""
         self.configuration, self.latest = configuration.written, configuration
 
     def turn(self, subject: str) -> asyncio.Lock:
-        """Whose turn it is to read, compare and write a subject: of two who change the same one gets 412. A cluster
-        that does not answer keeps nobody waiting who changes something else.
+        """Return the lock for reading, comparing and writing a subject: of two requests that change the same one, one
+        gets 412. A cluster that does not answer blocks no changes of other subjects.
         """
         return self._taking_turns.setdefault(subject, asyncio.Lock())
 
     async def now(self, link: str | None = None) -> Configuration:
-        """The configuration with what is declared now; clusters are not asked for a mirror `link` of the file."""
+        """Return the configuration with present declarations; clusters are not asked for a mirror
+        `link` of the file.
+        """
         is_written = any(each.name == link and not each.tree for each in self.configuration.links)
         if is_written:
             return self.configuration
@@ -114,7 +116,7 @@ class FabricDesk:
         return self.latest
 
     async def tree(self, name: str) -> TreeSettings:
-        """A tree of the file, or one that is declared now.
+        """Return a tree of the file, or one that is declared now.
 
         :raises RequestRefused: There is none of that name.
         """
@@ -125,7 +127,7 @@ class FabricDesk:
         raise _no_tree(name)
 
     async def tree_now(self, name: str) -> TreeJson:
-        """The clusters and distributors of a tree as it is run now, whatever the file has.
+        """Return the clusters and distributors of a tree as it runs now, whatever the file has.
 
         :raises RequestRefused: There is none of that name.
         """
@@ -135,15 +137,15 @@ class FabricDesk:
         raise _no_tree(name)
 
     def writes_tree(self, name: str) -> bool:
-        """Whether a tree is in the file: clusters are not asked for it then."""
+        """Return whether a tree is in the file: clusters are not asked for it then."""
         return any(each.tree.name == name for each in self.configuration.trees)
 
     async def links(self) -> tuple[Link, ...]:
-        """All links there are now."""
+        """Return all present links."""
         return (await self.now()).links
 
     async def having(self, link: str) -> Configuration:
-        """The configuration as it is now, which has this link.
+        """Return the present configuration, which has this link.
 
         :raises RequestRefused: There is none of that name.
         """
@@ -156,33 +158,35 @@ class FabricDesk:
 
     @contextlib.asynccontextmanager
     async def fabric(self, link: str | None = None) -> AsyncIterator[AsyncFabric]:
-        """The fabric, with all links there are now, or with this one at least.
+        """Open the fabric, with all present links, or with this one at least.
 
         :raises RequestRefused: There is none of that name.
         """
         configuration = await (self.now() if link is None else self.having(link))
-        async with self._opened(configuration) as fabric:
+        async with self._open(configuration) as fabric:
             yield fabric
 
     @contextlib.asynccontextmanager
     async def written(self) -> AsyncIterator[AsyncFabric]:
-        """The fabric of the file: its clusters are not asked for declared links."""
-        async with self._opened(self.configuration) as fabric:
+        """Open the fabric of the file: its clusters are not asked for declared links."""
+        async with self._open(self.configuration) as fabric:
             yield fabric
 
     @contextlib.asynccontextmanager
-    async def _opened(self, configuration: Configuration) -> AsyncIterator[AsyncFabric]:
+    async def _open(self, configuration: Configuration) -> AsyncIterator[AsyncFabric]:
         async with self._lending.pool() as pool, AsyncFabric(configuration, pool=pool) as fabric:
             yield fabric
 
     async def authorship(self) -> Authorship:
-        """What holds at somebody's word, as the ledgers of all clusters have it: of commands and other servers too."""
+        """Return the values with a known author, from the ledgers of all clusters: of commands and
+        other servers too.
+        """
         async with self._lending.pool() as pool:
             return await authorship(self.configuration.clusters, pool)
 
     @contextlib.asynccontextmanager
     async def link(self, name: str) -> AsyncIterator[tuple[AsyncFabric, Link]]:
-        """A link, and the fabric that has it.
+        """Open a link, and the fabric that has it.
 
         :raises RequestRefused: There is none of that name.
         """
@@ -190,7 +194,7 @@ class FabricDesk:
             yield fabric, fabric.configuration.link(name)
 
     async def described(self, name: str) -> tuple[DescribedLinkJson, str]:
-        """A link with what was declared of it, and its ETag.
+        """Return a link with its declaration, and its ETag.
 
         :raises RequestRefused: There is none of that name.
         """
@@ -198,11 +202,11 @@ class FabricDesk:
             is_declared = name in (fabric.configuration.declared or ())
             declared = await fabric.declarations.describe(name) if is_declared else None
         summary = link_summary(chosen, is_declared=is_declared)
-        told: DescribedLinkJson = {**summary, "declaration": None if declared is None else declared.as_dict()}
-        return told, etag_of(summary) if declared is None else declared_etag(declared)
+        description: DescribedLinkJson = {**summary, "declaration": None if declared is None else declared.as_dict()}
+        return description, etag_of(summary) if declared is None else declared_etag(declared)
 
     async def as_read(self, link: str, if_match: IfMatch = None) -> None:
-        """A dependency of what is done with a link: with If-Match it has to be as it was read.
+        """A dependency of actions on a link: with If-Match it has to be as it was read.
 
         :raises RequestRefused: There is none of that name, or it was changed since.
         """
@@ -210,7 +214,7 @@ class FabricDesk:
             check_match(if_match, (await self.described(link))[1])
 
     async def tree_as_read(self, tree: str, if_match: IfMatch = None) -> None:
-        """A dependency of what is done with a tree: with If-Match its clusters have to be as they were read.
+        """A dependency of actions on a tree: with If-Match its clusters have to be as they were read.
 
         :raises RequestRefused: There is none of that name, or it was changed since.
         """
@@ -221,8 +225,8 @@ class FabricDesk:
     async def known(
         self, link: str, if_match: str | None, *, is_needed: bool = False, half_deleted: bool = False
     ) -> AsyncIterator[tuple[AsyncFabric, Registers]]:
-        """Where a declared link is changed that is as the caller knows it: by one at a time. With what is said of it.
-        With `half_deleted` it may be one that a cluster has not heard of that it was deleted.
+        """Open a declared link for a change, if it is as the caller knows it: one change at a time. Yield its
+        statements too. With `half_deleted` it may be one whose deletion has not reached a cluster.
 
         :raises RequestRefused: None of that name is declared, or it was changed since it was read.
         """
@@ -232,8 +236,8 @@ class FabricDesk:
             yield fabric, declared.declaration.registers
 
     async def check_known(self, link: str, if_match: str | None) -> None:
-        """See that a declared link is as the caller knows it; one whose deletion was cut may be gone on with. Nobody's
-        turn is waited for: a deletion that waits for a lost cluster would keep a failover out.
+        """Check that a declared link is as the caller knows it; a deletion that was interrupted may be resumed. Take no
+        turn: a deletion that waits for a lost cluster would block a failover.
 
         :raises RequestRefused: None of that name is declared, or it was changed since it was read.
         """
@@ -245,7 +249,7 @@ class FabricDesk:
     async def known_tree(
         self, tree: str, if_match: str | None, *, half_deleted: bool = False
     ) -> AsyncIterator[tuple[AsyncFabric, Registers]]:
-        """Where a declared tree is changed that is as the caller knows it: by one at a time. As `known`.
+        """Open a declared tree for a change, if it is as the caller knows it: one change at a time. As `known`.
 
         :raises RequestRefused: None of that name is declared, or it was changed since it was read.
         """
@@ -255,14 +259,14 @@ class FabricDesk:
             yield fabric, declared.declaration.registers
 
     def cluster(self, alias: str) -> AbstractAsyncContextManager[AsyncAdministration]:
-        """A cluster of the file, to be asked.
+        """Open a cluster of the file.
 
         :raises RequestRefused: There is none of that alias.
         """
         return self._of_file(lambda fabric: fabric.cluster(alias))
 
     def reassigning(self, alias: str) -> AbstractAsyncContextManager[AsyncReassigning]:
-        """The partitions of a cluster of the file, to be moved between its brokers; as `cluster`."""
+        """Open the partitions of a cluster of the file, to move them between its brokers; as `cluster`."""
         return self._of_file(lambda fabric: fabric.reassigning(alias))
 
     @contextlib.asynccontextmanager
@@ -276,7 +280,7 @@ class FabricDesk:
 
 
 async def found(look: Awaitable[FoundT]) -> FoundT:
-    """What a path names.
+    """Return the resource that a path names.
 
     :raises RequestRefused: It names nothing, as `look` tells by a ConfigError.
     """
@@ -295,7 +299,7 @@ def _missing(error: ConfigError) -> RequestRefused:
 
 
 def link_summary(link: Link, *, is_declared: bool) -> LinkSummaryJson:
-    """A link as the configuration has it, in plain values; of its clusters only the aliases."""
+    """Return a link as the configuration has it, in plain values; of its clusters only the aliases."""
     return {
         "link": link.name,
         "source": link.source.alias,
@@ -314,16 +318,16 @@ def link_summary(link: Link, *, is_declared: bool) -> LinkSummaryJson:
 
 
 def limits_of(link: Link) -> LimitsJson:
-    """How much a link may take."""
+    """Return the limits of a link."""
     return {"bytes_per_s": link.limits.bytes_per_s, "bytes_in_flight": link.limits.bytes_in_flight}
 
 
 def answered(declared: DeclaredT, response: Response) -> DeclaredT:
-    """Something declared as it stands, whose ETag the response has."""
+    """Return a declared thing, and set its ETag in the response."""
     response.headers["ETag"] = declared_etag(declared)
     return declared
 
 
 def declared_etag(declared: DeclaredLink | DeclaredTree) -> str:
-    """The ETag of something declared: another one as soon as anybody has said something else of it."""
+    """Return the ETag of a declared thing: each new statement about it changes the ETag."""
     return etag_of([register.as_dict() for register in declared.declaration.registers])

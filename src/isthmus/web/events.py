@@ -1,4 +1,4 @@
-"""What happens, told to everybody who listens: bounded in number, and in what is kept for those who come back."""
+"""Events for all listeners: bounded in number, and in how many are kept for listeners that reconnect."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from isthmus.errors import RequestRefused
 STREAMS_MAX: Final = 64
 _KEPT_MAX: Final = 1000
 BEHIND_MAX: Final = 1000
-"""Who reads more slowly is sent away, and comes back for what is kept."""
+"""A listener that is further behind is disconnected, and reconnects for the events that are kept."""
 QUIET_S: Final = 15.0
 LOOK_S: Final = 2.0
-"""How often it is looked whether who listens still may."""
+"""The interval at which the rights of listeners are checked."""
 _RETRY_MS: Final = 3000
 
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """Something that happened to a link; `data` is what is told of it."""
+    """Something that happened to a link; `data` is the content of its event."""
 
     number: int
     kind: str
@@ -36,17 +36,17 @@ class Happening:
     data: Mapping[str, Any]
 
     def written(self, run: str) -> bytes:
-        """As it goes over the wire."""
+        """Encode the event for the wire."""
         return f"id: {run}.{self.number}\n".encode() + told(self.kind, self.data)
 
 
 def told(kind: str, data: Mapping[str, Any]) -> bytes:
-    """An event without a number of its own, which nobody asks for again."""
+    """Encode an event without a number of its own, which cannot be requested again."""
     return f"event: {kind}\ndata: {json.dumps(data, default=str)}\n\n".encode()
 
 
 class Listener:
-    """One stream: what it has yet to be told, in the loop it is told in."""
+    """One stream: the events that it has yet to receive, in the loop in which it receives them."""
 
     def __init__(
         self, link: str | None, behind_max: int, leave: Callable[[Listener], None], caller: str | None = None
@@ -57,21 +57,21 @@ class Listener:
         self._queue: asyncio.Queue[Happening | None] = asyncio.Queue(behind_max)
 
     def tell(self, happened: Happening | None) -> None:
-        """From any thread; `None` is the end."""
+        """Pass an event, from any thread; `None` is the end."""
         if happened is None or self.link in (None, happened.link):
             self._loop.call_soon_threadsafe(self._put, happened)
 
     def _put(self, happened: Happening | None) -> None:
         if self._queue.full():
-            # It ends with what it has: its next one would be out of order. If it takes nothing at all it hangs until
-            # its connection ends, and keeps nobody else out.
+            # It ends with what it has: its next one would be out of order. If its client reads nothing at all it hangs
+            # until its connection ends, and blocks no other listener.
             self._leave(self)
             self._queue.get_nowait()
             happened = None
         self._queue.put_nowait(happened)
 
     async def next(self, quiet_s: float) -> Happening | None:
-        """What happened next, `None` at the end.
+        """Return the next event, `None` at the end.
 
         :raises TimeoutError: Nothing did for so long.
         """
@@ -80,8 +80,8 @@ class Listener:
 
 
 class Happenings:
-    """The last thousand things that happened, and who listens, `streams_max` at once: each at most `behind_max` things
-    behind, and told when nothing happened for `quiet_s`. Whether they still may is looked at every `look_s`.
+    """The last thousand events, and their listeners, `streams_max` at once: each at most `behind_max` events behind,
+    and sent a comment after `quiet_s` without any. Whether they still may listen is checked every `look_s`.
     """
 
     def __init__(
@@ -96,18 +96,18 @@ class Happenings:
         self._run = secrets.token_hex(4)
         self._lock = threading.Lock()
         self._kept: deque[Happening] = deque(maxlen=_KEPT_MAX)
-        # One whose caller left before anything was told is gone as well.
+        # A listener whose caller left before the first event is gone as well.
         self._listeners: weakref.WeakSet[Listener] = weakref.WeakSet()
         self._number = 0
         self._is_open = True
 
     @property
     def is_heard(self) -> bool:
-        """Whether anybody listens."""
+        """Whether there is any listener."""
         return len(self._listeners) > 0
 
     def publish(self, kind: str, link: str, data: Mapping[str, Any]) -> None:
-        """Tell everybody."""
+        """Send an event to all listeners."""
         with self._lock:
             self._number += 1
             happened = Happening(self._number, kind, link, data)
@@ -116,8 +116,8 @@ class Happenings:
                 each.tell(happened)
 
     def listen(self, link: str | None, last: str | None, caller: str | None = None) -> Listener:
-        """A listener, who is told first what came after the `last` that it had heard, as far as it is kept. A `caller`
-        who is named has half of all streams at most.
+        """Open a listener, which first receives the events after the `last` that it had received, as far as they are
+        kept. A named `caller` has half of all streams at most.
 
         :raises RequestRefused: So many listen already.
         """
@@ -144,7 +144,7 @@ class Happenings:
     async def stream(
         self, listener: Listener, first: list[bytes], may_listen: Callable[[], bool] = lambda: True
     ) -> AsyncGenerator[bytes, None]:
-        """What goes over the wire to one of them, until it leaves, or may listen no more."""
+        """Yield the bytes for one listener, until it leaves, or may listen no more."""
         try:
             yield f"retry: {_RETRY_MS}\n\n".encode()
             for each in first:
@@ -159,12 +159,12 @@ class Happenings:
                         return
                     if quiet_s > self._look_s:
                         continue
-                    said = b": nothing happened\n\n"
+                    chunk = b": nothing happened\n\n"
                 else:
                     if happened is None or not may_listen():
                         return
-                    said = happened.written(self._run)
-                yield said
+                    chunk = happened.written(self._run)
+                yield chunk
                 told_at = time.monotonic()
         finally:
             self._forget(listener)
@@ -174,7 +174,7 @@ class Happenings:
             self._listeners.discard(listener)
 
     def close(self) -> None:
-        """End all streams; none is begun any more."""
+        """End all streams; no new one begins any more."""
         with self._lock:
             self._is_open = False
             for each in self._listeners:

@@ -1,4 +1,4 @@
-"""What every request has to pass before anything looks at it: host, origin, token, rate and size."""
+"""The checks that every request passes before any route runs: host, origin, token, rate and size."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from isthmus.web.tokens import Role, TokenFile
 
 BODY_BYTES_MAX: Final = 1 << 20
 BODY_S: Final = 10.0
-"""As long as somebody may take to send a body."""
+"""The time that a client has to send a body."""
 _CALLERS_MAX: Final = 1000
 UNDER_WAY_MAX: Final = 64
-"""Requests of one caller that are not answered yet."""
+"""The most unanswered requests of one caller."""
 _STRANGER: Final = "@"
-"""Before the address of whoever is not known: who floods keeps nobody else from logging in."""
+"""The prefix of an unknown client's address: a flood from one address blocks no login of others."""
 _OPEN: Final = ("/livez", "/readyz", "/health")
-"""Orchestrators ask these without a token."""
+"""Orchestrators ask for these without a token."""
 _ENDLESS: Final = "/v1/events"
 """Streams have a bound of their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sent a request, and what this one may do; `sha256` is the hash of its token, "" where none is needed."""
+    """The sender of a request, and its role for this one; `sha256` is the hash of its token, "" if none is needed."""
 
     name: str
     role: Role
@@ -50,22 +50,22 @@ class Caller:
 
     @property
     def identity(self) -> str:
-        """What tells callers apart: a name that was revoked and given again is another one."""
+        """The identity of a caller: a name that was revoked and given again is another one."""
         return self.sha256 or self.name
 
     @property
     def author(self) -> str:
-        """As the ledger names who has changed something."""
+        """The name of the caller as author in ledgers."""
         return f"{self.name} over REST"
 
 
 ANYBODY: Final = Caller("local", Role.ADMIN)
-"""Whoever can reach the port, where there are no tokens: users of this host."""
+"""Every client that can reach the port, if there are no tokens: users of this host."""
 
 
 def is_let_in(caller: Caller, tokens: TokenFile) -> bool:
-    """Whether somebody who was let in still would be: whose token was not revoked meanwhile, or who needs none while
-    there are none.
+    """Return whether a caller that was admitted still would be: its token is not revoked, or it needs none while there
+    are none.
     """
     if not caller.sha256:
         return not tokens.is_there
@@ -75,7 +75,7 @@ def is_let_in(caller: Caller, tokens: TokenFile) -> bool:
 
 
 class RateLimit:
-    """So many requests a second for each caller, and as many at once as come in a burst."""
+    """The limit of requests a second for each caller, with bursts."""
 
     def __init__(self, per_s: float, burst: int, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_s = per_s
@@ -84,7 +84,7 @@ class RateLimit:
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, caller: str) -> int:
-        """0 if the caller may go on, else the seconds to wait."""
+        """Return 0 if the caller may continue, else the seconds to wait."""
         now = self._clock()
         left, at = self._left.pop(caller, (float(self._burst), now))
         left = min(self._burst, left + (now - at) * self._per_s)
@@ -96,7 +96,7 @@ class RateLimit:
 
 
 class UnderWay:
-    """How many requests of each caller are not answered yet."""
+    """The number of unanswered requests of each caller."""
 
     def __init__(self, most: int = UNDER_WAY_MAX) -> None:
         self._most = most
@@ -104,7 +104,7 @@ class UnderWay:
 
     @contextlib.contextmanager
     def one(self, caller: str) -> Iterator[None]:
-        """One more, as long as the block runs.
+        """Count one more for the length of the block.
 
         :raises RequestRefused: So many are that no further one is taken.
         """
@@ -125,9 +125,8 @@ class UnderWay:
 
 
 class Guard:
-    """Lets requests through to the app that may pass; `scope["state"]["caller"]` says whose they are: those for the API
-    by the token that they send, those for the console by their session, where nobody may be known yet (`None`). A body
-    has to come within `body_s`.
+    """Admit requests to the app; `scope["state"]["caller"]` is their caller: for the API by the token that they send,
+    for the console by their session, where the caller may be unknown yet (`None`). A body has to come within `body_s`.
     """
 
     def __init__(
@@ -137,7 +136,7 @@ class Guard:
         self._body_s = body_s
         self._door = door
         self._tokens = tokens
-        # Decided once: a file that is lost while the server runs lets nobody in.
+        # Decided once: if the file is lost while the server runs, no caller is admitted.
         self._needs_token = tokens.is_there
         self._rate = rate
         self._under_way = UnderWay()
@@ -145,19 +144,19 @@ class Guard:
         self._repeated = RepeatedRequests()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or answer why not."""
+        """Pass a request on, or answer with the refusal."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         begun = False
 
-        async def sent(message: Message) -> None:
+        async def send_tracked(message: Message) -> None:
             nonlocal begun
             begun = True
             await send(message)
 
         try:
-            await self._passed(scope, receive, sent)
+            await self._authorize(scope, receive, send_tracked)
         except IsthmusError as error:
             await self._refusal(error, scope)(scope, receive, send)
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets an answer
@@ -167,17 +166,17 @@ class Guard:
     def _refusal(self, error: IsthmusError, scope: Scope) -> Response:
         return self._door.refusal(error, scope) if self._door.leads_to(scope["path"]) else problem_response(error)
 
-    async def _passed(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _authorize(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         path, method = scope["path"], scope["method"]
         is_console = self._door.leads_to(path)
         self._check_host(headers)
         if not (is_console and self._door.is_visit(method, headers)):
             self._check_origin(headers)
-        # Once there was a token nobody is let in without one.
+        # Once there was a token, no caller is admitted without one.
         self._needs_token = self._needs_token or self._tokens.is_there
         if path in _OPEN and method in ("GET", "HEAD"):
-            scope.setdefault("state", {})["caller"] = self._known(headers)
+            scope.setdefault("state", {})["caller"] = self._identify(headers)
             await self._app(scope, receive, send)
             return
         if is_console:
@@ -204,7 +203,7 @@ class Guard:
                     await self._app(scope, replayed, remembering)
 
     def _check_host(self, headers: Headers) -> None:
-        """See that no page in a browser asks, whose name was made to lead here."""
+        """Check that the request is not from a page in a browser whose name was made to lead here."""
         if self._is_private and not _is_here(headers.get("host", "")):
             raise RequestRefused(
                 "this host is meant, and was called by another name",
@@ -214,7 +213,7 @@ class Guard:
 
     @staticmethod
     def _check_origin(headers: Headers) -> None:
-        """See that no page of another site asks."""
+        """Check that the request is not from a page of another site."""
         origin = headers.get("origin")
         is_own = origin is None or is_of(origin, headers.get("host", ""))
         if not is_own or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
@@ -238,8 +237,8 @@ class Guard:
         self._check_rate(token.sha256)
         return Caller(token.name, token.role, token.sha256)
 
-    def _known(self, headers: Headers) -> Caller | None:
-        """Who sends a token, or anybody where none is needed; `None` for a stranger."""
+    def _identify(self, headers: Headers) -> Caller | None:
+        """Return the caller of a token, or `ANYBODY` if none is needed; `None` for a stranger."""
         if self._is_anybody_let_in():
             return ANYBODY
         kind, _, sent = headers.get("authorization", "").partition(" ")
@@ -247,12 +246,12 @@ class Guard:
         return None if token is None else Caller(token.name, token.role, token.sha256)
 
     def _caller(self, headers: Headers, scope: Scope) -> Caller:
-        caller = self._known(headers)
+        caller = self._identify(headers)
         if caller is None:
             self._check_rate(_stranger(scope))
-            said = "this token is not known" if "authorization" in headers else "a token is needed"
+            message = "this token is not known" if "authorization" in headers else "a token is needed"
             raise TokenRefused(
-                said,
+                message,
                 status=HTTPStatus.UNAUTHORIZED,
                 hint="Send Authorization: Bearer TOKEN; isthmus token create makes one.",
             )
@@ -268,11 +267,13 @@ class Guard:
 
 
 def _stranger(scope: Scope) -> str:
-    """Who asks without a token: an address, and of those with IPv6, of which everybody has many, the network."""
+    """Return an id for a caller without a token: its address, or with IPv6, where every client has
+    many, its network.
+    """
     host = (scope.get("client") or ("",))[0]
     with contextlib.suppress(ValueError):
         if isinstance(address := ipaddress.ip_address(host), ipaddress.IPv6Address):
-            # At [::] those with IPv4 come as ::ffff:10.0.0.1, all in one network.
+            # At [::] clients with IPv4 come as ::ffff:10.0.0.1, all in one network.
             host = str(address.ipv4_mapped or ipaddress.ip_network((address, 64), strict=False))
     return f"{_STRANGER}{host}"
 
@@ -284,7 +285,7 @@ def _is_here(host: str) -> bool:
 
 
 async def _body(headers: Headers, receive: Receive, body_s: float) -> bytes:
-    """All that was sent, if it is little enough and comes soon enough."""
+    """Read the whole body, if it is small enough and comes soon enough."""
     length = headers.get("content-length", "0")
     if length.isdigit() and int(length) > BODY_BYTES_MAX:
         raise _too_large()
@@ -309,7 +310,7 @@ def _too_large() -> RequestRefused:
 
 
 def _replaying(body: bytes, receive: Receive) -> Receive:
-    """What the app receives: the body that was read already, then whatever else comes."""
+    """Return the app's receive channel: the body that was read already, then the later messages."""
     is_first = True
 
     async def again() -> Message:

@@ -1,4 +1,4 @@
-"""What every answer tells a browser: to run nothing but our own files, and to show it in no frame."""
+"""The headers of every answer that tell a browser to run only our own files, and to show the page in no frame."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEADERS: Final = {
 
 
 class Hardened:
-    """An app whose answers all have these headers, whoever in it gives them."""
+    """An app whose answers all have these headers, whichever part of it sends them."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -27,9 +27,9 @@ class Hardened:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
 
-        async def sent(message: Message) -> None:
+        async def send_hardened(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        await self._app(scope, receive, sent)
+        await self._app(scope, receive, send_hardened)

@@ -1,4 +1,4 @@
-"""The routes that orchestrators ask without a token: whether the process lives, whether it is ready, how it does."""
+"""The routes that orchestrators ask without a token: whether the process lives, whether it is ready, and its health."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ _UNWELL: Final[dict[str, Any]] = {
     "content": {"application/json": {}},
 }
 _FOR_STRANGERS: Final = ("status", "version")
-"""Reasons and links have names in them, which nobody is told who sends no token where tokens are needed."""
+"""The fields for clients without a token if tokens are needed: reasons and links contain names."""
 
 
 def health_routes(watch: Watch) -> APIRouter:
-    """All three. Of a run that serves they answer what it answers with --metrics; else the server itself is meant."""
+    """Return all three. With a run beside the server they answer as with its --metrics; without one, about the server
+    itself.
+    """
     router = APIRouter(route_class=AnswerRoute, tags=["health"], responses={500: _UNWELL, 503: _UNWELL})
 
-    def told(request: Request, otherwise: HealthJson) -> Response:
+    def respond(request: Request, otherwise: HealthJson) -> Response:
         answer = watch.health(request.url.path)
         if answer is None:
             return JSONResponse(otherwise)
@@ -36,14 +38,14 @@ def health_routes(watch: Watch) -> APIRouter:
 
     @router.get("/livez", summary="Check that the server, or the controller of a run, is alive")
     async def livez(request: Request) -> Annotated[Response, HealthJson]:
-        return told(request, {"status": "ok"})
+        return respond(request, {"status": "ok"})
 
     @router.get("/readyz", summary="Check that requests are taken, or that a run runs every link")
     async def readyz(request: Request) -> Annotated[Response, HealthJson]:
-        return told(request, {"status": "ok"})
+        return respond(request, {"status": "ok"})
 
     @router.get("/health", summary="Check liveness and readiness in one, with the state of each link")
     async def health(request: Request) -> Annotated[Response, HealthJson]:
-        return told(request, {"status": "healthy", "message": "The API answers.", "version": __version__})
+        return respond(request, {"status": "healthy", "message": "The API answers.", "version": __version__})
 
     return router

@@ -1,4 +1,4 @@
-"""How links did within the last hour, for charts: bounded, however many looks there were."""
+"""The history of links within the last hour, for charts: bounded, however many looks there were."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ HOUR_S: Final = 3600.0
 _KEPT_MAX: Final = int(HOUR_S / STEP_S)
 _LINKS_MAX: Final = 1000
 _RATE_S: Final = 6.0
-"""Rates are told over a few looks: one of them may come just before, the next just after a lease has told."""
+"""Rates are computed over a few looks: one may come just before, the next just after the report of a lease."""
 
 
 class Sample(NamedTuple):
-    """One link at one moment (s since 1970): what is to be copied, how late that is, and how much was copied a second.
-    What is unknown is `None`.
+    """One link at one moment (s since 1970): the records to copy, their age, and the rate per second. An unknown value
+    is `None`.
     """
 
     at_s: float
@@ -40,14 +40,14 @@ class _LinkHistory:
 
 
 class History:
-    """What was seen of each link; links that are gone leave nothing behind."""
+    """The samples of each link; links that are gone leave nothing behind."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._links: dict[str, _LinkHistory] = {}
 
     def take(self, links: tuple[LinkProgress, ...], now_s: float) -> None:
-        """How links stand now."""
+        """Add the present state of the links."""
         with self._lock:
             known = self._links
             self._links = {each.link: known.get(each.link) or _LinkHistory() for each in links[:_LINKS_MAX]}
@@ -55,19 +55,19 @@ class History:
                 _note(self._links[link.link], link, now_s)
 
     def of(self, link: str) -> list[Sample]:
-        """What is kept of a link, the oldest first."""
+        """Return the samples of a link, the oldest first."""
         with self._lock:
             kept = self._links.get(link)
             return [] if kept is None else [*kept.samples]
 
     def rate(self, link: str) -> float | None:
-        """How many records a second a link copies, as far as that was seen."""
+        """Return how many records a second a link copies, as far as that was seen."""
         with self._lock:
             kept = self._links.get(link)
             return None if kept is None else kept.rate
 
     def rates(self, link: str) -> dict[str, float]:
-        """The same by topic."""
+        """Return the rates by topic."""
         with self._lock:
             kept = self._links.get(link)
             return {} if kept is None else kept.rates
@@ -92,7 +92,7 @@ def _note(kept: _LinkHistory, link: LinkProgress, now_s: float) -> None:
 
 
 def _lag_s(link: LinkProgress) -> float | None:
-    """The age of the oldest record to copy, as far as it is known of all topics."""
+    """Return the age of the oldest record to copy, as far as it is known for all topics."""
     lags = [topic.lag_s for topic in link.topics]
     return None if not lags or None in lags else max(lag for lag in lags if lag is not None)
 

@@ -1,4 +1,4 @@
-"""Connections to clusters that requests have one after the other."""
+"""Connections to clusters that consecutive requests share."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Final
 from isthmus.control.answers import ClusterPool
 
 KEPT_S: Final = 60.0
-"""For so long after the last request its connections are kept for the next."""
+"""The time that its connections are kept after the last request, for the next."""
 
 
 class Lending:
     """One pool for all requests of an event loop, as long as there are any: a ledger that was read for one of them is
-    followed for the next, and a client does not dial anew.
+    followed for the next, and a client does not connect again.
     """
 
     def __init__(self, kept_s: float = KEPT_S) -> None:
@@ -28,7 +28,7 @@ class Lending:
 
     @contextlib.asynccontextmanager
     async def pool(self) -> AsyncIterator[ClusterPool]:
-        """The pool, to be used meanwhile and closed by nobody."""
+        """Yield the pool; the caller uses it in the block and does not close it."""
         loop = asyncio.get_running_loop()
         if self._pool is None or self._loop is not loop:
             self._pool, self._loop, self._users = ClusterPool(), loop, 0

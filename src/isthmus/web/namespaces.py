@@ -27,7 +27,7 @@ _ONE = _AT + "/{kind}/{namespace:path}"
 
 
 def namespace_routes(desk: FabricDesk) -> APIRouter:
-    """All of them: a viewer may look, an admin change."""
+    """Return all of them: a viewer may look, an admin change."""
     router = APIRouter(route_class=AnswerRoute, prefix="/v1", tags=["namespaces"])
     _reading(router, desk)
     _changing(router, desk)
@@ -39,10 +39,10 @@ def _namespace(named: str, kind: NamespaceKind, *, is_exact: bool) -> Namespace:
 
 
 def _answer(report: NamespaceReport, response: Response) -> NamespaceReportJson:
-    told = report.as_dict()
-    # What is in it changes by itself; who declared what does not.
-    response.headers["ETag"] = etag_of(told["said"])
-    return told
+    answer = report.as_dict()
+    # The content of a namespace changes by itself; its declaration does not.
+    response.headers["ETag"] = etag_of(answer["said"])
+    return answer
 
 
 def _reading(router: APIRouter, desk: FabricDesk) -> None:
@@ -62,7 +62,7 @@ def _reading(router: APIRouter, desk: FabricDesk) -> None:
 
 def _changing(router: APIRouter, desk: FabricDesk) -> None:
     @contextlib.asynccontextmanager
-    async def known(
+    async def open_known(
         cluster: str, asked: Namespace, given: str | None
     ) -> AsyncIterator[tuple[AsyncNamespaces, Registers]]:
         async with desk.turn(f"namespace {cluster} {asked.kind} {asked}"), desk.cluster(cluster) as there:
@@ -104,10 +104,10 @@ def _changing(router: APIRouter, desk: FabricDesk) -> None:
             raise RequestRefused("nothing is to be changed", status=422, hint="Give reserved, enforce or async_only.")
         asked, target = _namespace(namespace, kind, is_exact=exact), f"{cluster} {kind} {namespace}"
         wanted, closing = {**plain(body), "dry_run": dry_run}, body.closing
-        with audited(caller, "update namespace", target, wanted) as told:
-            async with known(cluster, asked, if_match) as (namespaces, before):
-                report = await _updated(namespaces, asked, body, closing, dry_run=dry_run)
-                told.update(difference(before, report.registers))
+        with audited(caller, "update namespace", target, wanted) as audit:
+            async with open_known(cluster, asked, if_match) as (namespaces, before):
+                report = await _apply_change(namespaces, asked, body, closing, dry_run=dry_run)
+                audit.update(difference(before, report.registers))
                 return _answer(report, response)
 
     @router.delete(_ONE, summary="Delete a namespace that no link has attached; its topics stay")
@@ -123,14 +123,14 @@ def _changing(router: APIRouter, desk: FabricDesk) -> None:
     ) -> NamespaceReportJson:
         asked, target = _namespace(namespace, kind, is_exact=exact), f"{cluster} {kind} {namespace}"
         wanted = {"dry_run": dry_run}
-        with audited(caller, "delete namespace", target, wanted) as told:
-            async with known(cluster, asked, if_match) as (namespaces, before):
+        with audited(caller, "delete namespace", target, wanted) as audit:
+            async with open_known(cluster, asked, if_match) as (namespaces, before):
                 report = await namespaces.delete(asked, dry_run=dry_run)
-                told.update(difference(before, report.registers))
+                audit.update(difference(before, report.registers))
                 return _answer(report, response)
 
 
-async def _updated(
+async def _apply_change(
     namespaces: AsyncNamespaces, asked: Namespace, body: NamespaceChangeBody, closing: Keeping | None, *, dry_run: bool
 ) -> NamespaceReport:
     report = None
@@ -141,7 +141,7 @@ async def _updated(
             asked, keep=closing.principals, super_user=closing.has_super_user, dry_run=dry_run
         )
     elif body.enforce is False and body.reserved is not False:
-        # What is released has no rules any more.
+        # A namespace that is released has no rules any more.
         report = await namespaces.relax(asked, dry_run=dry_run)
     assert report is not None  # noqa: S101 - the body is not empty
     return report

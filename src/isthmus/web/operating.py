@@ -1,4 +1,4 @@
-"""The routes about operations, and of the verbs that are answered with one before they are done."""
+"""The routes about operations, and of the verbs that are answered with an operation before they are done."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from isthmus.web.verifying import TreeVerification, Verification
 
 
 def operating_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
-    """All but those about leaders and followers, each with the role it needs."""
+    """Return all but those about leaders and followers, each with the role it needs."""
     router = APIRouter(route_class=AnswerRoute, prefix="/v1")
     _looking(router, operations)
     _recovering(router, desk, operations)
@@ -34,7 +34,7 @@ def operating_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
 
 
 def accepted(operation: LongOperation, response: Response) -> OperationJson:
-    """The answer to a request whose work goes on: where to look how far it is."""
+    """Return the answer to a request that started an operation: the place of its progress."""
     response.headers["Location"] = f"/v1/operations/{operation.id}"
     return operation.as_dict()
 
@@ -88,8 +88,8 @@ def _recovering(router: APIRouter, desk: FabricDesk, operations: Operations) -> 
             )
             return (await recoverer.recover(dry_run=dry_run)).as_dict()
 
-        said = {**plain(body), "dry_run": dry_run}
-        return accepted(operations.begin("recover", link, caller, said, work, subject=link), response)
+        details = {**plain(body), "dry_run": dry_run}
+        return accepted(operations.begin("recover", link, caller, details, work, subject=link), response)
 
     @router.post(
         "/links/{link}/quarantine:replay",
@@ -115,8 +115,8 @@ def _recovering(router: APIRouter, desk: FabricDesk, operations: Operations) -> 
             )
             return [each.as_dict() for each in found]
 
-        said = {**plain(body), "dry_run": dry_run}
-        return accepted(operations.begin("replay", link, caller, said, work, subject=link), response)
+        details = {**plain(body), "dry_run": dry_run}
+        return accepted(operations.begin("replay", link, caller, details, work, subject=link), response)
 
 
 def _verifying(router: APIRouter, desk: FabricDesk, operations: Operations) -> None:
@@ -173,15 +173,15 @@ def _proving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         chosen = AsyncFabric(await desk.having(link)).link(link)
 
         async def work(on_step: OnStep) -> WaitedJson:
-            told = ""
+            shown = ""
 
-            def looked(look: Waiting) -> None:
-                nonlocal told
-                if look.described != told:
-                    told = look.described
-                    on_step(f"{told}; waiting for {look.missing}")
+            def report_look(look: Waiting) -> None:
+                nonlocal shown
+                if look.described != shown:
+                    shown = look.described
+                    on_step(f"{shown}; waiting for {look.missing}")
 
-            outcome = await chosen.wait(body.topic, wanted, timeout_s=body.timeout_s, on_look=looked)
+            outcome = await chosen.wait(body.topic, wanted, timeout_s=body.timeout_s, on_look=report_look)
             found = outcome.found
             told_last = outcome.as_dict()
             return {

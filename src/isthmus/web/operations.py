@@ -1,4 +1,4 @@
-"""What takes long and is answered before it is done: begun, looked at while it goes on, and stopped."""
+"""Long operations, which are answered before they are done: begun, observed while they run, and stopped."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Work = Callable[[OnStep], Coroutine[Any, Any, Any]]
 
 
 class OperationKind(StrEnum):
-    """Operations of one kind take no place of another: what is changed waits for nothing that only looks."""
+    """The kinds of operations, each with its own places: changes never wait for comparisons."""
 
     CHANGES = "change something"
     COMPARES = "compare"
@@ -49,7 +49,7 @@ class OperationKind(StrEnum):
 
 
 MOST: Final = {OperationKind.CHANGES: 16, OperationKind.COMPARES: 4, OperationKind.WAITS: 16}
-"""So many are at work at once."""
+"""The limits of operations at work at once."""
 
 
 class OperationState(StrEnum):
@@ -116,8 +116,9 @@ class OperationEventJson(TypedDict):
 
 @dataclass(slots=True, kw_only=True)
 class LongOperation:
-    """Something that was begun. `target` names what it is about: the `link`, or something else where there is none.
-    `subject` is what no other operation of its `kind` may be at work on meanwhile, if there is such.
+    """An operation that was begun. `target` is its subject: the `link`, or another thing without a link.
+
+    `subject` is the thing that no other operation of its `kind` may work on meanwhile, if there is one.
     """
 
     id: str
@@ -135,7 +136,9 @@ class LongOperation:
     steps: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_STEPS_MAX))
 
     def is_stopped_by(self, caller: Caller) -> bool:
-        """Whether a caller may stop it: one who may change something, and no less than whoever began it may."""
+        """Return whether a caller may stop it: its role may change things, and is at least that of the caller that
+        began it.
+        """
         return caller.role.may(Role.OPERATOR) and caller.role.may(self.by.role)
 
     def as_dict(self) -> OperationJson:
@@ -155,7 +158,7 @@ class LongOperation:
         }
 
     def event(self) -> OperationEventJson:
-        """What is told of it while it goes on: its state and its last step."""
+        """Return the event of its progress: its state and its last step."""
         steps = [*self.steps]
         return {
             "operation": self.id,
@@ -192,18 +195,18 @@ class _Working:
     def _run(self) -> None:
         operation = self.operation
         try:
-            operation.result = asyncio.run(self._worked())
+            operation.result = asyncio.run(self._run_work())
             operation.state = OperationState.SUCCEEDED
         except asyncio.CancelledError:
             operation.state = OperationState.CANCELLED
         except IsthmusError as error:
             operation.problem, operation.state = problem_body(error), OperationState.FAILED
-        except Exception as error:  # noqa: BLE001 - whoever asks is told that it failed, and the log has why
+        except Exception as error:  # noqa: BLE001 - the caller learns that it failed, and the log has the reason
             operation.problem, operation.state = problem_body(unforeseen(error)), OperationState.FAILED
         operation.ended_at_ms = now_ms()
         self._ended()
 
-    async def _worked(self) -> Any:
+    async def _run_work(self) -> Any:
         task = asyncio.current_task()
         with self._lock:
             if self._is_stopped:
@@ -217,7 +220,9 @@ class _Working:
 
 
 class Operations:
-    """Those that were begun since the server started: so many of each kind at work at once, and the last 200 kept."""
+    """The operations that were begun since the server started: a limit of each kind at work at once, and the last 200
+    kept.
+    """
 
     def __init__(self, on_change: OnChange = lambda _: None) -> None:
         self._on_change = on_change
@@ -231,14 +236,15 @@ class Operations:
         verb: str,
         target: str,
         caller: Caller,
-        said: dict[str, Any],
+        details: dict[str, Any],
         work: Work,
         *,
         subject: str | None = None,
         is_of_link: bool = True,
         kind: OperationKind = OperationKind.CHANGES,
     ) -> LongOperation:
-        """Begin one, of the link `target` or of something else. Whoever began it is in the log, and how it ended.
+        """Begin an operation on the link `target` or on another subject. The log has the caller that began it, and how
+        it ended.
 
         :raises RequestRefused: Too many are at work, or one on the same subject.
         """
@@ -252,7 +258,7 @@ class Operations:
             kind=kind,
             begun_at_ms=now_ms(),
         )
-        logged = {**said, "operation": operation.id}
+        logged = {**details, "operation": operation.id}
 
         async def audited_work(on_step: OnStep) -> Any:
             def step(text: str) -> None:
@@ -262,7 +268,7 @@ class Operations:
             with audited(caller, verb, target, logged):
                 return await work(step)
 
-        working = _Working(operation, audited_work, lambda: self._ended(operation))
+        working = _Working(operation, audited_work, lambda: self._finish(operation))
         with self._lock:
             self._check_room(subject, kind)
             self._kept[operation.id] = operation
@@ -292,18 +298,18 @@ class Operations:
         while len(self._kept) >= _KEPT_MAX:
             del self._kept[next(name for name in self._kept if name not in self._working)]
 
-    def _ended(self, operation: LongOperation) -> None:
+    def _finish(self, operation: LongOperation) -> None:
         with self._lock:
             self._working.pop(operation.id, None)
         self._on_change(operation)
 
     def all(self) -> list[LongOperation]:
-        """The newest first."""
+        """Return all of them, the newest first."""
         with self._lock:
             return [*self._kept.values()][::-1]
 
     def get(self, name: str) -> LongOperation:
-        """One of them.
+        """Return one of them.
 
         :raises RequestRefused: There is none of that name (any more).
         """
@@ -321,7 +327,7 @@ class Operations:
         """Stop one as Ctrl-C stops its command; one that has ended stays as it is.
 
         :raises RequestRefused: There is none of that name (any more).
-        :raises TokenRefused: Somebody began it who may do more.
+        :raises TokenRefused: A caller with more rights began it.
         """
         operation = self.get(name)
         if not operation.is_stopped_by(caller):

@@ -1,4 +1,4 @@
-"""Connections that are ended: nothing is asked on them for too long, or nobody reads what was answered."""
+"""Ends connections that ask nothing for too long, or whose client does not read the answer."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ CONNECTIONS_MAX: Final = 512
 
 
 def patient(patience_s: float, connections_max: int = CONNECTIONS_MAX) -> type[H11Protocol]:
-    """What a server speaks on a connection. It is looked at every `patience_s`, and ended when it stands at the second
-    look where it stood at the first: uvicorn itself waits for the rest of a request for ever, and for whoever takes no
-    more of an answer, so that a few hundred such connections would keep everybody else out. Where there are more than
-    `connections_max`, the one goes first on which nothing is asked for longest: who comes is always let in.
+    """Return the protocol of a server's connections. Each connection is examined every `patience_s`, and ended if it
+    has not moved since the last look: uvicorn itself waits for ever for the rest of a request, and for a client that
+    does not read its answer, so that a few hundred such connections would block all other clients. If there are more
+    than `connections_max`, the one that has been idle longest is ended: a new client is always admitted.
     """
 
     class Patient(H11Protocol):
@@ -53,7 +53,7 @@ def patient(patience_s: float, connections_max: int = CONNECTIONS_MAX) -> type[H
             is_waiting = self.is_idle
             unread = self.transport.get_write_buffer_size() if self.flow.write_paused else None
             if (is_waiting and cycle is self._was_waiting_after) or (unread and unread == self._was_unread):
-                # Whoever reads nothing would not let it close.
+                # A client that reads nothing would not let it close.
                 self.transport.abort()
                 return
             self._was_waiting_after = cycle if is_waiting else object()

@@ -1,4 +1,4 @@
-"""What goes wrong, as `application/problem+json` (RFC 9457), with our codes and hints."""
+"""Problems of requests, as `application/problem+json` (RFC 9457), with our codes and hints."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class ProblemDetailsJson(TypedDict):
 
 
 def status_of(error: IsthmusError) -> int:
-    """The HTTP status that an error is answered with."""
+    """Return the HTTP status for an error."""
     if isinstance(error, RequestRefused):
         return error.status
     found = (status for kind, status in _STATUSES if isinstance(error, kind))
@@ -76,7 +76,9 @@ def status_of(error: IsthmusError) -> int:
 
 
 def problem_body(error: IsthmusError, status: int | None = None) -> ProblemDetailsJson:
-    """The members of a problem; `error_code` and `message` as clients of Kafka Connect's REST API expect them."""
+    """Return the members of a problem; `error_code` and `message` as clients of Kafka Connect's
+    REST API expect them.
+    """
     status = status_of(error) if status is None else status
     return {
         "type": f"urn:isthmus:error:{error.error_code}",
@@ -92,7 +94,7 @@ def problem_body(error: IsthmusError, status: int | None = None) -> ProblemDetai
 
 
 def problem_headers(error: IsthmusError) -> dict[str, str]:
-    """What is told beside the body: who may come in, and when to ask again."""
+    """Return the headers beside the body: the kind of authentication, and when to ask again."""
     headers = {"Cache-Control": "no-store"}
     if status_of(error) == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = 'Bearer realm="isthmus"'
@@ -105,25 +107,25 @@ def problem_headers(error: IsthmusError) -> dict[str, str]:
 
 
 def problem_response(error: IsthmusError, extra: Mapping[str, Any] | None = None) -> Response:
-    """The answer to a request that failed."""
+    """Return the answer to a request that failed."""
     body = {**problem_body(error), **(extra or {})}
     content = json.dumps(body).encode()
     return Response(content, status_of(error), problem_headers(error), MEDIA_TYPE)
 
 
 ProblemAnswer = Callable[[Request, IsthmusError, Mapping[str, Any]], Response]
-"""How a request that failed is answered, with what is to be told beside the problem."""
+"""The answer to a request that failed, with headers beside the problem."""
 
 
 def as_problem(_: Request, error: IsthmusError, extra: Mapping[str, Any]) -> Response:
-    """As every program is answered."""
+    """Return the answer for programs."""
     return problem_response(error, extra)
 
 
 def answer_problems(app: FastAPI, answer: ProblemAnswer = as_problem) -> None:
-    """Have everything that goes wrong in the app answered as a problem, or however else."""
+    """Answer every error of the app as a problem, or in another given way."""
 
-    async def known(request: Request, error: Exception) -> Response:
+    async def answer_known(request: Request, error: Exception) -> Response:
         assert isinstance(error, IsthmusError)  # noqa: S101 - it is registered for these
         if isinstance(error, InvariantError):
             _log.error("a request failed", exc_info=error)
@@ -131,7 +133,7 @@ def answer_problems(app: FastAPI, answer: ProblemAnswer = as_problem) -> None:
 
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)  # noqa: S101 - as above
-        # Without what was sent: it may hold anything.
+        # Without the sent values: they may hold anything.
         found = [
             {"field": ".".join(str(part) for part in each["loc"]), "message": str(each["msg"])}
             for each in error.errors()
@@ -150,12 +152,12 @@ def answer_problems(app: FastAPI, answer: ProblemAnswer = as_problem) -> None:
         found.headers.update(error.headers or {})
         return found
 
-    app.add_exception_handler(IsthmusError, known)
+    app.add_exception_handler(IsthmusError, answer_known)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, plain)
 
 
 def unforeseen(error: Exception) -> InvariantError:
-    """What is told of something that nobody foresaw: the log has it, the caller does not."""
+    """Return the answer for an unforeseen error: the log has it, the caller does not."""
     _log.error("a request failed", exc_info=error)
     return InvariantError("this is a bug in Isthmus", hint="The log of the server has more.")

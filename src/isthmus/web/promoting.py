@@ -26,14 +26,14 @@ _Verb = Callable[[Promoter], Awaitable[Promotion]]
 
 
 def promoting_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
-    """All of them; an admin may use them. With If-Match the link has to be as it was read."""
+    """Return all of them; an admin may use them. With If-Match the link has to be as it was read."""
     router = APIRouter(route_class=AnswerRoute, prefix="/v1", tags=["links"])
     _leaving(router, desk, operations)
     _leading(router, desk, operations)
     return router
 
 
-async def _begun(
+async def _submit(
     desk: FabricDesk,
     operations: Operations,
     promoter: Promoter,
@@ -41,17 +41,17 @@ async def _begun(
     verb: _Verb,
     caller: Caller,
     if_match: str | None,
-    said: Json,
+    details: Json,
 ) -> LongOperation:
     async def work(on_step: OnStep) -> PromotionJson:
         return (await verb(replace(promoter, on_step=on_step))).as_dict()
 
     await desk.check_known(promoter.name, if_match)
-    return operations.begin(name, promoter.name, caller, said, work, subject=promoter.name)
+    return operations.begin(name, promoter.name, caller, details, work, subject=promoter.name)
 
 
 def _leaving(router: APIRouter, desk: FabricDesk, operations: Operations) -> None:
-    async def left(
+    async def leave(
         name: str, link: str, body: LeaveBody | None, caller: Caller, if_match: str | None, *, dry_run: bool
     ) -> LongOperation:
         body = body or LeaveBody()
@@ -60,8 +60,8 @@ def _leaving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         def verb(chosen: Promoter) -> Awaitable[Promotion]:
             return chosen.detach(dry_run=dry_run) if name == "detach" else chosen.failover(dry_run=dry_run)
 
-        said = {**plain(body), "dry_run": dry_run}
-        return await _begun(desk, operations, promoter, name, verb, caller, if_match, said)
+        details = {**plain(body), "dry_run": dry_run}
+        return await _submit(desk, operations, promoter, name, verb, caller, if_match, details)
 
     @router.post(
         "/links/{link}:detach",
@@ -76,7 +76,7 @@ def _leaving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         if_match: IfMatch = None,
         dry_run: DryRun = False,
     ) -> OperationJson:
-        return accepted(await left("detach", link, body, caller, if_match, dry_run=dry_run), response)
+        return accepted(await leave("detach", link, body, caller, if_match, dry_run=dry_run), response)
 
     @router.post(
         "/links/{link}:failover",
@@ -91,7 +91,7 @@ def _leaving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         if_match: IfMatch = None,
         dry_run: DryRun = False,
     ) -> OperationJson:
-        return accepted(await left("failover", link, body, caller, if_match, dry_run=dry_run), response)
+        return accepted(await leave("failover", link, body, caller, if_match, dry_run=dry_run), response)
 
 
 def _leading(router: APIRouter, desk: FabricDesk, operations: Operations) -> None:
@@ -115,9 +115,9 @@ def _leading(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
     ) -> OperationJson:
         body = body or PromoteBody()
         promoter = replace(promoter_of(link, body), maps=body.maps, max_lag=body.max_lag)
-        said = {**plain(body), "dry_run": dry_run}
-        operation = await _begun(
-            desk, operations, promoter, "promote", lambda one: one.promote(dry_run=dry_run), caller, if_match, said
+        details = {**plain(body), "dry_run": dry_run}
+        operation = await _submit(
+            desk, operations, promoter, "promote", lambda one: one.promote(dry_run=dry_run), caller, if_match, details
         )
         return accepted(operation, response)
 
@@ -134,10 +134,10 @@ def _leading(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         if_match: IfMatch = None,
         dry_run: DryRun = False,
     ) -> OperationJson:
-        said = {**plain(body), "dry_run": dry_run}
+        details = {**plain(body), "dry_run": dry_run}
 
         def verb(one: Promoter) -> Awaitable[Promotion]:
             return one.reverse(body.as_link, dry_run=dry_run)
 
-        operation = await _begun(desk, operations, promoter_of(link, body), "reverse", verb, caller, if_match, said)
+        operation = await _submit(desk, operations, promoter_of(link, body), "reverse", verb, caller, if_match, details)
         return accepted(operation, response)

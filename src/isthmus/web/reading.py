@@ -1,4 +1,4 @@
-"""The routes that look and change nothing. Answers are what the command prints with `-o json`."""
+"""The routes that change nothing. Answers are those of the command with `-o json`."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class ClusterAddressJson(TypedDict):
 
 
 def reading_routes(desk: FabricDesk) -> APIRouter:
-    """All of them; any role may use them."""
+    """Return all of them; any role may use them."""
     router = APIRouter(route_class=AnswerRoute, prefix="/v1", dependencies=[needs(Role.VIEWER)])
     _fabric_routes(router, desk)
     _tree_routes(router, desk)
@@ -153,9 +153,9 @@ def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
 
     @router.get("/trees/{tree}/clusters", tags=["trees"], summary="List the clusters of a tree as it runs now")
     async def read_tree_clusters(tree: str, response: Response) -> TreeJson:
-        told = await desk.tree_now(tree)
-        response.headers["ETag"] = etag_of(told)
-        return told
+        answer = await desk.tree_now(tree)
+        response.headers["ETag"] = etag_of(answer)
+        return answer
 
     @router.get(
         "/trees/{tree}/plan", tags=["trees"], summary="Plan what the distributors of a tree would create and copy"
@@ -171,8 +171,8 @@ def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
 def _link_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get("/links/{link}", tags=["links"], summary="Describe a link, with its declaration")
     async def describe_link(link: str, response: Response) -> DescribedLinkJson:
-        told, response.headers["ETag"] = await desk.described(link)
-        return told
+        answer, response.headers["ETag"] = await desk.described(link)
+        return answer
 
     @router.get("/links/{link}/status", tags=["links"], summary="Get the status of a link")
     async def read_link_status(link: str) -> LinkStatusJson:

@@ -1,4 +1,4 @@
-"""Requests that are sent again with the same Idempotency-Key get the first answer, and are done once."""
+"""Repeated requests with the same Idempotency-Key get the first answer, and are done once."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _KEPT_S: Final = 86_400.0
 _KEY_MAX: Final = 255
 _ANSWER_BYTES_MAX: Final = 1 << 20
 _ANSWERS_BYTES_MAX: Final = 8 << 20
-"""Of all answers to one caller: of the oldest the status is kept alone, for the newest."""
+"""The size of all answers to one caller: of the oldest only the status is kept, for the newest."""
 _OF_BODIES: Final = (b"content-length", b"content-type")
 
 
 @dataclass(slots=True)
 class _Answered:
-    """A request that was made: its digest, and its answer once there is one, or how that begins."""
+    """A request that was made: its digest, and its answer once there is one, or the begin of it."""
 
     digest: bytes
     at: float
@@ -35,7 +35,7 @@ class _Answered:
     is_done: bool = False
 
     def keep(self, message: Message) -> None:
-        """Remember a part of the answer, as long as the whole is not too large."""
+        """Keep a part of the answer, as long as the whole is not too large."""
         if self.is_short:
             return
         self.size += len(message.get("body", b""))
@@ -44,7 +44,7 @@ class _Answered:
             self.shorten()
 
     def shorten(self) -> None:
-        """Keep of the answer its status and headers alone: whoever asks again learns that it was done."""
+        """Keep only the status and headers of the answer: a caller that asks again learns that it was done."""
         start, *_ = self.messages
         headers = [(name, value) for name, value in start["headers"] if name.lower() not in _OF_BODIES]
         self.messages = [
@@ -56,13 +56,13 @@ class _Answered:
 
     @property
     def is_over(self) -> bool:
-        """Whether it was answered, and so long ago that it is not kept."""
+        """Whether it was answered so long ago that it is not kept."""
         return self.is_done and time.monotonic() - self.at > _KEPT_S
 
 
 class RepeatedRequests:
-    """The answers of the last day to requests that had a key, of each caller 1,000 at most: nobody has those of others
-    forgotten. Of answers beyond 1 MiB each or 8 MiB in all, the status and the headers. They do not outlive the server.
+    """The answers of the last day to requests that had a key, of each caller 1,000 at most: no caller displaces those
+    of others. Of answers beyond 1 MiB each or 8 MiB in all, the status and the headers. They do not outlive the server.
     """
 
     def __init__(self) -> None:
@@ -70,21 +70,21 @@ class RepeatedRequests:
 
     @contextlib.asynccontextmanager
     async def once(self, caller: str, key: str, asked: str, body: bytes, send: Send) -> AsyncIterator[Send | None]:
-        """What to answer with, to be remembered; `None` where the answer was sent already.
+        """Yield a sender that records the answer; `None` if the answer was sent already.
 
         :raises RequestRefused: The key was used for something else, or its request is still being worked on.
         """
         if not key or len(key) > _KEY_MAX:
             raise RequestRefused(f"Idempotency-Key has 1 to {_KEY_MAX} characters", status=HTTPStatus.BAD_REQUEST)
         digest = hashlib.sha256(asked.encode() + b"\n" + body).digest()
-        known = self._known(caller, key)
+        known = self._find(caller, key)
         if known is not None:
             self._check(known, digest)
             for message in known.messages:
                 await send(message)
             yield None
             return
-        made = self._made(caller, key, digest)
+        made = self._begin(caller, key, digest)
 
         async def remembering(message: Message) -> None:
             made.keep(message)
@@ -94,22 +94,22 @@ class RepeatedRequests:
             yield remembering
         finally:
             status = made.messages[0].get("status", 500) if made.messages else 500
-            # What was not done may be tried again with the same key.
+            # A request that failed may be tried again with the same key.
             if status >= HTTPStatus.BAD_REQUEST:
                 self._kept[caller].pop(key, None)
             made.is_done = True
             self._shorten_oldest(self._kept.get(caller, {}))
 
-    def _known(self, caller: str, key: str) -> _Answered | None:
+    def _find(self, caller: str, key: str) -> _Answered | None:
         found = self._kept.get(caller, {}).get(key)
         return None if found is None or found.is_over else found
 
-    def _made(self, caller: str, key: str, digest: bytes) -> _Answered:
-        # Of whom nothing is kept any more nothing is left: tokens come and go.
+    def _begin(self, caller: str, key: str, digest: bytes) -> _Answered:
+        # Drop callers of which no answer is kept any more: tokens come and go.
         alive = {name: kept for name, kept in self._kept.items() if not all(each.is_over for each in kept.values())}
         kept = alive.setdefault(caller, {})
         kept.pop(key, None)
-        # What is being worked on is never forgotten: it would be done twice.
+        # A request that is still running is never forgotten: it would be done twice.
         ended = [name for name, each in kept.items() if each.is_done]
         for name in ended[: max(0, len(kept) - _KEPT_MAX + 1)]:
             del kept[name]

@@ -1,4 +1,4 @@
-"""Which role a route needs."""
+"""The roles that routes need."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from isthmus.web.tokens import Role
 
 
 def needs(role: Role) -> Any:
-    """A dependency that lets only callers of this role pass, and gives them."""
+    """Return a dependency that admits only callers of this role, and returns the caller."""
 
-    async def allowed(request: Request) -> Caller:
+    async def admit(request: Request) -> Caller:
         caller: Caller = request.state.caller
         check_role(caller, role)
         return caller
 
-    return Depends(allowed)
+    return Depends(admit)
 
 
 def check_role(caller: Caller, role: Role) -> None:
-    """See that a caller may do what this role is needed for.
+    """Check that a caller has at least this role.
 
     :raises TokenRefused: Its role is too small.
     """

@@ -1,6 +1,4 @@
-"""How many requests are worked on at a time: so many of each kind and of each caller, and one of all that look at the
-same thing.
-"""
+"""The limits of requests at work: so many of each kind and of each caller, and one of all looks at the same thing."""
 
 from __future__ import annotations
 
@@ -21,9 +19,9 @@ from isthmus.web.guard import Caller
 LOOKS_MAX: Final = 16
 CHANGES_MAX: Final = 8
 LOOK_S: Final = 120.0
-"""As long as a look may take. A change is never cut in the middle."""
+"""The time limit of a look. A change is never interrupted."""
 WAIT_S: Final = 60.0
-"""As long as a request waits to be worked on."""
+"""The time that a request waits for a place."""
 _LOOKING: Final = ("GET", "HEAD")
 _AT_HAND: Final = (
     "/v1/events",
@@ -38,16 +36,16 @@ _AT_HAND: Final = (
     "/logout",
     "/static",
 )
-"""What is answered without asking a cluster, and waits for nobody."""
+"""Paths that are answered without asking a cluster, and wait for no place."""
 _OF_ONE: Final = "/groups/key"
-"""What leaves a line with the name of whoever asked is looked up for each."""
+"""Its answer depends on the caller, so it is looked up for each."""
 _GROUP_KEY: Final = "group-key"
 ToldAnswer = list[Message]
 
 
 class WorkRoom:
-    """So many places for what is worked on at a time, half of them for one caller at most. Who comes first is first,
-    but for those who have their share.
+    """A limited number of places for requests at work, half of them for one caller at most. The first comes first,
+    unless it has its share.
     """
 
     def __init__(self, places: int, *, wait_s: float = WAIT_S) -> None:
@@ -59,7 +57,7 @@ class WorkRoom:
 
     @contextlib.asynccontextmanager
     async def place(self, caller: str) -> AsyncIterator[None]:
-        """A place, for as long as the block runs.
+        """Hold a place for the length of the block.
 
         :raises RequestRefused: None was free in time.
         """
@@ -106,7 +104,7 @@ class WorkRoom:
             caller, granted = each
             if not self._free:
                 return
-            # Whoever gave up at this moment is not gone from the queue yet.
+            # A request that gave up at this moment is not gone from the queue yet.
             if not granted.done() and self._held[caller] < self._share:
                 self._waiting.remove(each)
                 self._free -= 1
@@ -116,7 +114,7 @@ class WorkRoom:
 
 @dataclass(slots=True, eq=False)
 class _Look:
-    """A look that callers wait for; once it has begun nobody else joins it, as things may have changed since."""
+    """A look that callers wait for; once it has begun no caller joins it, as things may have changed since."""
 
     callers: int = 0
     task: asyncio.Task[ToldAnswer] | None = None
@@ -124,43 +122,43 @@ class _Look:
 
 @dataclass(slots=True, eq=False)
 class _Looks:
-    """Those at one thing: the one at work, and the one that callers who come meanwhile wait for."""
+    """The looks at one thing: the one at work, and the next one, for callers that come meanwhile."""
 
     at_work: asyncio.Lock = field(default_factory=asyncio.Lock)
     next: _Look | None = None
     callers: int = 0
 
     def close(self, one: _Look) -> None:
-        """Nobody else joins this one."""
+        """Let no other caller join this look."""
         if self.next is one:
             self.next = None
 
 
 class SharedLooks:
-    """Looks at the same thing one after the other: whoever comes while one goes on shares the next one with all others
-    who do. So each is told what was so after its request had come, and a crowd costs two looks.
+    """Run looks at the same thing one after the other: callers that come while one runs share the next one. So each
+    sees the state after its request had come, and a crowd costs two looks.
     """
 
     def __init__(self) -> None:
         self._of: dict[Any, _Looks] = {}
 
     async def shared(self, key: Any, look: Callable[[Callable[[], None]], Awaitable[ToldAnswer]]) -> ToldAnswer:
-        """The answer of a look at `key`, which calls what it is given when it begins."""
+        """Return the answer of a look at `key`, which calls its argument when it begins."""
         looks = self._of.setdefault(key, _Looks())
         looks.callers += 1
         try:
             one = looks.next
             if one is None:
                 one = looks.next = _Look()
-                one.task = asyncio.create_task(self._looked(looks, one, look))
-            return await _joined(looks, one)
+                one.task = asyncio.create_task(self._run_look(looks, one, look))
+            return await _join(looks, one)
         finally:
             looks.callers -= 1
             if not looks.callers:
                 self._of.pop(key, None)
 
     @staticmethod
-    async def _looked(
+    async def _run_look(
         looks: _Looks, one: _Look, look: Callable[[Callable[[], None]], Awaitable[ToldAnswer]]
     ) -> ToldAnswer:
         try:
@@ -170,7 +168,7 @@ class SharedLooks:
             looks.close(one)
 
 
-async def _joined(looks: _Looks, one: _Look) -> ToldAnswer:
+async def _join(looks: _Looks, one: _Look) -> ToldAnswer:
     assert one.task is not None  # noqa: S101 - it has one from the moment it can be found
     one.callers += 1
     try:
@@ -183,8 +181,9 @@ async def _joined(looks: _Looks, one: _Look) -> ToldAnswer:
 
 
 class Rooms:
-    """Passes requests on: looks and changes have places of their own, so that no look keeps a change waiting; what is
-    at hand waits for nobody. An answer is sent when the place is free again: whoever reads slowly keeps nobody waiting.
+    """Pass requests on: looks and changes have places of their own, so that no look keeps a change waiting; a request
+    that needs no cluster waits for no other. An answer is sent when the place is free again: a slow reader keeps no
+    other request waiting.
     """
 
     def __init__(
@@ -203,7 +202,7 @@ class Rooms:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on.
 
-        :raises RequestRefused: No place was free in time, or what was looked at told nothing in time.
+        :raises RequestRefused: No place was free in time, or the look had no result in time.
         """
         if scope["type"] != "http" or is_at_hand(scope["path"]):
             await self._app(scope, receive, send)
@@ -216,22 +215,22 @@ class Rooms:
         who = "" if caller is None else caller.identity
         if scope["method"] not in _LOOKING:
             async with self._changes.place(who):
-                return await self._told(scope, receive)
+                return await self._collect_answer(scope, receive)
 
         async def look(begin: Callable[[], None]) -> ToldAnswer:
             async with self._looks.place(who):
                 begin()
-                return await self._looked(scope, receive)
+                return await self._run_look(scope, receive)
 
         path, key = scope["path"], Headers(scope=scope).get(_GROUP_KEY)
         if caller is None or not path.startswith("/v1/") or path.endswith(_OF_ONE):
             return await look(lambda: None)
         return await self._shared.shared((scope["method"], path, scope["query_string"], key, caller.role), look)
 
-    async def _looked(self, scope: Scope, receive: Receive) -> ToldAnswer:
+    async def _run_look(self, scope: Scope, receive: Receive) -> ToldAnswer:
         try:
             async with asyncio.timeout(self._look_s) as term:
-                return await self._told(scope, receive)
+                return await self._collect_answer(scope, receive)
         except TimeoutError:
             if not term.expired():
                 raise
@@ -242,7 +241,7 @@ class Rooms:
                 retry_after_s=5,
             ) from None
 
-    async def _told(self, scope: Scope, receive: Receive) -> ToldAnswer:
+    async def _collect_answer(self, scope: Scope, receive: Receive) -> ToldAnswer:
         answer: ToldAnswer = []
 
         async def keep(message: Message) -> None:
@@ -253,5 +252,5 @@ class Rooms:
 
 
 def is_at_hand(path: str) -> bool:
-    """Whether a path is answered without asking a cluster."""
+    """Return whether a path is answered without asking a cluster."""
     return any(path == each or path.startswith((f"{each}/", f"{each}:")) for each in _AT_HAND)

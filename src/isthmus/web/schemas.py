@@ -1,4 +1,6 @@
-"""The routes about schema registries: what they hold, how they differ from the primary one, and how they get alike."""
+"""The routes about schema registries: their content, their differences from the primary one, and
+their synchronization.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ class NamedSchemaVersionJson(SchemaVersionJson):
 
 
 def schema_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
-    """All of them: a viewer may look, an admin change."""
+    """Return all of them: a viewer may look, an admin change."""
     router = APIRouter(route_class=AnswerRoute, prefix="/v1", tags=["schemas"])
     _reading(router, desk)
     _changing(router, desk, operations)
@@ -70,22 +72,22 @@ def _changing(router: APIRouter, desk: FabricDesk, operations: Operations) -> No
     ) -> OperationJson:
         body = body or RegistriesBody()
         wanted = AsyncFabric(desk.configuration).schemas
-        # What cannot be is refused before it begins.
+        # An impossible request is refused before it begins.
         wanted.routes(body.clusters)
 
         async def work(on_step: OnStep) -> list[SchemasPlanJson]:
-            def told(registry: str, done: int, of: int) -> None:
+            def report(registry: str, done: int, of: int) -> None:
                 on_step(f"{registry}: {done} of {of} changes")
 
             if dry_run:
                 plans = await wanted.plan(body.clusters, delete_gone=body.delete_gone)
             else:
-                plans = await wanted.sync(body.clusters, delete_gone=body.delete_gone, on_change=told)
+                plans = await wanted.sync(body.clusters, delete_gone=body.delete_gone, on_change=report)
             return [each.as_dict() for each in plans]
 
-        said = {**plain(body), "dry_run": dry_run}
+        details = {**plain(body), "dry_run": dry_run}
         what = ", ".join(body.clusters) or "all registries"
-        begun = operations.begin("schemas sync", what, caller, said, work, subject="schemas", is_of_link=False)
+        begun = operations.begin("schemas sync", what, caller, details, work, subject="schemas", is_of_link=False)
         return accepted(begun, response)
 
     @router.post(

@@ -1,4 +1,4 @@
-"""Where the REST API listens, and for how long."""
+"""The address of the REST API, and its lifetime."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Final
 
 import uvicorn
 
-# All verbs of the fabric are there before the first request: what is installed may be replaced while a server goes on.
+# All verbs of the fabric are loaded before the first request: packages may be replaced while a server runs.
 import isthmus.control.fabric  # noqa: F401
 from isthmus.errors import ConfigError, HostError, PortBusy
 from isthmus.model.configuration import Configuration
@@ -33,16 +33,17 @@ _log = logging.getLogger(__name__)
 _BACKLOG: Final = 128
 _END_S: Final = 2
 HANG_S: Final = 40.0
-"""Operations that are at work have 20 s to end: what has not ended by then hangs."""
+"""Operations at work have 20 s to end: one that has not ended by then hangs."""
 _BURST_S: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeSettings:
-    """Where to listen, with which certificate, for whose tokens, and how many requests of each caller a second.
+    """The address, the certificate, the file of tokens, and how many requests of each caller a second.
 
-    `file` is where the configuration is written, for what is done by a process of its own. A body of a request has to
-    come within `body_s`; whoever begins none, or reads nothing of an answer, is left after twice that.
+    `file` is the file of the configuration, for operations that run in a process of their own. A body of a request has
+    to come within `body_s`; a connection on which no request begins, or whose client reads nothing of an answer, is
+    ended after twice that.
     """
 
     listen: str
@@ -60,7 +61,7 @@ def serve(configuration: Configuration, settings: ServeSettings) -> None:
     :raises ConfigError: The address is none, or other hosts could reach it without TLS or without tokens.
     :raises PortBusy: Something listens there already.
     """
-    server, listening = _prepared(configuration, settings)
+    server, listening = _prepare(configuration, settings)
     with listening:
         try:
             server.run(sockets=[listening])
@@ -70,7 +71,7 @@ def serve(configuration: Configuration, settings: ServeSettings) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ServedRun:
-    """What a run tells those who serve beside it: how its links stand, and the configuration that it goes by."""
+    """The channel from a run to the server beside it: the state of its links, and its configuration."""
 
     feed: Callable[[LinksProgress], None]
     take: Callable[[Configuration], None]
@@ -80,13 +81,14 @@ class ServedRun:
 def serving_beside(
     configuration: Configuration, settings: ServeSettings, *, is_fed: bool = False, hang_s: float = HANG_S
 ) -> Iterator[ServedRun]:
-    """Answer requests in a thread for as long as the block runs. What it gives is told by a run how the links stand:
-    then nobody else looks at them for events and metrics (`is_fed`). A server that hangs is waited for `hang_s`.
+    """Answer requests in a thread for as long as the block runs. Through the yielded value a run reports the state of
+    its links: then the server itself does not look at them for events and metrics (`is_fed`). The end waits `hang_s`
+    for a server that hangs.
 
     :raises ConfigError: As `serve`.
     :raises PortBusy: As `serve`.
     """
-    server, listening = _prepared(configuration, settings, is_fed=is_fed)
+    server, listening = _prepare(configuration, settings, is_fed=is_fed)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="rest", daemon=True)
     thread.start()
     try:
@@ -109,7 +111,7 @@ class _Server(uvicorn.Server):
         self._left: threading.Timer | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal ends it in good order, or at once where it hangs."""
+        """End in good order on a signal, or at once if the server hangs."""
         if self._left is None:
             self._left = threading.Timer(HANG_S, os._exit, [128 + sig])
             self._left.daemon = True
@@ -117,7 +119,7 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
     def ends(self) -> None:
-        """It has ended in good order."""
+        """Record that it has ended in good order."""
         if self._left is not None:
             self._left.cancel()
 
@@ -126,7 +128,7 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _prepared(
+def _prepare(
     configuration: Configuration, settings: ServeSettings, *, is_fed: bool = False
 ) -> tuple[_Server, socket.socket]:
     address, tokens = _address(settings.listen), TokenFile(settings.tokens)
@@ -157,7 +159,7 @@ def _prepared(
             f"the certificate and its key cannot be used: {error.strerror or error}",
             hint="--tls-cert and --tls-key name PEM files that belong together.",
         ) from None
-    listening = _bound(address)
+    listening = _bind(address)
     _log.info("serving at %s://%s/v1", "http" if settings.certificate is None else "https", address)
     return _Server(config, desk, watch), listening
 
@@ -180,12 +182,12 @@ def _check_reach(address: ListenAddress, settings: ServeSettings, tokens: TokenF
         )
 
 
-def _bound(address: ListenAddress) -> socket.socket:
+def _bind(address: ListenAddress) -> socket.socket:
     listening = socket.socket(socket.AF_INET6 if ":" in address.host else socket.AF_INET)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((address.host, address.port))
-        # From now on who connects waits, and is not refused.
+        # From now on a client that connects waits, and is not refused.
         listening.listen(_BACKLOG)
     except OSError as error:
         listening.close()

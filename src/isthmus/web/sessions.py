@@ -1,4 +1,4 @@
-"""Who is logged in in a browser: by a random value in a cookie, for as long as the token is there."""
+"""The sessions of browsers: a random value in a cookie, valid for as long as the token exists."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Final
 from isthmus.web.tokens import Token, TokenFile
 
 TERM_S: Final = 12 * 3600
-"""As long as a working day: then the token is to be given again."""
+"""A working day: then the token has to be given again."""
 OPEN_MAX: Final = 20
-"""Sessions of one token."""
+"""The most sessions of one token."""
 _RANDOM_BYTES: Final = 32
 
 
 class Sessions:
-    """The sessions of a server, so many of each token: whoever logs in again and again ends the oldest ones of that
-    token, and nobody else's. None outlives the server, or the token it was opened with.
+    """The sessions of a server, a limit of each token: repeated logins end the oldest ones of that token only. No
+    session outlives the server, or the token it was opened with.
     """
 
     def __init__(self, tokens: TokenFile, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -30,7 +30,7 @@ class Sessions:
         self._open: dict[str, tuple[str, float]] = {}
 
     def open(self, secret: str) -> str | None:
-        """The value of a cookie for whoever has this token, `None` if it is none.
+        """Return the value of a cookie for this token, `None` if there is no such token.
 
         :raises HostError: The tokens cannot be read.
         """
@@ -48,7 +48,7 @@ class Sessions:
         return value
 
     def find(self, value: str) -> Token | None:
-        """The token that a session was opened with, `None` if it is over or the token was revoked.
+        """Return the token that a session was opened with, `None` if it is over or the token was revoked.
 
         :raises HostError: The tokens cannot be read.
         """
@@ -66,5 +66,5 @@ class Sessions:
 
 
 def _hash(value: str) -> str:
-    # Looked up by its hash: how long that takes tells nothing of the value.
+    # Looked up by its hash: the time of the look-up shows nothing of the value.
     return hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()

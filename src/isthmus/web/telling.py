@@ -1,4 +1,4 @@
-"""The routes that tell how it goes on: events as they happen, and metrics."""
+"""The routes of running reports: events as they happen, and metrics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _EVENTS: Final = "Events, without end: the data of `link` is a LinkEvent, that o
 
 
 def telling_routes(watch: Watch, tokens: TokenFile) -> APIRouter:
-    """Both; a viewer may use them."""
+    """Return both; a viewer may use them."""
     router = APIRouter()
 
     @router.get(
@@ -58,7 +58,7 @@ def telling_routes(watch: Watch, tokens: TokenFile) -> APIRouter:
     async def metrics(_: Viewer, accept: Annotated[str, Header(include_in_schema=False)] = "") -> Response:
         watch.want()
         deadline = Deadline(_FIRST_S)
-        # No thread stands still meanwhile: others need it.
+        # No thread is blocked meanwhile: others need it.
         while watch.fresh is None and not deadline.has_passed:
             await asyncio.sleep(_PAUSE_S)
         if watch.fresh is None:

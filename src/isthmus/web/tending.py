@@ -1,4 +1,4 @@
-"""The routes that tend links at work: limits, other settings, groups carried once, and what the ledger is to forget."""
+"""The routes for links at work: limits, other settings, groups carried once, and forgetting in the ledger."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ForgottenLinkJson(TypedDict):
 
 
 def tending_routes(desk: FabricDesk) -> APIRouter:
-    """All of them, each with the role it needs."""
+    """Return all of them, each with the role it needs."""
     router = APIRouter(route_class=AnswerRoute, prefix="/v1")
     _limits(router, desk)
     _settings(router, desk)
@@ -73,7 +73,7 @@ def _limits(router: APIRouter, desk: FabricDesk) -> None:
 
 
 def _settings(router: APIRouter, desk: FabricDesk) -> None:
-    async def changed(
+    async def change_settings(
         link: str, body: SettingsBody, given: str | None, caller: Caller, *, reset: bool, dry_run: bool
     ) -> tuple[LiveSettingsJson, str]:
         with audited(caller, "settings", link, {**plain(body), "reset": reset, "dry_run": dry_run}) as difference:
@@ -114,7 +114,9 @@ def _settings(router: APIRouter, desk: FabricDesk) -> None:
     ) -> LiveSettingsJson:
         if not (body.settings or body.unset):
             raise RequestRefused("nothing is to be changed", status=422, hint="DELETE has the link go by the file.")
-        found, response.headers["ETag"] = await changed(link, body, if_match, caller, reset=False, dry_run=dry_run)
+        found, response.headers["ETag"] = await change_settings(
+            link, body, if_match, caller, reset=False, dry_run=dry_run
+        )
         return found
 
     @router.delete(
@@ -128,7 +130,9 @@ def _settings(router: APIRouter, desk: FabricDesk) -> None:
         dry_run: DryRun = False,
     ) -> LiveSettingsJson:
         body = SettingsBody()
-        found, response.headers["ETag"] = await changed(link, body, if_match, caller, reset=True, dry_run=dry_run)
+        found, response.headers["ETag"] = await change_settings(
+            link, body, if_match, caller, reset=True, dry_run=dry_run
+        )
         return found
 
 
@@ -198,8 +202,8 @@ def _forgetting_gateways(router: APIRouter, desk: FabricDesk) -> None:
     ) -> ForgottenGatewayJson:
         async with desk.cluster(cluster):
             pass
-        with audited(caller, "forget gateway", gateway, {"cluster": cluster, "dry_run": dry_run}) as told:
+        with audited(caller, "forget gateway", gateway, {"cluster": cluster, "dry_run": dry_run}) as audit:
             async with desk.fabric() as fabric:
                 done = await found(fabric.forget_gateway(cluster, gateway, dry_run=dry_run))
-            told["ids"] = list(done.gateway.ids)
+            audit["ids"] = list(done.gateway.ids)
         return done.as_dict()

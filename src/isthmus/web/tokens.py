@@ -1,4 +1,4 @@
-"""Bearer tokens: who may call the API, and as what. A file keeps their hashes only."""
+"""Bearer tokens: the callers of the API, and their roles. A file keeps their hashes only."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NAME_MAX: Final = 100
 
 
 class Role(enum.StrEnum):
-    """What a token may do; each may do all that the ones before it may."""
+    """The rights of a token; each role includes the rights of those before it."""
 
     VIEWER = "viewer"
     """Look at everything."""
@@ -38,14 +38,14 @@ class Role(enum.StrEnum):
     """Everything: declare, promote, fail over, recover, delete."""
 
     def may(self, needed: Role) -> bool:
-        """Whether it is at least `needed`."""
+        """Return whether it is at least `needed`."""
         ranks = list(Role)
         return ranks.index(self) >= ranks.index(needed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """A token as it is kept: its name, its role and the hash of what the caller sends."""
+    """A token in the file: its name, its role and the hash of the secret that the caller sends."""
 
     name: str
     role: Role
@@ -53,12 +53,12 @@ class Token:
     created_at: str
 
     def as_dict(self) -> dict[str, str]:
-        """What may be shown of it."""
+        """Return the public part."""
         return {"name": self.name, "role": str(self.role), "created_at": self.created_at}
 
 
 def default_tokens_file() -> Path:
-    """Where tokens are kept unless somebody says otherwise."""
+    """Return the default file of tokens."""
     return user_folder() / "tokens.json"
 
 
@@ -73,11 +73,11 @@ class TokenFile:
 
     @property
     def is_there(self) -> bool:
-        """Whether tokens were ever created. One whose tokens were all revoked lets nobody in."""
+        """Whether tokens were ever created. If all were revoked, no caller is admitted."""
         return self.path.exists()
 
     def all(self) -> tuple[Token, ...]:
-        """The tokens, by name.
+        """Return the tokens, by name.
 
         :raises HostError: The file cannot be read, or is no file of tokens.
         """
@@ -86,7 +86,7 @@ class TokenFile:
                 found = self.path.stat()
                 seen = (found.st_mtime_ns, found.st_size, found.st_ino)
                 if seen != self._seen:
-                    self._tokens = _parsed(json.loads(self.path.read_text(encoding="utf-8")))
+                    self._tokens = _parse(json.loads(self.path.read_text(encoding="utf-8")))
                     self._seen = seen
             except FileNotFoundError:
                 self._tokens, self._seen = (), None
@@ -99,7 +99,7 @@ class TokenFile:
             return self._tokens
 
     def find(self, sent: str) -> Token | None:
-        """The token that a caller sent, `None` if there is none. All are compared, each in constant time."""
+        """Return the token that a caller sent, `None` if there is none. All are compared, each in constant time."""
         hashed, found = _hash(sent), None
         for token in self.all():
             if hmac.compare_digest(token.sha256, hashed):
@@ -107,7 +107,7 @@ class TokenFile:
         return found
 
     def create(self, name: str, role: Role, *, dry_run: bool = False) -> str:
-        """Add one; returns what the caller has to send, which is kept nowhere. With `dry_run` nothing is written.
+        """Add a token; return the secret for the caller, which is stored nowhere. With `dry_run` nothing is written.
 
         :raises ConfigError: There is one of that name, or the name cannot be used.
         :raises HostError: The file cannot be read or written.
@@ -125,7 +125,7 @@ class TokenFile:
         return secret
 
     def revoke(self, name: str, *, dry_run: bool = False) -> None:
-        """Take one away. With `dry_run` nothing is written.
+        """Remove a token. With `dry_run` nothing is written.
 
         :raises ConfigError: There is none of that name.
         :raises HostError: The file cannot be read or written.
@@ -139,7 +139,7 @@ class TokenFile:
 
     @contextlib.contextmanager
     def _changing(self, *, dry_run: bool) -> Iterator[list[Token]]:
-        """The tokens as they are to become: read, changed and written by one process at a time."""
+        """Yield the tokens for a change: read, changed and written by one process at a time."""
         if dry_run:
             yield [*self.all()]
             return
@@ -155,7 +155,7 @@ class TokenFile:
     def _write(self, tokens: Iterable[Token]) -> None:
         kept = [{**token.as_dict(), "sha256": token.sha256} for token in sorted(tokens, key=lambda each: each.name)]
         text = json.dumps({"schema_version": _SCHEMA_VERSION, "tokens": kept}, indent=2) + "\n"
-        # Only its owner can read what mkstemp makes; whoever reads the name meanwhile finds all or nothing new.
+        # Only its owner can read what mkstemp makes; a reader sees either the old file or the whole new one.
         number, beside = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}-")
         with os.fdopen(number, "w", encoding="utf-8") as file:
             file.write(text)
@@ -167,7 +167,7 @@ class TokenFile:
         )
 
 
-def _parsed(document: Any) -> tuple[Token, ...]:
+def _parse(document: Any) -> tuple[Token, ...]:
     if document["schema_version"] != _SCHEMA_VERSION:
         raise ValueError("another version")
     return tuple(
@@ -182,5 +182,5 @@ def _parsed(document: Any) -> tuple[Token, ...]:
 
 
 def _hash(sent: str) -> str:
-    # What is hashed has 256 random bits: it needs no slow hash.
+    # The hashed secret has 256 random bits: it needs no slow hash.
     return hashlib.sha256(sent.encode("utf-8", "surrogatepass")).hexdigest()

@@ -22,7 +22,7 @@ _Validate = Annotated[bool, Query(description="Examine all clusters first: false
 
 
 def tree_declaring_routes(desk: FabricDesk) -> APIRouter:
-    """All of them; an admin may use them."""
+    """Return all of them; an admin may use them."""
     router = APIRouter(route_class=AnswerRoute, prefix="/v1", tags=["trees"])
 
     @router.post(
@@ -60,20 +60,20 @@ def tree_declaring_routes(desk: FabricDesk) -> APIRouter:
     ) -> _Declared:
         if not body.settings:
             raise RequestRefused("nothing is to be changed", status=422, hint="Give settings.")
-        with audited(caller, "update tree", tree, {**plain(body), "dry_run": dry_run}) as told:
+        with audited(caller, "update tree", tree, {**plain(body), "dry_run": dry_run}) as audit:
             async with desk.known_tree(tree, if_match) as (fabric, before):
                 after = await fabric.declared_trees.update(tree, body.settings, dry_run=dry_run)
-                told.update(difference(before, after.declaration.registers))
+                audit.update(difference(before, after.declaration.registers))
                 return answered(after, response).as_dict()
 
     @router.delete("/trees/{tree}", summary="Delete a declared tree; topics stay as they are")
     async def delete_tree(
         tree: str, response: Response, caller: Admin, if_match: IfMatch = None, dry_run: DryRun = False
     ) -> _Declared:
-        with audited(caller, "delete tree", tree, {"dry_run": dry_run}) as told:
+        with audited(caller, "delete tree", tree, {"dry_run": dry_run}) as audit:
             async with desk.known_tree(tree, if_match, half_deleted=True) as (fabric, before):
                 after = await fabric.declared_trees.delete(tree, dry_run=dry_run)
-                told.update(difference(before, after.declaration.registers))
+                audit.update(difference(before, after.declaration.registers))
                 return answered(after, response).as_dict()
 
     return router

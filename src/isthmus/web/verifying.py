@@ -34,7 +34,7 @@ _SUGGESTION: Final = re.compile(r"Suggestion: (.*)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What to compare, in the words of `isthmus verify`."""
+    """The arguments of a verification, in the words of `isthmus verify`."""
 
     file: Path
     link: str
@@ -52,52 +52,52 @@ class Verification:
         return [*found, "--allow-lag"] if self.allow_lag else found
 
     async def run(self, on_step: OnStep) -> VerificationJson:
-        """Whether both sides are equal, and the verdict; what the command says meanwhile is told step by step.
+        """Return whether both sides are equal, and the verdict; report the messages of the command as steps.
 
         :raises IsthmusError: As the command ended, with its code.
         """
         on_step("starting isthmus verify")
-        code, said = await _run(self.arguments, on_step)
-        return {"equal": code == _EQUAL, "verdicts": json.loads(said)}
+        code, output = await _run(self.arguments, on_step)
+        return {"equal": code == _EQUAL, "verdicts": json.loads(output)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeVerification:
-    """What to look at, in the words of `isthmus tree verify`."""
+    """The arguments of a verification of a tree, in the words of `isthmus tree verify`."""
 
     file: Path
     tree: str
     topics: Sequence[str] = ()
 
     async def run(self, on_step: OnStep) -> TreeVerdictJson:
-        """The verdict; what the command says meanwhile is told step by step.
+        """Return the verdict; report the messages of the command as steps.
 
         :raises IsthmusError: As the command ended, with its code.
         """
         on_step("starting isthmus tree verify")
         arguments = [*_COMMAND, "tree", "verify", self.tree, f"--config={self.file}", "--output=json"]
-        _, said = await _run([*arguments, *(f"--topic={topic}" for topic in self.topics)], on_step)
-        verdict: TreeVerdictJson = json.loads(said)
+        _, output = await _run([*arguments, *(f"--topic={topic}" for topic in self.topics)], on_step)
+        verdict: TreeVerdictJson = json.loads(output)
         return verdict
 
 
 async def _run(arguments: Sequence[str], on_step: OnStep) -> tuple[int, bytes]:
-    """The exit code, of those that come with a verdict, and what was printed."""
+    """Run the command; return the exit code, if it is one with a verdict, and the output."""
     environment = {**os.environ, "COLUMNS": "10000"}
     process = await asyncio.create_subprocess_exec(
         *arguments, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=environment, limit=_LINE_BYTES_MAX
     )
-    told: deque[str] = deque(maxlen=_TOLD_MAX)
+    messages: deque[str] = deque(maxlen=_TOLD_MAX)
     try:
-        said, _ = await asyncio.gather(_all(process), _steps(process, told, on_step))
+        output, _ = await asyncio.gather(_all(process), _steps(process, messages, on_step))
         code = await process.wait()
     except BaseException:
-        # Whatever it is, nobody waits for it any more.
-        await _ended(process)
+        # Its result is not needed any more.
+        await _terminate(process)
         raise
     if code not in (_EQUAL, _DIFFERENT):
-        raise _failure(code, told)
-    return code, said
+        raise _failure(code, messages)
+    return code, output
 
 
 async def _all(process: Process) -> bytes:
@@ -105,17 +105,17 @@ async def _all(process: Process) -> bytes:
     return await process.stdout.read()
 
 
-async def _steps(process: Process, told: deque[str], on_step: OnStep) -> None:
+async def _steps(process: Process, messages: deque[str], on_step: OnStep) -> None:
     assert process.stderr is not None  # noqa: S101 - it is piped
     while line := await process.stderr.readline():
         text = line.decode(errors="replace").rstrip()
         if text:
-            told.append(text)
+            messages.append(text)
             on_step(text[:_STEP_MAX])
 
 
-async def _ended(process: Process) -> None:
-    """Have it stop its Spark and end; if it does not, have it end."""
+async def _terminate(process: Process) -> None:
+    """Ask the process to stop its Spark and end; if it does not, kill it."""
     with contextlib.suppress(ProcessLookupError):
         process.terminate()
         try:
@@ -126,9 +126,9 @@ async def _ended(process: Process) -> None:
             await process.wait()
 
 
-def _failure(code: int, told: Sequence[str]) -> IsthmusError:
+def _failure(code: int, messages: Sequence[str]) -> IsthmusError:
     hint, found = "", None
-    for line in told:
+    for line in messages:
         found = _ERROR.fullmatch(line) or found
         suggestion = _SUGGESTION.fullmatch(line)
         hint = suggestion[1] if suggestion else hint

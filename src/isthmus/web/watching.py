@@ -1,4 +1,4 @@
-"""How the links stand, looked at for as long as somebody wants to know: for events and metrics."""
+"""The state of the links, looked at for as long as it is requested: for events and metrics."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from isthmus.web.history import STEP_S, History
 _log = logging.getLogger(__name__)
 LOOK_S: Final = 2.0
 _WANTED_S: Final = 90.0
-"""Whoever asks for metrics once a minute finds them at hand."""
+"""A client that asks for metrics once a minute finds them ready."""
 REMEMBERED_S: Final = 3600.0
-"""For so long after somebody looked at the console it is looked on, less often, so that charts have no holes."""
+"""For so long after the last use of the console links are watched, less often, so that charts have no holes."""
 _LINKS_S: Final = 20.0
-"""How often it is looked for links that were declared meanwhile."""
+"""The interval of looks for newly declared links."""
 _END_S: Final = 10.0
 LinksProgress = tuple[LinkProgress, ...]
 
@@ -52,8 +52,8 @@ class LinkEventJson(TypedDict):
 
 
 class Watch:
-    """The links of a fabric, looked at every two seconds by a thread of its own while somebody wants to know; by nobody
-    else where a run tells how it does (`is_fed`). What was seen more than `fresh_s` ago is told nobody for what is now.
+    """The links of a fabric, looked at every two seconds by a thread of its own while their state is requested; not at
+    all if a run reports it (`is_fed`). A state that is older than `fresh_s` is never returned as the present one.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Watch:
         self._is_open = True
 
     def want(self, remembered_s: float = 0.0) -> None:
-        """Somebody wants to know: it is looked from now on for a while, and less often for so much longer."""
+        """Request the state: look from now on for a while, and less often for so much longer."""
         with self._lock:
             self._wanted_until = time.monotonic() + _WANTED_S
             self._remembered_until = max(self._remembered_until, time.monotonic() + remembered_s)
@@ -90,55 +90,55 @@ class Watch:
 
     @property
     def fresh(self) -> LinksProgress | None:
-        """How the links stand; `None` where that was seen before anybody wanted to know, or cannot be seen now. A run
-        says it as long as it goes on.
+        """The state of the links; `None` if it is too old, or cannot be seen now. If fed, the run reports it as long as
+        it runs.
         """
         is_old = not self._is_fed and time.monotonic() - self._newest_at > self._fresh_s
         return None if is_old else self.newest
 
     def health(self, path: str) -> HealthAnswer | None:
-        """How a run does that feeds this, as its own `/livez`, `/readyz` and `/health` say it; `None` where there is
-        none.
+        """Return the health of the run that feeds this, as its own `/livez`, `/readyz` and `/health` give it; `None` if
+        there is no run.
         """
         return self.answers.health(path) if self._is_fed else None
 
     def first(self, timeout_s: float, remembered_s: float = 0.0) -> LinksProgress | None:
-        """How the links stand, once it is known; `None` where it is not known in time."""
+        """Return the state of the links, once it is known; `None` if it is not known in time."""
         self.want(remembered_s)
         with self._has_looked:
             self._has_looked.wait_for(lambda: self.fresh is not None, timeout_s)
             return self.fresh
 
     def known(self) -> LinksProgress:
-        """How the links stand, to begin with: if that is not known all of them are told at the next look."""
+        """Return the state of the links to begin with: if it is unknown, the next look reports all of them."""
         found = self.fresh
         self._is_told_anew = self._is_told_anew or found is None
         return found or ()
 
     def feed(self, links: LinksProgress) -> None:
-        """How the links stand, as a run says it."""
+        """Take the state of the links from a run."""
         if time.monotonic() - self._fed_at >= LOOK_S:
             self._fed_at = time.monotonic()
             self.take(links)
 
     def take(self, links: LinksProgress) -> None:
-        """How the links stand now; what has changed since is told."""
+        """Take the present state of the links; send events about the changes."""
         self._observer.take(links, time.monotonic())
         self.history.take(links, time.time())
         with self._has_looked:
             self.newest, self.newest_at_ms, self._newest_at = links, now_ms(), time.monotonic()
             self._has_looked.notify_all()
-        told = {link.link: link_event(link) for link in links}
-        for name in self._told.keys() - told.keys():
+        events = {link.link: link_event(link) for link in links}
+        for name in self._told.keys() - events.keys():
             self.happenings.publish("link", name, {"link": name, "state": None})
         is_anew, self._is_told_anew = self._is_told_anew, False
-        for name, now in told.items():
+        for name, now in events.items():
             if is_anew or now != self._told.get(name):
                 self.happenings.publish("link", name, now)
-        self._told = told
+        self._told = events
 
     def close(self) -> None:
-        """Look no more, and end all streams."""
+        """Stop looking, and end all streams."""
         self.happenings.close()
         with self._lock:
             self._is_open = False
@@ -153,7 +153,7 @@ class Watch:
             try:
                 with contextlib.suppress(asyncio.CancelledError):
                     asyncio.run(self._looking())
-            except Exception as error:  # noqa: BLE001 - whoever wants to know next has it looked again
+            except Exception as error:  # noqa: BLE001 - the next request starts another look
                 _log.error("links could not be looked at", exc_info=error)
                 self._wanted_until = self._remembered_until = 0.0
             with self._lock:
@@ -183,7 +183,7 @@ class Watch:
                 await asyncio.sleep(LOOK_S)
 
     async def _pause(self) -> None:
-        """Wait for the next look; who comes meanwhile does not have to wait for long."""
+        """Wait for the next look; a new request shortens the wait."""
         deadline = Deadline(STEP_S)
         await asyncio.sleep(LOOK_S)
         while not self._is_urgent() and not deadline.has_passed:
@@ -191,7 +191,7 @@ class Watch:
 
 
 def link_event(link: LinkProgress) -> LinkEventJson:
-    """What is told of a link: its state, its lag, and how many of its topics are in which state."""
+    """Return the event of a link: its state, its lag, and how many of its topics are in which state."""
     return {
         "link": link.link,
         "state": str(link.state),
@@ -200,11 +200,11 @@ def link_event(link: LinkProgress) -> LinkEventJson:
         "problem": problem_dict(link.problem) if link.problem else None,
         "topics": len(link.topics),
         "topics_in_trouble": sum(link.trouble.values()),
-        "states": _counted(link),
+        "states": _count_states(link),
     }
 
 
-def _counted(link: LinkProgress) -> dict[str, int]:
+def _count_states(link: LinkProgress) -> dict[str, int]:
     found: dict[str, int] = {}
     for topic in link.topics:
         found[str(topic.state)] = found.get(str(topic.state), 0) + 1

@@ -1,1 +1,1 @@
-"""The console: pages for people who would rather look than read, from what the REST API knows as well."""
+"""The console: pages for people, from the same data as the REST API."""

@@ -1,4 +1,4 @@
-"""What is done by the buttons of pages: each leads back to a page that shows what became of it."""
+"""The actions of buttons in pages: each leads back to a page that shows its result."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Form:
             raise RequestRefused("this is no form of a page of ours", status=400, hint="Load the page anew.") from None
 
     def get(self, name: str) -> str:
-        """What was written there, "" for nothing."""
+        """Return the value of the field, "" for none."""
         return self._fields.get(name, [""])[0]
 
 
 async def form_of(request: Request) -> Form:
-    """The form that was sent.
+    """Read the form of a request.
 
     :raises RequestRefused: It is none.
     """
@@ -43,7 +43,7 @@ async def form_of(request: Request) -> Form:
 
 
 def action_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
-    """All of them, each with the role it needs."""
+    """Return all of them, each with the role it needs."""
     router = APIRouter()
 
     @router.post("/links/{link}/pause")
@@ -89,7 +89,7 @@ def action_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
 
 
 def redirect(path: str) -> Response:
-    """The answer to a change: the page to look at now."""
+    """Return the answer to a change: a redirect to a page."""
     return Response(status_code=303, headers={"Location": path, "Cache-Control": "no-store"})
 
 

@@ -1,4 +1,4 @@
-"""The files that pages are made of beside what is rendered, read once and addressed by what is in them."""
+"""The static files of pages, read once and addressed by their content."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TYPES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """One file; `version` is another one as soon as anything in it is."""
+    """One file; any difference in it changes `version`."""
 
     content: bytes
     media_type: str
@@ -27,7 +27,7 @@ class Asset:
 
 @cache
 def assets() -> dict[str, Asset]:
-    """All of them by name."""
+    """Return all of them by name."""
     found = {}
     for each in files("isthmus.web").joinpath("static").iterdir():
         kind = _TYPES.get(each.name.rpartition(".")[2])
@@ -38,5 +38,5 @@ def assets() -> dict[str, Asset]:
 
 
 def asset(name: str) -> str:
-    """The address of one, which may be kept for ever."""
+    """Return the address of one, which may be cached for ever."""
     return f"/static/{name}?v={assets()[name].version}"

@@ -1,4 +1,4 @@
-"""The map: where clusters and the links between them are drawn. Pure."""
+"""The map: the places of clusters and of the links between them. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 _BOX: Final = (150.0, 46.0)
 _MARGIN: Final = 24.0
 _BETWEEN: Final = 340.0
-"""Two clusters are this far apart, and neighbours on a ring about as far."""
+"""The distance between two clusters, and about that between neighbours on a ring."""
 _BULGE: Final = 46.0
 _LABEL: Final = 17.0
 
@@ -34,7 +34,7 @@ class DrawnCluster:
 
 @dataclass(frozen=True, slots=True)
 class DrawnLink:
-    """A link: a curve as SVG writes it, and where its label stands."""
+    """A link: a curve as SVG has it, and the place of its label."""
 
     link: str
     path: str
@@ -44,7 +44,7 @@ class DrawnLink:
 
 @dataclass(frozen=True, slots=True)
 class Atlas:
-    """Everything with the size of it."""
+    """The whole map with its size."""
 
     width: float
     height: float
@@ -54,7 +54,7 @@ class Atlas:
 
 
 def draw(clusters: Iterable[str], links: Iterable[tuple[str, str, str]]) -> Atlas:
-    """The map of these clusters and links (name, source, target): two side by side, more of them on a ring."""
+    """Draw the map of these clusters and links (name, source, target): two side by side, more of them on a ring."""
     names = list(dict.fromkeys(clusters))
     links = [each for each in links if each[1] in names and each[2] in names]
     beside = Counter(frozenset(each[1:]) for each in links)
@@ -91,10 +91,10 @@ def _places(names: list[str], spread: float) -> Mapping[str, Point]:
 
 
 def _road(link: str, source: Point, target: Point, number: int) -> DrawnLink:
-    """The links of a pair lie side by side: every other one on the other side, each further out."""
+    """Place the links of a pair side by side: every other one on the other side, each further out."""
     dx, dy = target.x - source.x, target.y - source.y
     length = math.hypot(dx, dy) or 1.0
-    # Perpendicular to a line that does not depend on which end is the source.
+    # Perpendicular to a line whose direction does not depend on which end is the source.
     side = 1 if (source.x, source.y) <= (target.x, target.y) else -1
     away = Point(side * dy / length, -side * dx / length)
     bulge = _BULGE * ((number + 1) // 2) * (1 if number % 2 else -1)
@@ -110,7 +110,7 @@ def _road(link: str, source: Point, target: Point, number: int) -> DrawnLink:
 
 
 def _edge(box: Point, towards: Point) -> Point:
-    """Where the way from the middle of a box leaves it."""
+    """Return the point where the line from the middle of a box leaves it."""
     dx, dy = towards.x - box.x, towards.y - box.y
     if not dx and not dy:
         return box

@@ -1,4 +1,4 @@
-"""What the charts of a link are drawn from, and what they tell in words."""
+"""The data of a link's charts, and their description in words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from isthmus.web.history import STEP_S, Sample
 
 
 def series_of(samples: Sequence[Sample]) -> dict[str, list[Any]]:
-    """Columns for the chart; where nobody looked for a while there is a hole."""
+    """Return the columns of the chart; a time without looks leaves a hole."""
     found: dict[str, list[Any]] = {"at": [], "lag": [], "lag_s": [], "rate": []}
 
     def add(at_s: float, *values: float | None) -> None:
@@ -28,7 +28,7 @@ def series_of(samples: Sequence[Sample]) -> dict[str, list[Any]]:
 
 
 def told_of_lag(samples: Sequence[Sample]) -> str:
-    """The lag in words, for those who do not see the chart."""
+    """Describe the lag in words, for those who do not see the chart."""
     known = [each.lag_records for each in samples if each.lag_records is not None]
     if not known:
         return "The lag was not seen yet."
@@ -36,7 +36,7 @@ def told_of_lag(samples: Sequence[Sample]) -> str:
 
 
 def told_of_rate(samples: Sequence[Sample]) -> str:
-    """The throughput in words."""
+    """Describe the throughput in words."""
     known = [each.records_per_s for each in samples if each.records_per_s is not None]
     if not known:
         return "Throughput was not seen yet: it takes two looks."

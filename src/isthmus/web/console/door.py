@@ -1,4 +1,4 @@
-"""How people in browsers are let in: by a cookie that stands for a token, and only from pages of our own."""
+"""The login of people in browsers: by a cookie that stands for a token, and only from pages of our own."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ LOGIN: Final = "/login"
 _OF_THE_API: Final = ("/v1", "/metrics", "/livez", "/readyz", "/health")
 _SAFE: Final = ("GET", "HEAD")
 _OF_ADDRESSES: Final = "/?:@!$&'()*+,;=%#"
-"""What stands in addresses as it is, beside letters and figures."""
+"""Characters that stand in addresses as they are, beside letters and digits."""
 
 
 class ConsoleDoor:
-    """What the guard asks about requests for the console: everything that is no path of the API."""
+    """The guard's rules for requests to the console: all paths that are not of the API."""
 
     def __init__(self, tokens: TokenFile) -> None:
         self.sessions = Sessions(tokens)
 
     @staticmethod
     def leads_to(path: str) -> bool:
-        """Whether a path is one of the console."""
+        """Return whether a path is one of the console."""
         return not any(path == each or path.startswith(f"{each}/") for each in _OF_THE_API)
 
     @staticmethod
     def is_open(path: str) -> bool:
-        """Whether nobody needs to be known there: where people log in, and what such a page is made of."""
+        """Return whether the path is open without a login: the login page itself and its static files."""
         return path == LOGIN or path.startswith("/static/")
 
     @staticmethod
     def is_visit(method: str, headers: Headers) -> bool:
-        """Whether somebody follows a link on another site's page, which changes nothing."""
+        """Return whether a user follows a link on another site's page, which changes nothing."""
         return (
             method in _SAFE
             and headers.get("sec-fetch-mode") == "navigate"
@@ -54,7 +54,7 @@ class ConsoleDoor:
 
     @staticmethod
     def check_change(method: str, headers: Headers) -> None:
-        """See that a page of our own asks for a change: a browser says so, and nobody else needs the console for it.
+        """Check that a page of our own asks for a change: browsers send that, and only browsers need the console.
 
         :raises RequestRefused: It does not say so.
         """
@@ -68,7 +68,7 @@ class ConsoleDoor:
             )
 
     def token(self, headers: Headers) -> Token | None:
-        """Whose session the cookie is of.
+        """Return the token of the cookie's session.
 
         :raises HostError: The tokens cannot be read.
         """
@@ -77,7 +77,7 @@ class ConsoleDoor:
 
     @staticmethod
     def refusal(error: IsthmusError, scope: Scope) -> Response:
-        """The answer to a request that is not let in: a page, or the way to the login."""
+        """Return the answer to a request that is not admitted: a page, or a redirect to the login."""
         headers, status = Headers(scope=scope), status_of(error)
         if status != HTTPStatus.UNAUTHORIZED:
             is_part = headers.get("hx-request") == "true"
@@ -85,36 +85,36 @@ class ConsoleDoor:
             answer.headers.update(problem_headers(error))
             return answer
         query = scope.get("query_string", b"").decode("latin-1")
-        # As it was sent: a name in it may hold what has a meaning in an address.
+        # As it was sent: a name in it may contain characters with a meaning in addresses.
         path = scope.get("raw_path", b"").decode("latin-1") or quote(scope["path"])
         wanted = path + (f"?{query}" if query else "")
         login = LOGIN if scope["method"] not in _SAFE else f"{LOGIN}?next={quote(wanted, safe='/')}"
         if headers.get("hx-request") == "true":
-            # A part of a page that has been open for long: all of it is to go there.
+            # For a part of a page that has been open for long, the whole page goes to the login.
             return Response(status_code=HTTPStatus.OK, headers={"HX-Redirect": LOGIN, "Cache-Control": "no-store"})
         return Response(status_code=HTTPStatus.SEE_OTHER, headers={"Location": login, "Cache-Control": "no-store"})
 
 
 def is_of(origin: str, host: str) -> bool:
-    """Whether pages of this origin are pages of this host; whatever is no origin is of none."""
+    """Return whether pages of this origin are pages of this host; an invalid origin is of none."""
     with contextlib.suppress(ValueError):
         return urlsplit(origin).netloc == host
     return False
 
 
 def session_of(headers: Mapping[str, str]) -> str | None:
-    """The value of the session's cookie, if there is one."""
+    """Return the value of the session's cookie, if there is one."""
     return cookie_parser(headers.get("cookie", "")).get(COOKIE)
 
 
 def session_cookie(value: str, *, is_secure: bool) -> str:
-    """The header that has a browser keep a session for itself alone; an empty value ends it."""
+    """Return the header that makes a browser keep a session for itself alone; an empty value ends it."""
     term = TERM_S if value else 0
     secure = "; Secure" if is_secure else ""
     return f"{COOKIE}={value}; Path=/; Max-Age={term}; HttpOnly; SameSite=Strict{secure}"
 
 
 def local_path(given: str) -> str:
-    """Where to go after the login: a path of this server as a header has it, whatever the address said."""
+    """Return the path to open after the login: a path of this server as a header has it, whatever the address was."""
     is_local = given.startswith("/") and not given.startswith("//")
     return quote(given, safe=_OF_ADDRESSES) if is_local and given.isprintable() and "\\" not in given else "/"

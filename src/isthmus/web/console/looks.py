@@ -1,4 +1,4 @@
-"""What pages show of the links: how they were last seen, without asking any cluster."""
+"""The links for pages: as they were last seen, without asking any cluster."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _PROBLEMS_MAX: Final = 20
 
 
 class NamedTopic(NamedTuple):
-    """A topic of a link, by the names that an address has."""
+    """A topic of a link, by the names in an address."""
 
     link: str
     topic: str
 
 
 class Looks:
-    """The newest look of a watch, and what is worked out of it once, however many pages ask."""
+    """The newest look of a watch, and derived values, which are computed once, however many pages ask."""
 
     def __init__(self, desk: FabricDesk, watch: Watch) -> None:
         self.desk = desk
@@ -35,20 +35,22 @@ class Looks:
 
     @property
     def history(self) -> History:
-        """How links did before."""
+        """The history of the links."""
         return self._watch.history
 
     @property
     def at_ms(self) -> int:
-        """When links were last looked at, 0 for never."""
+        """The time of the last look at links, 0 for never."""
         return self._watch.newest_at_ms
 
     def links(self) -> LinksProgress:
-        """All links as they were seen at `at_ms`, none as long as nobody has looked; who asks first waits a moment."""
+        """All links as they were seen at `at_ms`, none if they were never looked at; the first
+        request waits a moment.
+        """
         return self._watch.first(_FIRST_S, REMEMBERED_S) or self._watch.newest or ()
 
     def link(self, name: str) -> LinkProgress | None:
-        """One link, `None` if it was not looked at yet.
+        """Return one link, `None` if it was not looked at yet.
 
         :raises RequestRefused: There is none of that name.
         """
@@ -62,7 +64,7 @@ class Looks:
         )
 
     def rows(self, link: LinkProgress) -> tuple[TopicRow, ...]:
-        """The topics of a link as they are shown."""
+        """Return the topics of a link as they are shown."""
         newest = self._watch.newest
         if newest is not self._of:
             self._of, self._rows = newest, {}
@@ -72,7 +74,7 @@ class Looks:
         return found
 
     def atlas(self, links: LinksProgress) -> Atlas:
-        """The map of all clusters."""
+        """Return the map of all clusters."""
         clusters = [each.alias for each in self.desk.configuration.clusters]
         ends = [end for link in links for end in (link.source, link.target)]
         return draw([*clusters, *ends], [(link.link, link.source, link.target) for link in links])

@@ -1,4 +1,4 @@
-"""The pages that look and change nothing. None asks a cluster but those of plans, groups and what was said."""
+"""The pages that change nothing. Only those of plans, groups and statements ask a cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ROWS_MAX: Final = 500
 
 
 def page_routes(looks: Looks, operations: Operations) -> APIRouter:
-    """All of them; a viewer may use them."""
+    """Return all of them; a viewer may use them."""
     router = APIRouter()
     _overview(router, looks)
     _link_pages(router, looks)
@@ -109,7 +109,7 @@ def _link_pages(router: APIRouter, looks: Looks) -> None:
 
 
 def _slow_pages(router: APIRouter, looks: Looks) -> None:
-    """These ask both clusters: the page is there at once, and what it is about follows."""
+    """Add the pages that ask both clusters: each is there at once, and its content follows."""
 
     @router.get("/links/{link}/groups")
     async def groups_page(link: str, caller: Viewer, part: bool = False) -> Response:

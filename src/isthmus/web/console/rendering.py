@@ -1,4 +1,4 @@
-"""Templates become answers: everything escaped, and no character in it that cannot be seen."""
+"""Renders templates: everything escaped, and without invisible characters."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ UNKNOWN: Final = "\u2013"
 
 
 def shown(value: Any) -> Any:
-    """A value as it may stand in a page: no control characters, and no more of it than somebody reads."""
+    """Return a value as it may stand in a page: without control characters, and shortened to a readable length."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return "" if value is None else value
     text = value if len(value) <= _TEXT_MAX else value[:_TEXT_MAX] + "…"
@@ -45,14 +45,14 @@ def shown(value: Any) -> Any:
 
 
 def number(value: float | None) -> str:
-    """A number for people; a dash for what is unknown."""
+    """Format a number for people; a dash if it is unknown."""
     if value is None:
         return UNKNOWN
     return f"{value:,.0f}" if abs(value) >= 10 or float(value).is_integer() else f"{value:,.1f}"
 
 
 def duration(seconds: float | None) -> str:
-    """How long, in the largest unit that fits; a dash for what is unknown."""
+    """Format a duration in the largest unit that fits; a dash if it is unknown."""
     if seconds is None:
         return UNKNOWN
     for length, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
@@ -62,7 +62,7 @@ def duration(seconds: float | None) -> str:
 
 
 def _exact(value: str) -> Markup:
-    """For fields of forms, whose value is sent back: every character as it is."""
+    """Return a value for a form field, which is sent back: every character unchanged."""
     return escape(value.encode("utf-8", "replace").decode())
 
 
@@ -79,17 +79,17 @@ TONES: Final = {
 
 
 def _tone(state: str) -> str:
-    """How a state is coloured; its word is always beside."""
+    """Return the colour of a state; its word is always beside."""
     return next((tone for tone, states in TONES.items() if str(state) in states), "bad")
 
 
 def _link_tone(link: LinkProgress) -> str:
-    """How a link is coloured: topics in trouble show, whatever its own state is."""
+    """Return the colour of a link: topics in trouble show, whatever its own state is."""
     return "bad" if link.trouble else _tone(link.state)
 
 
 def _short(text: str) -> str:
-    """For the map: what fits on a line."""
+    """Shorten a text to a line of the map."""
     return text if len(text) <= _NAME_MAX else f"{text[: _NAME_MAX - 1]}…"
 
 
@@ -104,12 +104,12 @@ def _actions(topics: Sequence[TopicPlan]) -> list[tuple[str, int]]:
 
 
 def _urgent(topics: Sequence[TopicPlan], count: int) -> list[TopicPlan]:
-    """So many of them: first those of which something cannot be copied, then those that change something."""
+    """Return this many of them: first those that cannot be copied, then those with changes."""
     return sorted(topics, key=lambda each: (not each.has_refusals, not each.has_changes, each.topic))[:count]
 
 
 def _segment(value: str) -> str:
-    """A name as a part of an address."""
+    """Encode a name as a part of an address."""
     return quote(value, safe="")
 
 
@@ -141,6 +141,6 @@ _pages.filters["json"] = lambda value: json.dumps(value, indent=2, default=str)
 
 
 def page(template: str, status: int = 200, **values: Any) -> Response:
-    """A page, which nobody keeps: it is as things were in that moment."""
+    """Return a page that must not be cached: it shows this moment."""
     body = _pages.get_template(template).render(**values)
     return Response(body.encode("utf-8", "replace"), status, {"Cache-Control": "no-store"}, "text/html; charset=utf-8")

@@ -1,4 +1,4 @@
-"""The console put together: its pages, what they do, and how people log in."""
+"""The assembled console: its pages, its actions, and the login."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from isthmus.web.watching import Watch
 
 
 def console_routes(desk: FabricDesk, operations: Operations, watch: Watch, sessions: Sessions) -> APIRouter:
-    """All of them."""
+    """Return all of them."""
     router = APIRouter()
     router.include_router(page_routes(Looks(desk, watch), operations))
     router.include_router(action_routes(desk, operations))

@@ -1,4 +1,4 @@
-"""The table of a link's topics: sorted, narrowed down and cut into pages on the server. Pure."""
+"""The table of a link's topics: sorted, filtered and divided into pages on the server. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicChoice:
-    """What somebody wants to see: the column to sort by, a part of the name, a state (or PROBLEMS), the page from 1."""
+    """The choice of a user: the column to sort by, a part of the name, a state (or PROBLEMS), the page from 1."""
 
     sort: str = "lag"
     search: str = ""
@@ -36,7 +36,7 @@ class TopicChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPage:
-    """The rows of one page, of how many, and the choice that holds."""
+    """The rows of one page, the total, and the choice in force."""
 
     rows: Sequence[TopicRow]
     found: int
@@ -46,7 +46,7 @@ class TopicPage:
 
     @property
     def pages(self) -> int:
-        """How many pages there are."""
+        """The number of pages."""
         return max(1, math.ceil(self.found / PAGE_ROWS))
 
     @property
@@ -56,7 +56,7 @@ class TopicPage:
 
 
 SORTS: Final[dict[str, Callable[[TopicRow], Any]]] = {
-    # What is unknown needs attention before any known lag.
+    # An unknown lag needs attention before any known one.
     "lag": lambda row: (-math.inf if row.lag_records is None else -row.lag_records, row.topic.topic),
     "age": lambda row: (-math.inf if row.lag_s is None else -row.lag_s, row.topic.topic),
     "rate": lambda row: (-(row.records_per_s or 0.0), row.topic.topic),
@@ -67,7 +67,7 @@ PROBLEMS: Final = "PROBLEMS"
 
 
 def topic_rows(link: LinkProgress, rates: Mapping[str, float]) -> tuple[TopicRow, ...]:
-    """All topics of a link."""
+    """Return all topics of a link."""
     return tuple(_row(topic, rates.get(topic.topic)) for topic in link.topics)
 
 
@@ -83,7 +83,9 @@ def _row(topic: TopicProgress, rate: float | None) -> TopicRow:
 
 
 def page_of(rows: Sequence[TopicRow], choice: TopicChoice) -> TopicPage:
-    """The rows to show. A page that is not there is the last one, a column that is not there the lag."""
+    """Return the rows to show. A page that does not exist becomes the last one, a column that does
+    not exist the lag.
+    """
     states: dict[str, int] = {}
     for row in rows:
         states[str(row.topic.state)] = states.get(str(row.topic.state), 0) + 1
