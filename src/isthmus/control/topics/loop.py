@@ -317,15 +317,15 @@ class TopicLoop:
             before = self._shapes.get(name, _NOWHERE)
             if shape == before:
                 self._suspected.pop(name, None)
-            if name not in self._topics or (shape != before and self._is_confirmed(name, shape)):
+            if name not in self._topics or (shape != before and self._confirm(name, shape)):
                 self._shapes[name] = shape
                 due.append(name)
             elif now - self._looked_at.get(name, now) > _retry_s(self._topics[name], self._refused_s):
                 due.append(name)
         return due
 
-    def _is_confirmed(self, name: TargetTopic, shape: _Shape) -> bool:
-        """Whether a change was seen twice where a topic went: a broker that has just started may not know it yet."""
+    def _confirm(self, name: TargetTopic, shape: _Shape) -> bool:
+        """Note a change and tell whether it was seen twice where a topic went: a new broker may not know it yet."""
         if not shape.lacks_side_of(self._shapes.get(name, _NOWHERE)):
             return True
         if self._suspected.pop(name, None) == shape:

@@ -30,6 +30,8 @@ LINK = Link(
     topics=TopicSettings(include=(TopicPattern.parse("*"),)),
 )
 LANES = tuple(LaneKey(TargetTopic("orders"), number) for number in range(2))
+HEARD_MS = 3000
+"""A lane that has heard nothing of its source for longer reports since when."""
 BEGUN = (
     LinkDocument(link="l", source_cluster_id="E", target_cluster_id="W", producer_id=1, marker_producer_id=2),
     TopicDocument(
@@ -52,6 +54,7 @@ class Partition:
     foreign: int = 0
     report: LaneReport | None = None
     is_leased: bool = False
+    blocked_ms: int = 0
 
     @property
     def end(self) -> int:
@@ -97,6 +100,7 @@ class World:
         if self.is_alive and not partition.is_leased:
             partition.is_leased = True
             partition.report = LaneReport(key=key, state=LaneState.STARTING, position=partition.copied)
+            partition.blocked_ms = 0
 
     def pauses(self, key: LaneKey, number: int) -> None:
         """An operator pauses the topic: the lease lets go of the lane."""
@@ -120,6 +124,10 @@ class World:
         partition = self.partitions[key]
         if self.is_alive and partition.is_leased and partition.report is not None:
             states = (LaneState.BLOCKED, LaneState.SOURCE_UNAVAILABLE, LaneState.TARGET_UNAVAILABLE)
+            if partition.report.state is LaneState.ACTIVE:
+                # It has heard of the source until now.
+                partition.blocked_ms = self.now_ms
+                partition.report = replace(partition.report, source_end=partition.end, source_log_end=partition.end)
             partition.report = replace(partition.report, state=states[number % 3])
 
     def hears(self, partition: Partition, state: LaneState) -> None:
@@ -128,7 +136,12 @@ class World:
         end = partition.end_at(self.now_ms - 1000 * HEARING_S)
         end = max(end, partition.copied, partition.report.source_end)
         partition.report = replace(
-            partition.report, state=state, position=partition.copied, source_end=end, source_log_end=end
+            partition.report,
+            state=state,
+            position=partition.copied,
+            source_end=end,
+            source_log_end=end,
+            heard_ms=-1,
         )
 
     def reports(self, key: LaneKey, number: int) -> None:
@@ -136,8 +149,12 @@ class World:
         if not self.is_alive:
             return
         for partition in self.partitions.values():
-            if partition.is_leased and partition.report is not None and partition.report.state is LaneState.ACTIVE:
+            if not partition.is_leased or partition.report is None:
+                continue
+            if partition.report.state is LaneState.ACTIVE:
                 self.hears(partition, LaneState.ACTIVE)
+            elif partition.blocked_ms and self.now_ms - partition.blocked_ms > HEARD_MS:
+                partition.report = replace(partition.report, heard_ms=partition.blocked_ms)
         told = [each.report for each in self.partitions.values() if each.report is not None]
         leased = {key for key, each in self.partitions.items() if each.is_leased}
         is_full = number == 9
