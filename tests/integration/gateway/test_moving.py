@@ -189,7 +189,9 @@ def test_clients_are_not_stopped_for_what_will_not_come(
         asyncio.run(Promoter(configuration=configuration, name=name).detach())
         topics.produce(east, name, carrying.records(3))
         steps: list[str] = []
-        promoter = Promoter(configuration=configuration, name=name, maps=(wanted,), on_step=steps.append)
+        promoter = Promoter(
+            configuration=configuration, name=name, maps=(wanted,), clients="force", on_step=steps.append
+        )
         with pytest.raises(GateNotMet, match="nothing more comes there"):
             asyncio.run(promoter.promote())
         links.delete(name)
