@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from typing import Final
 
 from isthmus.gateway.server import Gateway, GatewaySettings, settled
-from isthmus.gateway.synchrony import require_ledger, standing
+from isthmus.gateway.standing import require_ledger, standing
 from isthmus.gateway.telling import Board, GatewayAnswers
 from isthmus.metrics.server import answering
 from isthmus.model.configuration import Configuration, MetricsSettings

@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from isthmus.errors import IsthmusError
 from isthmus.gateway.running import TOLD_S, Job
 from isthmus.gateway.server import Gateway
-from isthmus.gateway.synchrony import standing
+from isthmus.gateway.standing import standing
 
 _log = logging.getLogger("isthmus.gateway.worker")
 

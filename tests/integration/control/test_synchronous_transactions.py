@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from pyspark.sql import SparkSession
 
-from isthmus.gateway.synchrony import HeldLink
+from isthmus.gateway.heldlink import HeldLink
 from isthmus.local import LocalCluster
 from isthmus.model.pair import PairState
 from testing.brokers.proxy import HOST

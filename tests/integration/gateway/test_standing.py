@@ -16,7 +16,7 @@ from isthmus.errors import NotAuthorized
 from isthmus.gateway.ports import ListenRange
 from isthmus.gateway.running import serve
 from isthmus.gateway.server import Gateway, GatewaySettings
-from isthmus.gateway.synchrony import standing
+from isthmus.gateway.standing import standing
 from isthmus.ledger.declared import declaration_of
 from isthmus.ledger.documents import DeclarationDocument
 from isthmus.ledger.gateways import GatewayDocument, GatewayPairDocument, pair_words

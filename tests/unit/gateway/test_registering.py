@@ -14,7 +14,7 @@ from isthmus.gateway.keeping import HeldCount
 from isthmus.gateway.ports import BrokerPorts, ListenRange
 from isthmus.gateway.registering import beaten, registration
 from isthmus.gateway.server import Gateway, GatewaySettings
-from isthmus.gateway.synchrony import standing
+from isthmus.gateway.standing import standing
 from isthmus.ledger.gateways import HeldForLink, RefusedCount
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration

@@ -15,13 +15,14 @@ import pytest
 
 from isthmus.control.links.memory import LedgerMemory, LinkMemory
 from isthmus.errors import ClusterError, Unreachable
-from isthmus.gateway import noting, synchrony
+from isthmus.gateway import heldlink, noting, synchrony
 from isthmus.gateway.crossing import is_crossing
 from isthmus.gateway.duties import Duty
+from isthmus.gateway.heldlink import HeldLink
 from isthmus.gateway.keeping import Keeper
 from isthmus.gateway.ports import ListenRange
 from isthmus.gateway.server import GatewaySettings
-from isthmus.gateway.synchrony import GatewayLinks, HeldLink
+from isthmus.gateway.synchrony import GatewayLinks
 from isthmus.gateway.unusable import LOST_S, UnusableLink
 from isthmus.ledger.documents import (
     ControllerDocument,
@@ -613,7 +614,7 @@ def test_a_follower_that_cannot_be_compared_is_not_proven_to_have_all(
 
         monkeypatch.setattr(one, "_source_logs", logs)
         monkeypatch.setattr(one.follower, "covered", all_there)
-        monkeypatch.setattr(synchrony, "same_before", compared)
+        monkeypatch.setattr(heldlink, "same_before", compared)
         with contextlib.nullcontext() if is_covered else pytest.raises(ClusterError, match="not seen"):
             await one.covered()
 
