@@ -35,7 +35,7 @@ class NotKafka(OSError):
     """The answer is not one of a Kafka broker."""
 
 
-def bound(sock: socket.socket, deadline: Deadline) -> None:
+def limit(sock: socket.socket, deadline: Deadline) -> None:
     """Limit the next call on a blocking socket to the deadline.
 
     :raises TimeoutError: The deadline has passed.
@@ -64,7 +64,7 @@ class Exchange:
     def __call__(self, request: Any, version: int) -> Any:
         self._correlation += 1
         # A socket timeout limits one call, not the whole answer: a slow peer must not block us for ever.
-        bound(self._sock, self._deadline)
+        limit(self._sock, self._deadline)
         self._sock.sendall(encode_request(request, version, self._correlation, self._client_id))
         head = self._read(_SIZE.size)
         (size,) = _SIZE.unpack(head)
@@ -82,7 +82,7 @@ class Exchange:
         data = bytearray(size)
         view = memoryview(data)
         while view:
-            bound(self._sock, self._deadline)
+            limit(self._sock, self._deadline)
             n = self._sock.recv_into(view)
             if n == 0:
                 raise ConnectionResetError("closed by the broker")

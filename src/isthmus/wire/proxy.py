@@ -19,7 +19,7 @@ from isthmus.errors import AuthenticationFailed, ClusterError, Unreachable
 from isthmus.model.cluster import Cluster, Proxy
 from isthmus.wire.address import split_address, written_address
 from isthmus.wire.certificates import context_of
-from isthmus.wire.exchange import bound
+from isthmus.wire.exchange import limit
 
 _HEAD_BYTES_MAX: Final = 16 << 10
 _LOGIN_BYTES_MAX: Final = 255
@@ -209,13 +209,13 @@ class _Handshake:
         )
 
     def _send(self, data: bytes) -> None:
-        bound(self._sock, self._deadline)
+        limit(self._sock, self._deadline)
         self._sock.sendall(data)
 
     def _read(self, size: int) -> bytes:
         data = b""
         while len(data) < size:
-            bound(self._sock, self._deadline)
+            limit(self._sock, self._deadline)
             part = self._sock.recv(size - len(data))
             if not part:
                 raise ConnectionResetError("it hung up")

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from isthmus.control.fabric import Fabric
+from isthmus.control.links import leaving, promotion
 from isthmus.control.links.promotion import Promoter
 from isthmus.errors import ConfigError, GateNotMet, PlanRefused
 from isthmus.gateway.moving import moving_with
@@ -26,6 +29,7 @@ from isthmus.model.group import Committed
 from isthmus.model.listening import ListenAddress
 from isthmus.model.moves import MoveStep
 from isthmus.model.namespace import NamespaceMap
+from isthmus.model.promotion import LeftPartition
 from isthmus.wire.client import Client
 from testing.gateways.gateways import HOST, Running, free_range, gateway
 from testing.gateways.moving import (
@@ -197,6 +201,30 @@ def test_clients_are_not_stopped_for_what_will_not_come(
         links.delete(name)
 
     assert not any("take no" in step for step in steps), steps
+
+
+def test_an_end_that_is_not_known_is_waited_for(
+    east: LocalCluster, east3: LocalCluster, topic: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a partition of what was detached before has no leader for a moment, nobody knows that it lacks anything."""
+    name = topic("unknown")
+    configuration, links = linked_alike(name, east, east3)
+    (wanted,) = links.describe(name).declaration.maps
+    looks: list[bool] = []
+
+    async def left_partitions(*args: Any, **options: Any) -> tuple[LeftPartition, ...]:
+        looks.append(True)
+        left = await leaving.left_partitions(*args, **options)
+        return tuple(replace(each, missing_records=-1) for each in left) if len(looks) == 1 else left
+
+    with gateway(east.cluster(), size=3, configuration=configuration):
+        asyncio.run(Promoter(configuration=configuration, name=name).detach())
+        monkeypatch.setattr(promotion, "left_partitions", left_partitions)
+        promoter = Promoter(configuration=configuration, name=name, maps=(wanted,), clients="force", quiet_s=0.2)
+        assert asyncio.run(promoter.promote()).gateways
+    links.delete(name)
+
+    assert len(looks) > 1
 
 
 def test_clients_go_with_a_link_that_fails_over(

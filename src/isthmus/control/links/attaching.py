@@ -94,21 +94,23 @@ async def write_checked(
     :raises ClusterError: A ledger cannot be read or written.
     """
     after = known.joined(new)
+    becomes_synchronous = after.mode == SYNC != known.mode
     came = [] if after.is_deleted else [each for each in after.maps if each not in known.maps]
     # A detached namespace stays reserved, though its cluster may not know yet that it was attached.
     await declarations.declare(declared, after, known.maps)
     for alias in aliases:
         await declarations.write(alias, known, new)
     try:
-        if came:
-            check_maps(await declarations.look(), after)
-        if after.mode == SYNC != known.mode:
-            check_one_follower(await declarations.look(), after)
-        if came or after.mode == SYNC != known.mode:
-            _check_not_crossed(after, came, (await declarations.look()).links.get(after.name))
+        if came or becomes_synchronous:
+            now = await declarations.look()
+            if came:
+                check_maps(now, after)
+            if becomes_synchronous:
+                check_one_follower(now, after)
+            _check_not_crossed(after, came, now.links.get(after.name))
     except PlanRefused as error:
         taken_back: dict[str, Any] = dict.fromkeys(map(attachment, came), False)
-        if after.mode == SYNC != known.mode:
+        if becomes_synchronous:
             taken_back[MODE] = known.mode
         if not known.is_whole or known.is_deleted:
             taken_back[DELETED] = True
