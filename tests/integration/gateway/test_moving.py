@@ -222,6 +222,7 @@ def test_an_end_that_is_not_known_is_waited_for(
         monkeypatch.setattr(promotion, "left_partitions", left_partitions)
         promoter = Promoter(configuration=configuration, name=name, maps=(wanted,), clients="force", quiet_s=0.2)
         assert asyncio.run(promoter.promote()).gateways
+        asyncio.run(forget_moves(east, east3))
     links.delete(name)
 
     assert len(looks) > 1
