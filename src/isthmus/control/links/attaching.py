@@ -90,7 +90,7 @@ async def write_checked(
     later of two concurrent changes finds the other.
 
     :raises PlanRefused: A namespace would follow two others, acknowledgements would wait for two followers, or the
-     same was changed meanwhile.
+        same was changed meanwhile.
     :raises ClusterError: A ledger cannot be read or written.
     """
     after = known.joined(new)

@@ -79,7 +79,7 @@ async def forget(
     :raises ConfigError: The link still selects one of the topics, and its source has it, or it was never mirrored.
     :raises PlanRefused: A controller that was started before still mirrors one of them.
     :raises ClusterError: The ledger at the target cannot be read or written, the source cannot be asked, or open
-     transactions cannot be aborted; nothing is forgotten then.
+        transactions cannot be aborted; nothing is forgotten then.
     """
     async with Client(link.target) as target:
         known = await recollect(link.name, target)

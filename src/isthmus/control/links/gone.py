@@ -128,7 +128,7 @@ class GoneCluster:
         """Return what is lost with it, if it leaves now.
 
         :raises PlanRefused: A distributor copies from it, so it is there; or it is unknown how far a distributor that
-         copied to it went.
+            copied to it went.
         :raises GateNotMet: The only leaf to go over to is in doubt, and gets what it lacks by itself.
         :raises ClusterError: A ledger cannot be read.
         """

@@ -170,7 +170,7 @@ class Promoter:
 
         :raises ConfigError: There is no such link, or it never attached one of the namespaces.
         :raises GateNotMet: It lags, a lane waits for an operator, clients write to the source, or groups are not
-         carried; only positions of groups were changed, unless the message says that it came after the proof.
+            carried; only positions of groups were changed, unless the message says that it came after the proof.
         :raises PlanRefused: The link is being recovered; or nothing is attached, and what is reserved still was not
             detached by this verb.
         :raises ClusterError: A cluster does not answer.

@@ -76,7 +76,7 @@ class TreeChanges:
 
         :raises ConfigError: There is no such tree, cluster or node, or it is in the tree.
         :raises PlanRefused: No level is free for it, or existing distributors would have to begin again; or the tree
-         was changed meanwhile.
+            was changed meanwhile.
         :raises GateNotMet: It was in the tree before, and still has its topics; the same call later continues.
         :raises ClusterError: A cluster of the tree does not answer.
         """
@@ -120,7 +120,7 @@ class TreeChanges:
 
         :raises ConfigError: There is no such tree, or the cluster is not in it; or `gone` stands without `force`.
         :raises PlanRefused: Only one would be left, or existing distributors would have to begin again; with `force`,
-         it answers, or it is unknown how far a distributor that copied to it went.
+            it answers, or it is unknown how far a distributor that copied to it went.
         :raises GateNotMet: It cannot leave yet; the same call later continues.
         :raises ClusterError: A cluster of the tree does not answer, of those that are not gone.
         """

@@ -73,7 +73,7 @@ class Trees:
 
         :raises ConfigError: There is no such tree, cluster, level or leaf, or `resend` is given without `force`.
         :raises PlanRefused: The distributor is paused, or has filters, which would stay at its present target; the leaf
-         is in doubt; or the source does not know how far the distributor went.
+            is in doubt; or the source does not know how far the distributor went.
         :raises ClusterError: A cluster that is needed does not answer.
         """
         if resend and not force:

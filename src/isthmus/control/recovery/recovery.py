@@ -114,7 +114,7 @@ class TopicRecoverer:
         """Do all that is left to do.
 
         :raises GateNotMet: Clients are at work at the target, lanes do not end, the topic is not refilled in time, or
-         not all groups could be put back.
+            not all groups could be put back.
         :raises PlanRefused: Another process recovers the link, or the topic is being rebuilt and was asked to go on
             mapped.
         :raises ClusterError: A cluster does not answer; a repeated call continues.

@@ -94,7 +94,7 @@ async def foresee(
     all `clusters` from which topics may come.
 
     :raises PlanRefused: The link was made for another source cluster, a distributor for another target or level, a
-         newer Isthmus wrote its ledger, or the ledger's topic does not keep its records.
+        newer Isthmus wrote its ledger, or the ledger's topic does not keep its records.
     :raises ClusterError: A cluster as a whole did not answer.
     """
     source, target = pool.client(link.source), pool.client(link.target)
