@@ -17,8 +17,6 @@ from isthmus.local import LocalCluster
 from testing.patience import TERM_S
 
 ROOT = Path(__file__).parents[2]
-
-
 COMMAND = [sys.executable, "-c", "from isthmus.cli.app import main; main()"]
 
 

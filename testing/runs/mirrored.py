@@ -1,4 +1,4 @@
-"""A topic that a controller mirrors for one test."""
+"""A loop over topics that runs for one test, and another link that wants the same topic."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ from isthmus.model.treedeclaration import CLUSTERS, MEMBERS, TreeDeclaration
 
 ROOT = node_of([["a", "b"], "c"])
 
-
 SAID = {
     CLUSTERS: written(ROOT),
     MEMBERS: {"a": "A", "b": "B", "c": "C"},
@@ -18,6 +17,5 @@ SAID = {
     f"{SETTINGS}header.name": "f",
     f"{SETTINGS}margin_s": None,
 }
-
 
 DECLARATION = TreeDeclaration(name="t", registers=changed((), SAID, Author(by="anna", at_ms=5, where="A")))

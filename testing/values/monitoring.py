@@ -10,19 +10,10 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).parents[2]
-
-
 FOLDER = ROOT / "deploy" / "monitoring"
-
-
 RULES: list[dict[str, Any]] = yaml.safe_load((FOLDER / "alerts.yaml").read_text())["groups"][0]["rules"]
-
-
 ALERTS = {rule["alert"]: rule for rule in RULES}
-
-
 DASHBOARD: dict[str, Any] = json.loads((FOLDER / "dashboard.json").read_text())
-
 
 PANEL_QUERIES = [
     (f"{panel['title']}: {target['refId']}", target["expr"])

@@ -1,4 +1,4 @@
-"""Documents of a ledger that declare a link."""
+"""Documents of a topic that a link copies, and that has parted from its source."""
 
 from __future__ import annotations
 

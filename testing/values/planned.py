@@ -19,10 +19,7 @@ from isthmus.model.topic import ConfigEntry, ConfigSource, TopicDescription
 from testing.values.names import NAMES, ORDERS
 
 EAST, WEST = (Cluster(alias=alias, bootstrap_servers=("127.0.0.1:1",)) for alias in ("east", "west"))
-
-
 LINK = Link(name="east-west", source=EAST, target=WEST, topics=TopicSettings(include=(TopicPattern.parse("*"),)))
-
 
 DEFAULTS = {
     "cleanup.policy": "delete",
@@ -36,10 +33,7 @@ DEFAULTS = {
     "retention.ms": "3600000",
 }
 
-
 NOTHING: Mapping[str, str] = {}
-
-
 NO_DEFAULTS = {name: ConfigEntry(value) for name, value in DEFAULTS.items()}
 
 

@@ -27,7 +27,6 @@ from tests.integration.control.synchronous import Side, Trial, Writer, begun, ga
 
 pytestmark = pytest.mark.integration
 
-
 ELSEWHERE = GatewayDocument(
     gateway=uuid.uuid4().hex,
     host="elsewhere",

@@ -21,7 +21,6 @@ from testing.patience import TERM_S
 pytestmark = pytest.mark.integration
 VALUES = [b"%d" % number for number in range(100)]
 
-
 KAFKA_PYTHON = """
 import sys
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition

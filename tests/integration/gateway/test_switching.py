@@ -61,7 +61,6 @@ from testing.runs.running import patient
 pytestmark = pytest.mark.integration
 HEAP_MB: Final = 256
 
-
 STEPS: Final = (
     "waiting until all that",
     "waiting until 3 gateways",

@@ -8,8 +8,6 @@ from typing import Any
 from isthmus.gateway.conversation import RequestStream
 
 HEARTBEAT = struct.pack(">ihhih", 10, 12, 4, 99, -1)
-
-
 SIZES = [1, 5, 10_000]
 
 

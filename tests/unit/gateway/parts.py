@@ -12,8 +12,6 @@ from isthmus.wire.batch import HEADER, TRANSACTIONAL
 from isthmus.wire.frames import encode_request
 
 TIMEOUT_MS = 12_345
-
-
 Parts = list[tuple[BatchWritten, bytes | None]]
 
 

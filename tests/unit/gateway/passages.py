@@ -19,14 +19,8 @@ from isthmus.model.cluster import Cluster, Proxy, Security
 from isthmus.wire.client import Client
 
 HOST = "127.0.0.1"
-
-
 HEARTBEAT = 12
-
-
 LARGE = 1 << 20
-
-
 TERM_S = 60.0
 
 

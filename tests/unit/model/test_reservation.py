@@ -13,7 +13,6 @@ from tests.unit.model.rules import allow
 
 REMOTE = Namespace(prefix="remote-")
 
-
 RULES = st.builds(
     allow,
     st.sampled_from(["remote-", "remote-a", "re", "local-", "*"]),

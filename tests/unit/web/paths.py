@@ -7,7 +7,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 
-
 SUMMARIES = {
     f"{method.upper()} {path}": operation["summary"]
     for path, methods in json.loads((ROOT / "docs" / "openapi.json").read_text())["paths"].items()

@@ -8,16 +8,9 @@ from isthmus.model.namespace import NamespaceMap
 from isthmus.model.registers import MODE, Author, changed
 
 _AUTHOR = Author(by="anna", at_ms=5, where="T")
-
-
 _MAP = NamespaceMap.parse("local-:remote-")
-
-
 _EAST = Cluster(alias="east", bootstrap_servers=("east:9092",), cluster_id="S")
-
-
 _WEST = Cluster(alias="west", bootstrap_servers=("west:9092",), cluster_id="T")
-
 
 _KNOWN = Declaration(
     name="orders",
