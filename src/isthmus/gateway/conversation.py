@@ -198,7 +198,7 @@ class Conversation:
     again: ComingAgain = field(default_factory=ComingAgain)
     """The batches that producers are to send again."""
     sessions: dict[int, int] = field(default_factory=dict)
-    """The `HiddenTopics.version` at which the fetch sessions of this connection began, by the key of their message."""
+    """The `HiddenTopics.version` at which the fetch sessions of this connection began, by API key."""
 
     def untimely(self, key: int) -> str:
         """Return why a message must not be sent on this connection now; "" where it may be. Brokers close a connection

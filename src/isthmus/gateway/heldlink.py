@@ -375,7 +375,9 @@ class HeldLink:
         self._proving = self.part.round, self._owner.start(self._prove(self.part.round))
 
     async def _prove(self, begun: int) -> None:
-        """Wait until the follower has all that the source has at this time; acknowledgements are held meanwhile."""
+        """Once every acknowledgement is held, wait until the follower has all that the source has then. That proves the
+        round which had begun: the link is in sync if it is still the same, and this is written to the ledger.
+        """
         while self._owner.is_blind:
             await asyncio.sleep(_RETRY_S)
         await self._look_at_rights()
@@ -391,7 +393,7 @@ class HeldLink:
         """Wait until the follower has all that the source has now, and the end of each transaction that is open there,
         as it may have been committed already.
 
-        :raises ClusterError: The source does not answer, or the records differ.
+        :raises ClusterError: The source does not answer, or the records differ or cannot be compared.
         """
         before = logs = await self._source_logs()
         while any(log.stable_end < before[key].end for key, log in logs.items() if key in before):
@@ -434,8 +436,10 @@ class HeldLink:
         word = self.document(SyncWord(state=SyncState.IN_SYNC))
         return replace(word, gateway=other.gateway, by=other.described)
 
-    def _synchronized(self) -> SynchronizedDocument:
-        """Build the document that this gateway is in sync. Topics that clients read at the target stay readable."""
+    def _build_synchronized(self) -> SynchronizedDocument:
+        """Build the document which says that this gateway is in sync. Topics that clients read at the target already
+        stay readable.
+        """
         mode_said, known = self.link.mode_said, self.target.documents(self.name).values()
         reveals = not is_readable(self.name, mode_said, known)
         return SynchronizedDocument(link=self.name, said=mode_said, since_ms=self._since_ms, reveals=reveals)
@@ -449,7 +453,7 @@ class HeldLink:
                 document = self.document(word)
                 changes: list[Document] = [document]
                 if word.state is SyncState.IN_SYNC:
-                    changes.append(self._synchronized())
+                    changes.append(self._build_synchronized())
                 try:
                     self.written_at = float("inf")
                     await self._owner.write(changes)

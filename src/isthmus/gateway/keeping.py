@@ -310,8 +310,8 @@ class Keeper:
             then()
 
     def _end_or_compare(self, kept: _Kept, part: _Part, compare: Callable[[], None]) -> None:
-        """End a part whose records the follower lacked before: its lane wrote them, or, unless the link is current,
-        another writer may have, and then they are compared.
+        """End a part whose records the follower lacked before and has now. If the link is current its lane wrote them;
+        otherwise another writer may have, and they are compared first.
         """
         if part.link.is_current:
             self._end_part(kept, part)
@@ -439,8 +439,8 @@ class Keeper:
         link.forget(producer_id, {target: spans[key].end for key, target in targets.items()})
 
     async def _find_begins(self, link: SyncLink, keys: Collection[PartitionKey]) -> dict[PartitionKey, int]:
-        """Return the offsets from which a follower may lack parts of a transaction that has ended at the source: before
-        its last stable offset all transactions have their ends.
+        """Return the offsets from which a follower may lack parts of a transaction that has ended at the source: the
+        last stable offsets of the follower, as all transactions before them have their ends there; 0 if unknown.
         """
         targets = self._map_to_follower(link, keys)
         found: Mapping[PartitionKey, LogRange] = {}
@@ -543,7 +543,7 @@ class Keeper:
         self._end(kept)
 
     def _let_go(self, kept: _Kept, part: _Part) -> None:
-        """Let a part go as soon as the ledger has that the follower may lack it."""
+        """Let a part go once it is written to the ledger that the follower may lack it."""
         if part.is_let_go:
             return
         part.is_let_go = True
@@ -574,7 +574,7 @@ class Keeper:
 
     async def _find_late_begins(self, batch: Collection[_Pending]) -> dict[PartitionKey, int]:
         """Find the first offset of each source partition that the follower may lack of what these acknowledge. All
-        share one deadline for unknown ends of followers: one for each would be too late for the next ones.
+        share one deadline for unknown ends of followers: with one for each the last ones would wait too long.
         """
         deadline, late = Deadline(_END_KNOWN_S), dict[PartitionKey, int]()
         for each in batch:

@@ -480,7 +480,7 @@ class Passage:
             raise NotPassed(f"an answer that may be held cannot be read: {error}") from None
         self.client.write(self._queue.take(leaving))
         if len(self._queue) >= HELD_MAX:
-            # Pause only the client: answers of brokers do not add held ones without requests.
+            # Pause only the client: without further requests no more answers have to be held.
             self._hold("held")
         if self._queue.waiting_bytes >= HELD_BYTES_MAX:
             self._hold_broker("held")

@@ -92,7 +92,7 @@ class GatewayLinks:
 
     @property
     def alias(self) -> str:
-        """The cluster."""
+        """The alias of the cluster that the gateway serves."""
         return self._cluster.alias
 
     @property
@@ -120,7 +120,9 @@ class GatewayLinks:
 
     @property
     def is_heard(self) -> bool:
-        """Whether the ledger was read and written within `FENCE_S`; otherwise the gateway is fenced."""
+        """Whether the ledger was read, and written if the gateway is registered, within `FENCE_S`; otherwise it is
+        fenced.
+        """
         return lasting_s() - self._heard_at <= FENCE_S
 
     @property
@@ -137,7 +139,7 @@ class GatewayLinks:
 
     @property
     def _doubted_at(self) -> float:
-        """When the process last stood still (`lasting_s`), after which the ledger has to be read again."""
+        """When (monotonic s) the process last stood still, after which the ledger has to be read again."""
         return float("-inf") if self.gateway is None else self.gateway.doubted_at
 
     def stand_behind(self, gateway: Gateway) -> None:
@@ -242,7 +244,9 @@ class GatewayLinks:
             self._others.watch(memory)
 
     def _hear(self, begun: float) -> None:
-        """Note a look that succeeded; after more than `FENCE_S` without one the gateway has just come back."""
+        """Note a look that succeeded. The gateway has just come back if it is the first one of a gateway that has ended
+        here before, or the first one for more than `FENCE_S`.
+        """
         if self._is_traced or FENCE_S < begun - self._heard_at < float("inf"):
             self._back_at, self._is_traced = begun, False
         self._heard_at = begun
@@ -256,7 +260,7 @@ class GatewayLinks:
             for known in declared.values()
             if known.mode == SYNC and not known.is_deleted
         }
-        self._detach_lost(declared)
+        self._note_detached(declared)
         for name, held in list(self._links.items()):
             # A link that cannot be used here as it is declared now is held as before.
             declared_now = found.get(name)
@@ -300,8 +304,8 @@ class GatewayLinks:
         self._known = (*self._lost, *held, *self._unusable.values())
         self._of.clear()
 
-    def _detach_lost(self, declared: Mapping[str, Declaration]) -> None:
-        """Handle namespaces that were detached from held links: nothing more of them reaches the follower, and other
+    def _note_detached(self, declared: Mapping[str, Declaration]) -> None:
+        """Take in that namespaces were detached from held links: nothing more of them reaches the follower, where other
         clients write to those that were failed over.
         """
         for name, held in self._links.items():
@@ -383,7 +387,9 @@ class GatewayLinks:
         await held.aclose()
 
     async def _say_farewell(self) -> None:
-        """Delete the documents of links that are proven in sync; mark the gateway as ended if there are others."""
+        """Delete the documents of this gateway if it is in sync for all links that it holds. Otherwise keep those of
+        held links, and mark the gateway as ended, so that others know that it acknowledges nothing more.
+        """
         words = [Deletion(each.document(self.document).key) for each in self._unusable.values()]
         proven = list[Deletion]()
         for link in self._links.values():

@@ -246,7 +246,7 @@ class Engine:
         return transits_of(self._runs)
 
     def final(self, keys: Iterable[LaneKey]) -> frozenset[LaneKey]:
-        """The mapped lanes among these whose transits are certainly final."""
+        """The mapped lanes among these of which certainly no record lies behind their transits."""
         return final(self._runs, keys)
 
     @property
@@ -343,9 +343,9 @@ class Engine:
             return
         self._appender(leader.node_id).offer(run)
 
-    def appended(self, parcels: list[AnsweredParcel], now_ms: float) -> None:
+    def appended(self, results: list[AnsweredParcel], now_ms: float) -> None:
         """Take the results of a fast-path request. Its lanes may have their next request in flight already."""
-        for parcel, verdict, answer in parcels:
+        for parcel, verdict, answer in results:
             run, batch = parcel.run, parcel.batch
             if verdict is AppendVerdict.ADVANCED:
                 self.timed(batch, now_ms)
@@ -396,7 +396,9 @@ class Engine:
         self._offer(run)
 
     async def _keep_house(self) -> None:
-        """Refresh the metadata of both clusters regularly, and fail lanes whose topic was created again."""
+        """Regularly refresh the metadata of both clusters, and stop reading lanes whose topics are not as planned or
+        have no leader, which report that. Also release room, and connections that are not needed any more.
+        """
         while True:
             await asyncio.sleep(_HOUSEKEEPING_S)
             for routes in (self._source_routes, self._target_routes):
@@ -413,7 +415,7 @@ class Engine:
             await leave_appenders(self._appenders.values(), self._target_routes)
 
     def _make_room(self) -> None:
-        """Shorten the intake of lanes that do not advance, where others need the room."""
+        """Mark lanes that do not advance as stuck, and drop pending pieces of theirs if others need the room."""
         for run in self._runs.values():
             if not run.stood_still():
                 continue
@@ -431,9 +433,9 @@ class Engine:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._end_task)
+        task.add_done_callback(self._note_task_end)
 
-    def _end_task(self, task: asyncio.Task[None]) -> None:
+    def _note_task_end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None and self.failure is None:
             # A bug of ours: the owner of the engine sees `failure` and stops the engine.

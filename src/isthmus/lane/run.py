@@ -98,16 +98,17 @@ class LaneRun:
 
     `tail_check` is the check still needed before the end of the target's log is believed to be ours, and
     `source_epoch` the source's leader epoch at the last check. `tail_epoch` is the leader epoch of the source's record
-    there, -1 unless it was compared. `beyond` names others that may have written records beyond the source's end.
-    `is_known` means that the log ends where this owner has left it, or the previous one by its mark `left`: if the
-    source has another record there, the source has changed. `milestone` is the lane's last stored progress.
+    there, -1 unless it was compared. `beyond` names others that may have written records beyond the source's end, if
+    there are any. `is_known` means that the log ends where this owner has left it, or the previous one by its mark
+    `left`: if the source has another record there, the source has changed. `milestone` is the lane's last stored
+    progress.
     `target_start` is where the target's log began at the last look at its end, 0 while that is not known.
 
     Up to `believed_end` the target was last known to hold the source's records, -1 before. Where the target holds other
     records, it is right up to `proven_end`, -1 if that is not known.
 
     `reading` is its reader, and `asked_at` the time of its request for `read_offset` (monotonic s). `evidence` is its
-    recent progress.
+    recent progress and problems.
 
     `heard_at` is when the source last answered (monotonic s), not before the run began; `silent_ms` is that time by the
     wall clock once it is long ago, else -1.

@@ -183,7 +183,7 @@ class SyncPart:
 
     @property
     def has_yielded(self) -> bool:
-        """Whether the ledger has that another link holds answers for its topics."""
+        """Whether the ledger says that another link holds answers for its topics."""
         return bool(self.crossed) and self.word == SyncWord(reason=self.crossed)
 
     def cross(self, reason: str) -> None:

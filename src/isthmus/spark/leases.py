@@ -220,7 +220,7 @@ class LeaseScheduler:
         return replace(limits, bytes_per_s=max(limits.bytes_per_s // max(busy, 1), 1))
 
     async def _conclude(self, group: LeaseGroup, lease: Ticket) -> None:
-        """Take the receipt of a lease that ended, or revoke it if there is none."""
+        """Take the receipt of a lease that ended. Without one revoke the lease, unless it is known to be dead."""
         await asyncio.wait([lease.receipt], timeout=self._timings.grace_s)
         receipt: Receipt | None = None
         try:
@@ -361,7 +361,9 @@ class LeaseScheduler:
     # The beginning and the end
 
     async def _await_earlier_leases(self) -> None:
-        """Wait until no task of an earlier controller writes: by their documents, or by the revocation time."""
+        """Wait until no task of an earlier controller writes: until their documents say so, or, if some do not or the
+        ledger was lost, until `revocation_s` after it was opened.
+        """
         former = [d for d in self._ledger.documents.values() if isinstance(d, LeaseDocument)]
         deadline = self._ledger.opened_at + self._timings.revocation_s
         while self._ledger.was_lost or not all(has_ended(d, self._ledger.documents) for d in former):

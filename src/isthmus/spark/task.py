@@ -75,8 +75,8 @@ async def _run_all(specs: Sequence[LeaseSpec]) -> list[Receipt]:
 
 async def _run_one(spec: LeaseSpec) -> Receipt:
     """Run one lease and return its receipt. If it failed beside other leases the receipt is written to the ledger at
-    once, as the task goes on as long as they do. It is not if the lanes may still write: the driver has to fence them,
-    and to wait.
+    once, as the task goes on as long as they do. It is not if the lanes may still write: the driver has to revoke the
+    lease, and to wait.
     """
     lease = LeaseTask(spec)
     try:
@@ -166,7 +166,7 @@ class LeaseTask:
             self.may_write = True
             try:
                 await self._engine.start(self._lanes.values())
-                await self._until_ended()
+                await self._run_until_ended()
             finally:
                 last = await self._engine.stop(DRAIN_S)
                 self.may_write = False
@@ -203,7 +203,7 @@ class LeaseTask:
             problem=self._problem(),
         )
 
-    async def _until_ended(self) -> None:
+    async def _run_until_ended(self) -> None:
         tasks = [asyncio.create_task(self._run_guarded(work)) for work in self._work()]
         await self._has_ended.wait()
         for task in tasks:
@@ -381,7 +381,7 @@ class LeaseTask:
             await asyncio.sleep(_TICK_S)
 
     def _step(self) -> None:
-        """Act on the tenure: end the lease, extend its time, allow writes, or change its lanes."""
+        """Act on the tenure: end the lease, or extend its time and allow writes; change its lanes and limits."""
         now = lasting_s()
         tenure, engine = self._tenure, self._engine
         tenure.ticked(now)

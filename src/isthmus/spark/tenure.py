@@ -4,7 +4,7 @@ One writer per lane, always. Three things together see to that:
 
 1. A task announces itself in the ledger and reads up to its own announcement before it writes. So the announcement is
    either before or after a revocation of the task, and all readers of the ledger see the same order.
-2. It waits until the ledger has that every earlier task of its slot has ended.
+2. It waits until the ledger says that every earlier task of its slot has ended.
 3. It writes only within `SILENCE_S` of the last moment at which it knew the whole ledger. A controller that revokes it
    there has to wait no longer than that, even if the task is paused, cut off or forgotten.
 """

@@ -563,10 +563,10 @@ def test_what_an_older_release_had_in_sync_is_read_on() -> None:
         assert isinstance(older, SynchronizedDocument)
         documents = {older.key: older}
         one.target.memory = cast(Any, SimpleNamespace(of=lambda _: SimpleNamespace(documents=documents)))
-        assert is_readable("orders", said, [one._synchronized()])
-        assert not is_readable("orders", "another", [one._synchronized()])
+        assert is_readable("orders", said, [one._build_synchronized()])
+        assert not is_readable("orders", "another", [one._build_synchronized()])
         documents.clear()
-        assert not is_readable("orders", said, [one._synchronized()])
+        assert not is_readable("orders", said, [one._build_synchronized()])
 
     held(scenario)
 

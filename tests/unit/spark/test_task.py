@@ -158,7 +158,7 @@ def test_a_lease_that_has_ended_proves_nothing_any_more(monkeypatch: pytest.Monk
         lease = cast(Any, task.LeaseTask(cast(Any, specified(1, company=2))))
         lease._lanes = {0: SimpleNamespace(has_allowance=True)}
         lease._source_tail = lease._source_word = lease._source_writer = None
-        await lease._until_ended()
+        await lease._run_until_ended()
         assert (left, str(lease._failure)) == (["the mark"], "this cannot be")
 
     asyncio.run(scenario())

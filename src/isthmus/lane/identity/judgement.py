@@ -332,7 +332,9 @@ def _deleted_at_source(sight: Sight) -> HeldOffsets:
 
 
 def gap_before(sight: Sight, *, is_filling: bool) -> Gap | None:
-    """The offsets that the source deleted before they were copied. None if the target is empty or has fillers only."""
+    """The offsets that the source deleted before they were copied. None without any, or if the target is empty or has
+    fillers only.
+    """
     if sight.position >= sight.source.start or sight.position == 0 or is_filling:
         return None
     return Gap(sight.position, sight.source.start)

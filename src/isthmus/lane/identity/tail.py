@@ -116,7 +116,7 @@ class Tails:
         )
         doubted: dict[LaneKey, tuple[TailLook, Batch]] = {}
         for key, look in every.items():
-            outcome = self._weighed(look, tails[key])
+            outcome = self._judge_target_end(look, tails[key])
             if key in judged:
                 # A lane whose source has lost records may have foreign writes too: these are shown to the operator.
                 is_foreign = isinstance(outcome, Judged) and outcome.judgement.state is LaneState.FOREIGN_WRITE
@@ -137,7 +137,7 @@ class Tails:
         befores: dict[LaneKey, TailLook] = {}
         for key, (look, batch) in doubted.items():
             is_decided = _source(look) not in undecided
-            judged[key] = self._compared(look, batch, sources[_source(look)], is_decided=is_decided)
+            judged[key] = self._judge_by_source(look, batch, sources[_source(look)], is_decided=is_decided)
             if judged[key].judgement.state is None and may_be_let_go(batch) and look.sight.position > 1:
                 sight = replace(look.sight, position=look.sight.position - 1)
                 befores[key] = TailLook(look.lane, sight, TailCheck.CONTENT)
@@ -191,7 +191,7 @@ class Tails:
                 judged[look.lane.key] = Judged(look.sight, judgement)
         return judged
 
-    def _weighed(self, look: TailLook, found: Found) -> Judged | tuple[TailLook, Batch]:
+    def _judge_target_end(self, look: TailLook, found: Found) -> Judged | tuple[TailLook, Batch]:
         """Judge by the end of the target's log alone, or return the batch that has to be compared."""
         sight = look.sight
         if isinstance(found, ClusterError):
@@ -212,7 +212,7 @@ class Tails:
                 return Judged(sight, Judgement(beyond=written_beyond(sight, found.batch)))
         return Judged(sight, Judgement(has_fillers=weight is Weight.FILLERS))
 
-    def _compared(self, look: TailLook, batch: Batch, found: Found, *, is_decided: bool) -> Judged:
+    def _judge_by_source(self, look: TailLook, batch: Batch, found: Found, *, is_decided: bool) -> Judged:
         """Judge by comparing the end of the target's log with the source."""
         if isinstance(found, ClusterError):
             return Judged(look.sight, unanswered(found, LaneState.SOURCE_UNAVAILABLE))

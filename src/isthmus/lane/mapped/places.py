@@ -246,7 +246,7 @@ class Places:
         return self._doubt.pause_s
 
     def _room(self, run: LaneRun) -> asyncio.Semaphore:
-        """Limits the searches at once per pair of brokers, so that a silent broker does not delay other lanes."""
+        """Limit the searches at once of lanes with the same two leaders, so that a silent broker delays no others."""
         leaders = self._source.leader(*run.source), self._target.leader(*run.target)
         source, target = (-1 if leader is None else leader.node_id for leader in leaders)
         return self._rooms.setdefault((source, target), asyncio.Semaphore(_AT_ONCE))
@@ -404,7 +404,7 @@ class Places:
         cursor, state = transit.cursor, seen.producer
         if state is not None and 0 <= state.last_sequence == (cursor.ordinal - 1) & SEQUENCE_MASK:
             return Searched(cursor.ordinal, end, is_whole=True)
-        begin = await self._searched_to(run, cursor, seen.leader_epoch)
+        begin = await self._find_search_begin(run, cursor, seen.leader_epoch)
         if search.scanned_epoch == seen.leader_epoch:
             begin = max(begin, search.scanned_to)
         found = await scan(self._target_log, run.target, self._producer_id, cursor, begin, end, deadline=deadline)
@@ -431,9 +431,10 @@ class Places:
             search.scanned_to, search.scanned_epoch = found.scanned_to, look.target.leader_epoch
             found.scanned_to = min(found.scanned_to, search.unseen_from)
 
-    async def _searched_to(self, run: LaneRun, cursor: Cursor, leader_epoch: int) -> int:
-        """The offset from which the log was not searched yet for records of ours. If the log was truncated since, the
-        leader epoch of that search ends before it, and some of ours before it may be lost.
+    async def _find_search_begin(self, run: LaneRun, cursor: Cursor, leader_epoch: int) -> int:
+        """Return the offset from which to search the target's log: the end of the last search. It is the lane's place
+        if there was none, or if the log may have been truncated below that end since: records of ours may be lost. It
+        was not if the leader epoch of that search is the present one, or ends at that end or above.
         """
         if cursor.looked_to <= cursor.target_offset or cursor.looked_epoch < 0:
             return cursor.target_offset

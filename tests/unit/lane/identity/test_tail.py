@@ -59,7 +59,7 @@ def tails() -> Tails:
 )
 def test_a_source_that_cannot_tell_makes_the_lane_wait(source: Found) -> None:
     """What the source does not say now is no proof of a foreign write."""
-    judged = tails()._compared(LOOK, one(stored(10, RECORDS)), source, is_decided=True)
+    judged = tails()._judge_by_source(LOOK, one(stored(10, RECORDS)), source, is_decided=True)
     assert judged.judgement.state is LaneState.SOURCE_UNAVAILABLE
 
 
@@ -70,14 +70,14 @@ def test_a_source_that_cannot_tell_makes_the_lane_wait(source: Found) -> None:
 )
 def test_a_target_that_cannot_tell_makes_the_lane_wait(target: Found) -> None:
     """What the target does not show now is not believed."""
-    judged = tails()._weighed(LOOK, target)
+    judged = tails()._judge_target_end(LOOK, target)
     assert isinstance(judged, Judged)
     assert judged.judgement.state is LaneState.TARGET_UNAVAILABLE
 
 
 def test_what_the_target_has_deleted_need_not_be_shown() -> None:
     """A log that is known to begin behind its last record is believed, and where it begins is kept."""
-    judged = tails()._weighed(LOOK, Read(NoBatch.DELETED, 16))
+    judged = tails()._judge_target_end(LOOK, Read(NoBatch.DELETED, 16))
     assert isinstance(judged, Judged)
     assert judged.judgement.state is None
     assert judged.sight.target_start == 16
