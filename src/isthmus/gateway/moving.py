@@ -246,7 +246,7 @@ class Mover:
                         await asyncio.sleep(_RETRY_S)
                     await asyncio.sleep(_LOOK_S)
             finally:
-                await _delete_own_record(place, self.word)
+                await _delete_own_document(place, self.word)
 
     def _complain(self, alias: str, error: IsthmusError) -> None:
         """Log an error: as a warning, once, if it keeps clients waiting or does not end by itself; else as debug."""
@@ -432,12 +432,12 @@ class Mover:
         self.gateway.fence(is_up=True)
         while time.monotonic() - self._heard.at < _HEARD_S:
             waiting = self._find_waiting(is_late=deadline.has_passed)
-            self._update_record(document.move, is_drained=not waiting, waits_for=waiting)
+            self._update_word(document.move, is_drained=not waiting, waits_for=waiting)
             await asyncio.sleep(_STEP_S)
         while not await self._call_off(document):
             await asyncio.sleep(_RETRY_S)
 
-    def _update_record(
+    def _update_word(
         self, move: str, *, is_drained: bool = False, is_serving: bool = False, waits_for: tuple[str, ...] = ()
     ) -> None:
         self.word = replace(
@@ -518,7 +518,7 @@ class Mover:
         duties = await gateway.duties_at(alias)
         gateway.turn(client, places, brokers, serving, duties)
         _log.info("clients are served from %s now", document.target_alias)
-        self._update_record(document.move, is_drained=True, is_serving=True)
+        self._update_word(document.move, is_drained=True, is_serving=True)
 
 
 async def _append(place: _Place, change: LedgerChange) -> None:
@@ -550,7 +550,7 @@ def _is_dead(key: str, value: bytes) -> bool:
     return isinstance(known, MovableGatewayDocument) and liveness_of(known.whereabouts) is Liveness.DEAD
 
 
-async def _delete_own_record(place: _Place, word: MovableGatewayDocument) -> None:
+async def _delete_own_document(place: _Place, word: MovableGatewayDocument) -> None:
     """Delete the document of a gateway that ends, and close the ledger."""
     try:
         if place.written is not None:

@@ -162,6 +162,7 @@ class TargetAppender:
                 connection.close()
 
     async def _wait_for_broker(self, error: ClusterError) -> None:
+        """Report the queued lanes as lost, and pause; then wait until a lane is queued."""
         runs = list(self._ready)
         self._ready.clear()
         for run in runs:
