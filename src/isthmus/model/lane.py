@@ -186,11 +186,11 @@ class Lane:
 
     `batch_bytes_max` is the largest record batch the target topic accepts. `is_compacted` means that holes in the
     source's offsets are the cleaner's work; at most `holes_max` of them are filled with control records. `aborted` is
-    the policy for records of aborted transactions; a transaction that is open at the target is ended, whatever it was
-    before. A lane that `is_whole` copies transactions before their outcome is known, as long as the target accepts
-    that. `continues_after_gap`: record a data gap and continue. `doubts` counts suspected writes of another producer to
-    the target: with every one the lane looks at its log again. While it `is_unsettled` an expired lease may have left a
-    request on its way, which the lease of the lane's present slot does not know.
+    the policy for records of aborted transactions; a transaction that is open at the target is ended, whatever the
+    policy was before. A lane that `is_whole` copies transactions before their outcome is known, as long as the target
+    accepts that. `continues_after_gap`: record a data gap and continue. `doubts` counts suspected writes of another
+    producer to the target: with every one the lane looks at its log again. While it `is_unsettled` an expired lease may
+    have left a request on its way, which the lease of the lane's present slot does not know.
 
     A lane that `is_mapped` appends to the end of the target's log, beside others that may write there, and begins at
     `start`: `EARLIEST`, `EARLIEST_LOCAL`, `LATEST` or a timestamp in ms (`model.offsets`). All others keep the source's

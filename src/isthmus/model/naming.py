@@ -48,7 +48,7 @@ class Naming(Protocol):
         ...
 
     def to_source(self, name: str) -> str | None:
-        """Return the name at the source, `None` if there is none or the name at the target does not show it."""
+        """Return the name at the source, `None` if there is none or it does not follow from the name at the target."""
         ...
 
 
@@ -204,7 +204,7 @@ def _logical(template: NameTemplate | None, name: str, field_name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonNaming:
-    """A class of the operator's own, `module:Class`. An exception of it is the problem of the topic in question."""
+    """A class of the operator's own, `module:Class`. What it raises for a topic becomes the problem of that topic."""
 
     spec: str
     instance: Naming = field(repr=False, compare=False)
@@ -238,7 +238,7 @@ class NamedTopics:
     refused: Mapping[TargetTopic, Problem] = field(default_factory=dict)
 
     def only(self, names: Iterable[TargetTopic]) -> NamedTopics:
-        """Keep only the topics with these names."""
+        """Return a copy with only the topics of these names."""
         wanted = set(names)
         return NamedTopics(
             sources={name: source for name, source in self.sources.items() if name in wanted},

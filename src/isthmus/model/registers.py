@@ -217,7 +217,7 @@ def contested(seen: Registers, held: Registers, wanted: Mapping[str, str]) -> Re
 
 
 def overruled(registers: Registers) -> tuple[tuple[Statement, Register], ...]:
-    """Return the concurrent statements that are not in force, each with the one in force."""
+    """Return the statements with another value than the concurrent one in force, each with that one."""
     return tuple((word, each) for each in registers for word in each.beside if word.value != each.value)
 
 

@@ -249,7 +249,7 @@ def check_empty(tree: str, cluster: str, topics: Collection[str]) -> None:
 
 
 def reshaped(settings: TreeSettings, shape: TreeShape, aliases: Collection[str]) -> tuple[TreeSettings, str]:
-    """Return a tree of the file in its present shape, and the reason if the file contradicts that."""
+    """Return a tree of the file in its present shape, or as the file has it, with the reason, if that does not fit."""
     now = text_of(settings.tree.root)
     if now == shape.clusters:
         return settings, ""

@@ -5,8 +5,8 @@ In good order the next one receives its first record only when every leaf of the
 was sent: otherwise a later record could overtake an earlier one of the same producer inside the subtree.
 
 A leaf that is gone cannot be waited for. So a distributor states at its source how far it may go before it goes there,
-and the next leaf begins there, or where the source ended. The records in between are in doubt for the leaf that is
-gone: it receives the rest of them itself when it is back, so that its exact position need not be known.
+and the next leaf begins there, or where the source ended. How many of the records before that the leaf that is gone
+received is in doubt: it receives the rest of them itself when it is back, so that its position need not be known.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from isthmus.model.offsets import Cursor
 NO_OFFSET = -1
 AHEAD_RECORDS: Final = 10_000
 AHEAD_S: Final = 10.0
-"""A distributor may be ahead of its stated position by this many records, or by as many as it copies in that time."""
+"""An allowance reaches so many records beyond a lane, or as many as it copies in that time where that is more."""
 _MORE: Final = 8
 
 
@@ -61,8 +61,8 @@ class Allowance(NamedTuple):
 
 
 class LeftAt(NamedTuple):
-    """The end of a source partition when a leaf was left, and its leader epoch. The source may have `lost` records that
-    had been copied up to there: then this is the former end.
+    """The end of a source partition when a leaf was left, and its leader epoch. If the source has lost copied records
+    since, `lost` is the end and the leader epoch of what had been copied.
     """
 
     end: int

@@ -21,7 +21,7 @@ LAG_MAX_MS: Final = 10_000
 HEARD_S: Final = 10.0
 """A gateway without a report for longer counts as silent. It has fenced itself by then (`FENCE_S`)."""
 FENCE_S: Final = 5.0
-"""A gateway that has not heard the ledger for so long, or was not heard there, sends only answers that were held."""
+"""A gateway that has not heard the ledger for so long, or was not heard there, sends no answer that was not held."""
 LOOK_S: Final = 1.0
 """The interval at which a gateway reads the ledgers, and reports that it is alive."""
 HIDDEN: Final = "its topics are not to be read at the target yet"
@@ -124,12 +124,12 @@ class SyncPart:
     """The part of one gateway in one synchronous link, without a clock or a socket.
 
     `word` is its statement in the ledger as far as known, `None` for none, and `due` the one to write next. It `owes`
-    as soon as it was in sync, or was begun at a link that had been: from then on each answer is either at the follower
-    or recorded. `round` changes whenever a formerly acknowledged record may be missing. `lacked` are the records that
-    the follower failed to receive in time: the first offset of each topic and partition of the source. As long as it
-    lacks them it would only stand still again. While it is `crossed` by another link its topics are held for that one,
-    and this one promises nothing, for the reason in this field. From then on it `is_open` which answered records the
-    follower lacks, until all are proven.
+    as soon as it was in sync, or was begun at a link that had been: from then on each answered record is at the
+    follower, or the ledger has that it may be missing there. `round` changes whenever a formerly acknowledged record
+    may be missing. `lacked` are the records that the follower failed to receive in time: the first offset of each topic
+    and partition of the source. As long as it lacks them it would only stand still again. While it is `crossed` by
+    another link its topics are held for that one, and this one promises nothing, for the reason in this field. From
+    then on, until all are proven, it `is_open` which answered records the follower lacks.
     """
 
     def __init__(self, settings: SyncSettings, *, owes: bool) -> None:
@@ -187,8 +187,8 @@ class SyncPart:
         return bool(self.crossed) and self.word == SyncWord(reason=self.crossed)
 
     def cross(self, reason: str) -> None:
-        """Record that another link is in force for its topics, for this reason, or no longer (""): answers meanwhile
-        were not counted, so that the follower has to prove everything again.
+        """Record that another link holds the answers for its topics, for this reason, or that none does any more (""):
+        answers meanwhile were not counted, so that the follower has to prove everything again.
         """
         if reason == self.crossed:
             return
@@ -198,8 +198,8 @@ class SyncPart:
         self.due = SyncWord(reason=reason)
 
     def lose(self) -> None:
-        """Record that the link was failed over, and that every answer is held from now on: state it, so that all unheld
-        answers are known.
+        """Record that the link was failed over, and that no unheld answer leaves any more: once that is stated, all
+        unheld answers are known.
         """
         newest = self.due or self.word
         kept = () if newest is None else newest.lets_go
@@ -314,7 +314,7 @@ class SyncPart:
             return
         kept = newest.lets_go if was_out and newest is not None and newest.state is SyncState.OUT_OF_SYNC else ()
         if was_out and self.word is not None:
-            # Answers given up before count until the ledger states that the follower has everything.
+            # Earlier unheld answers count until the ledger states that the follower has everything.
             kept = first_unheld((*kept, *self.word.lets_go))
         self.due = SyncWord(state=SyncState.OUT_OF_SYNC, reason=reason, lets_go=kept)
 

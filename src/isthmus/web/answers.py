@@ -116,7 +116,7 @@ def schema_of(hint: Any, components: dict[str, JsonSchema]) -> JsonSchema:
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         # Plain values of another type: ... means that there are other keys as well.
-        return _name_schema(arguments[1], components, is_open=Ellipsis in arguments)
+        return _add_schema(arguments[1], components, is_open=Ellipsis in arguments)
     if origin is NotRequired:
         return schema_of(arguments[0], components)
     if origin is Literal:
@@ -131,10 +131,10 @@ def schema_of(hint: Any, components: dict[str, JsonSchema]) -> JsonSchema:
         return {"type": "array", "items": schema_of(arguments[0], components)}
     if isinstance(hint, NewType):
         return schema_of(hint.__supertype__, components)
-    return dict(_PLAIN[hint]) if hint in _PLAIN else _name_schema(hint, components)
+    return dict(_PLAIN[hint]) if hint in _PLAIN else _add_schema(hint, components)
 
 
-def _name_schema(kind: Any, components: dict[str, JsonSchema], *, is_open: bool = False) -> JsonSchema:
+def _add_schema(kind: Any, components: dict[str, JsonSchema], *, is_open: bool = False) -> JsonSchema:
     if kind is Problem:
         kind = ProblemJson
     elif not is_typeddict(kind) and hasattr(kind, "as_dict"):

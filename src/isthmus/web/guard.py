@@ -106,7 +106,7 @@ class UnderWay:
     def one(self, caller: str) -> Iterator[None]:
         """Count one more for the length of the block.
 
-        :raises RequestRefused: So many are that no further one is taken.
+        :raises RequestRefused: The caller has as many unanswered requests as are allowed.
         """
         if self._of[caller] >= self._most:
             raise RequestRefused(
@@ -156,7 +156,7 @@ class Guard:
             await send(message)
 
         try:
-            await self._authorize(scope, receive, send_tracked)
+            await self._check_and_pass(scope, receive, send_tracked)
         except IsthmusError as error:
             await self._refusal(error, scope)(scope, receive, send)
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets an answer
@@ -166,7 +166,7 @@ class Guard:
     def _refusal(self, error: IsthmusError, scope: Scope) -> Response:
         return self._door.refusal(error, scope) if self._door.leads_to(scope["path"]) else problem_response(error)
 
-    async def _authorize(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _check_and_pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         path, method = scope["path"], scope["method"]
         is_console = self._door.leads_to(path)

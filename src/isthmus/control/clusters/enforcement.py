@@ -34,7 +34,9 @@ _RETRY_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keeping:
-    """The principals that may write to a reserved namespace; with `has_super_user` rules do not apply to the link."""
+    """The principals that may write to a reserved namespace; with `has_super_user` the link as well, which is a super
+    user that no rules apply to.
+    """
 
     principals: tuple[str, ...] = ()
     has_super_user: bool = False

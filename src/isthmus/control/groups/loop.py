@@ -160,7 +160,7 @@ class GroupLoop:
             await self.remember()
 
     def _begun_topics(self) -> frozenset[object]:
-        """Return the topics that are mirrored by the ledger, with the ids at the target, to notice new ones."""
+        """Return the topics that the ledger has as mirrored, with their ids at the target: to notice new ones."""
         known = (d for d in self._ledger.documents.values() if isinstance(d, TopicDocument))
         return frozenset((d.source_topic, d.target_topic_id) for d in known if d.link == self._link.name)
 

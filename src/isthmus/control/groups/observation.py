@@ -96,7 +96,8 @@ async def observe_groups(
     *,
     ended: frozenset[PartitionKey] = frozenset(),
 ) -> GroupsView:
-    """Observe the groups that have these positions at the source, as they stand at the target. See `GroupsView`.
+    """Observe the groups that have these positions at the source, as they stand at the target. For `ended` see
+    `GroupsView`.
 
     :raises ClusterError: A cluster as a whole did not answer.
     """

@@ -726,7 +726,7 @@ class ClientMove:
             await asyncio.gather(self._beating, return_exceptions=True)
         try:
             if self._word is not None and not self._is_decided:
-                # The last word in the ledger counts even after compaction, so it is written once more.
+                # Once compacted the ledger has the last word only: the deciding one is written once more, as the last.
                 latest = self._here.away.latest
                 is_ours = latest is None or not self._here.away.has_ended(self._word.move)
                 last = replace(self._word, step=MoveStep.OFF) if is_ours or latest is None else latest

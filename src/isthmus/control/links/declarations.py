@@ -191,7 +191,7 @@ class Declarations:
     ) -> None:
         """Write to a cluster a link or a tree as it was when it was read (`declaration`), and the `new` statements.
 
-        :raises PlanRefused: It was changed meanwhile.
+        :raises PlanRefused: Another operator gave one of the `new` statements another value meanwhile.
         :raises ClusterError: Its ledger cannot be read or written.
         """
         place = self._place(alias)
@@ -362,9 +362,9 @@ def author(cluster_id: str) -> Author:
 
 
 def _merge_registers(seen: Declarable, held: Declarable, new: Registers) -> Registers:
-    """Return what a ledger is to hold that `held` this when `new` was written by an operator who had `seen` that.
+    """Return the registers of a ledger that `held` these, once an operator who had `seen` those adds `new` ones.
 
-    :raises PlanRefused: It was changed since by another operator.
+    :raises PlanRefused: Another operator has since given one of the `new` registers another value.
     """
     other = contested(seen.registers, held.registers, {register.name: register.value for register in new})
     if other is not None:

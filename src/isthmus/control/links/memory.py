@@ -52,7 +52,7 @@ _UNTAKEN_MIN: Final = 1_000
 _ADDING_UP: Final = (ControllerDocument.KIND, ProgressDocument.KIND)
 """Kinds whose earlier records count as well: who ran the link, and lanes that the newest record leaves out."""
 HEARING_S: Final = 4.0
-"""A task may have heard from the source's log so much earlier than it reports: it reports once that is 3 s ago."""
+"""A task may have heard of a source's log so much before its report: it says since when (`heard_ms`) only after 3 s."""
 
 
 class Silence(NamedTuple):

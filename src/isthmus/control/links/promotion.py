@@ -170,7 +170,7 @@ class Promoter:
 
         :raises ConfigError: There is no such link, or it never attached one of the namespaces.
         :raises GateNotMet: It lags, a lane waits for an operator, clients write to the source, or groups are not
-            carried; only positions of groups were changed, unless the message says that it came after the proof.
+            carried; only positions of groups were changed, unless the cause arose after the proof, as the message says.
         :raises PlanRefused: The link is being recovered; or nothing is attached, and what is reserved still was not
             detached by this verb.
         :raises ClusterError: A cluster does not answer.
@@ -212,7 +212,7 @@ class Promoter:
     ) -> Promotion:
         groups: dict[str, str] = {}
         if is_attached or dry_run:
-            # The link is verified before anything changes.
+            # Proven before anything changes.
             groups = await self._prove(verb, link, chosen, move, is_attached=is_attached, dry_run=dry_run)
         if dry_run:
             return await self._result("promote", link, chosen, groups)

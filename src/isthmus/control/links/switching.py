@@ -243,8 +243,8 @@ async def leave(source: Client, each: Distributor, choice: TargetChoice) -> None
 
 
 async def _ends(source: Client, stated: AllowanceDocument) -> dict[PartitionKey, LeftAt]:
-    """Return where the source's logs end now that a distributor was allowed to copy, without topics that it does not
-    know: a broker that has just started may not know them yet.
+    """Return the present ends of the source's logs that a distributor was allowed to copy, without topics that the
+    source does not know: a broker that has just started may not know them yet.
 
     :raises ClusterError: An end of the others is unknown.
     """
@@ -268,8 +268,8 @@ async def _ends(source: Client, stated: AllowanceDocument) -> dict[PartitionKey,
 
 
 def check_certain(distributor: Distributor, leaf: str, known: TargetChoice | None) -> None:
-    """Require that a leaf lacks nothing that a distributor sent to it: as its target the distributor would begin behind
-    that, and the leaf never get it.
+    """Require that a leaf lacks no records that a distributor sent to it: as the target it would begin behind them, and
+    never receive them.
 
     :raises PlanRefused: The leaf is in doubt.
     """

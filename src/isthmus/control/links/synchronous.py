@@ -114,7 +114,7 @@ def _find_obstacles(declared: Declared, known: Declaration, found: LinkProgress,
 
 
 def _find_kept_out(declared: Declared, known: Declaration) -> Iterator[Requirement]:
-    """Yield the namespaces of either side that may be in no synchronous link."""
+    """Yield a requirement for each namespace of either side that may be in no synchronous link."""
     for end, sides in (
         (known.source, [each.source for each in known.maps]),
         (known.target, [each.target for each in known.maps]),

@@ -4,9 +4,9 @@ Each step can be repeated: a repeated command continues where the earlier one en
 everything is derived again from the logs; from then on the ledger has what is needed. Records that only the target
 has are written to the quarantine (acks=all) and read back before anything is deleted.
 
-The deletion is announced in the ledger, by its single fenced writer. After that announcement it is checked once more
-that the link still attaches the topic and that the source still has the shared records: a verb that detaches the
-topic fences that writer first, so either it is seen here, or nothing can be announced any more.
+The deletion is announced in the ledger, by a writer of which there is only one at a time. After that announcement it is
+checked once more that the link still attaches the topic and that the source still has the shared records: a verb that
+detaches the topic fences that writer first, so either it is seen here, or nothing can be announced any more.
 """
 
 from __future__ import annotations
@@ -155,7 +155,9 @@ class TopicRecoverer:
         return document.way
 
     def _find_progress(self, known: LinkMemory, both: BothTopics, way: RecoveryWay) -> RecoveryDocument | None:
-        """Return the ledger's document of a recovery that is too far for the target's logs to say how to continue."""
+        """Return the ledger's document of a recovery, if it came so far that the document, and no longer the target's
+        logs, determines how to continue; `None` for none.
+        """
         document = self._document(known)
         parted = known.documents.get(f"{PartedDocument.KIND}/{self.link.name}/{self.topic}")
         if isinstance(parted, PartedDocument) and way is RecoveryWay.MAPPED and self._is_parted(known, both):
@@ -206,7 +208,7 @@ class TopicRecoverer:
         )
         # A topic that an operator has paused stays paused.
         await claim.write(document, *([] if pause.key in known.documents else [pause]))
-        # Otherwise the records of an open transaction would appear twice, as the source's are copied again.
+        # A topic that stays may have no open transaction: its records would appear twice, as they are copied again.
         logs = await replace(self._quiet, is_to_go=way is RecoveryWay.REBUILD).await_it(there)
         self.on_step(f"{self.topic}: comparing both logs")
         both = replace(await self._both(), target_logs=logs)
@@ -337,7 +339,7 @@ class TopicRecoverer:
         """
         for _ in range(_TIMES):
             there = (await self._both()).target
-            if there is None or there.topic_id != document.topic_id or await self._is_deleted(claim, document):
+            if there is None or there.topic_id != document.topic_id or await self._delete_if_unchanged(claim, document):
                 return document
             self.on_step(f"{self.topic}: {self.source.cluster.alias} has changed meanwhile")
             found = await self._pause_and_compare(claim, there, document.way)
@@ -349,7 +351,7 @@ class TopicRecoverer:
             hint="See what deletes there (its retention, elections); then give the command again. Nothing was deleted.",
         )
 
-    async def _is_deleted(self, claim: RecoveryClaim, document: RecoveryDocument) -> bool:
+    async def _delete_if_unchanged(self, claim: RecoveryClaim, document: RecoveryDocument) -> bool:
         """Announce the deletion, and delete the topic if nothing has changed since; return whether it was deleted."""
         while True:
             self.on_step(f"{self.topic}: deleting")

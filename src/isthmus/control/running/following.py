@@ -128,13 +128,13 @@ def change_of(running: Link, written: Link) -> LinkChange:
 
 def without_detached(running: Link, written: Link) -> Link:
     """Return a running link without the namespaces that are no longer written of it."""
-    topics, groups = (_still_written(getattr(running, kind).naming, getattr(written, kind).naming) for kind in _NAMED)
+    topics, groups = (_keep_written(getattr(running, kind).naming, getattr(written, kind).naming) for kind in _NAMED)
     return _with_naming(running, topics, groups)
 
 
 def without(link: Link, maps: Collection[NamespaceMap]) -> Link:
     """Return a declared link without these namespaces; itself where it has none of them."""
-    topics, groups = (_less_maps(getattr(link, kind).naming, maps) for kind in _NAMED)
+    topics, groups = (_without_maps(getattr(link, kind).naming, maps) for kind in _NAMED)
     return _with_naming(link, topics, groups)
 
 
@@ -144,13 +144,13 @@ def _with_naming(link: Link, topics: Naming, groups: Naming) -> Link:
     return replace(link, topics=replace(link.topics, naming=topics), groups=replace(link.groups, naming=groups))
 
 
-def _less_maps(naming: Naming, maps: Collection[NamespaceMap]) -> Naming:
+def _without_maps(naming: Naming, maps: Collection[NamespaceMap]) -> Naming:
     if not isinstance(naming, NamespaceNaming):
         return naming
     return NamespaceNaming(tuple(each for each in naming.maps if each not in maps))
 
 
-def _still_written(running: Naming, written: Naming) -> Naming:
+def _keep_written(running: Naming, written: Naming) -> Naming:
     if not (isinstance(running, NamespaceNaming) and isinstance(written, NamespaceNaming)):
         return running
     return NamespaceNaming(tuple(each for each in running.maps if each in written.maps))

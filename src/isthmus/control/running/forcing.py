@@ -1,4 +1,4 @@
-"""Move distributors off a leaf that is gone: by an operator's request, or automatically after the tree's time.
+"""Move distributors off a leaf that is gone: by an operator's request, or by themselves where the tree sets a time.
 
 Every process that runs the tree reads the ledgers of its sources, and does what is due; the first one to come does it.
 All state is in the ledgers: see `model.switching`.

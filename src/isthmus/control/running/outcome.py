@@ -52,7 +52,6 @@ class RunOutcome:
 
         1 where a problem prevents copying, and the code of `GateNotMet` where the run was to catch up and a part is
         paused.
-
         """
         if self.signal is not None:
             return _SIGNALLED + self.signal

@@ -1,4 +1,4 @@
-"""Limits how often work is done by what it costs."""
+"""Decide how often work is done, by the time it takes."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from isthmus.wire.client import Client
 AGAIN_S: Final = 30.0
 """The interval until a topic that stays as it is, or whose recovery failed, is looked at again."""
 LATER_S: Final = 600.0
-"""The interval for a topic that others have written to, longer because it is paused for that."""
+"""The interval for a topic that others have written to: longer, as each look pauses the topic."""
 _QUIET_S: Final = 2.0
 _TIMEOUT_S: Final = 60.0
 _log = logging.getLogger(__name__)

@@ -148,7 +148,7 @@ class Session:
     # Work
 
     def follow(self, link: Link) -> None:
-        """Apply other settings without a new lease: soon, and at once where a namespace was detached."""
+        """Apply other settings soon, without a new lease; detached namespaces are dropped at once."""
         self._settings.follow(link)
         self._stirred.set()
         self._parting.set()
@@ -266,7 +266,7 @@ class Session:
         for part in (self._topics, self._groups, self._loops):
             part.follow(link)
         self._lanes.assign()
-        # Topics that the link has let go of are no longer reported, as if they were still in the way.
+        # Topics that the link has let go of must not be reported as if they were still in the way.
         self._lanes.forget(() if self.plan is None else {topic.topic for topic in self.plan.topics})
 
     async def _forget(self, topics: Collection[TargetTopic]) -> None:

@@ -30,8 +30,8 @@ class LinkSettings:
 
     @property
     def _attached(self) -> Link:
-        """The written link, without namespaces that are detached by the target's ledger. That is read at once; a look
-        at all clusters may take seconds, in which lanes would begin unknown to the verb that detached them.
+        """The written link, without the namespaces that the target's ledger has as detached. That is read at once; a
+        look at all clusters may take seconds, in which lanes would begin unknown to the verb that detached them.
         """
         return without(self._written, declaration_of(self._written.name, self._ledger.documents.values()).detached)
 

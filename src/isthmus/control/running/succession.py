@@ -144,7 +144,7 @@ class Succession:
         self._own.add(generation)
 
     def opened(self) -> None:
-        """Note that the link is taken. If another process takes it meanwhile, this one does not take it over again."""
+        """Note that this process has the link. If another one takes it later, this one does not take it over again."""
         if self._when_occupied is WhenOccupied.TAKE_OVER:
             self._when_occupied = WhenOccupied.LEAVE
 

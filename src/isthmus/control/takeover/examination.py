@@ -289,7 +289,7 @@ def _refuse(pair: BothLogs, problem: Problem, found: Aligned | None = None) -> P
 
 
 def contradiction(found: str, committed: int) -> Problem:
-    """Build the problem that copies up to a committed offset are not at the place that the link's naming gives."""
+    """Build the problem that what MirrorMaker 2 says it has copied is not in the topic that the link's naming gives."""
     return Problem(
         f"MirrorMaker 2 says it has copied everything before source offset {committed}, and {found}: it named the "
         "topic otherwise, or its copy was deleted",
