@@ -9,6 +9,7 @@ from typing import Final
 from isthmus.cluster.brokers import Operation, topic_operations
 from isthmus.errors import ClusterError
 from isthmus.model.wording import first_few
+from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.clock import lasting_s
 
@@ -48,5 +49,9 @@ class ReadRights:
 
 async def _find_missing(client: Client, names: Collection[str]) -> str:
     allowed = await topic_operations(client, names) if names else {}
-    refused = sorted(name for name, operations in allowed.items() if Operation.READ not in operations)
-    return f"a gateway's login may not READ {first_few(refused)} of {client.cluster.alias}" if refused else ""
+    refused = {name for name, operations in allowed.items() if Operation.READ not in operations}
+    if unseen := sorted(set(names) - allowed.keys()):
+        # Without DESCRIBE brokers do not even report the rights; a topic that does not exist needs none.
+        found = (await client.metadata(unseen)).topics
+        refused |= {name for name in unseen if found[name].error_code == codes.TOPIC_AUTHORIZATION_FAILED}
+    return f"a gateway's login may not READ {first_few(sorted(refused))} of {client.cluster.alias}" if refused else ""
