@@ -18,6 +18,8 @@ from pyspark.sql import SparkSession
 
 from isthmus.cluster.aborting import commit_mirrored, transactions_in
 from isthmus.control.fabric import Fabric, open_fabric
+from isthmus.control.links.declared import DeclaredLink
+from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.memory import recollect
 from isthmus.control.links.promotion import Promoter
 from isthmus.control.running.following import Following
@@ -33,6 +35,7 @@ from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
+from isthmus.model.declaration import Declaration, attachment
 from isthmus.model.listening import ListenAddress
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.pair import PairState
@@ -158,6 +161,16 @@ def ended(found: Promotion) -> list[tuple[int, bool]]:
     return [(each.partition, is_committed) for each, is_committed in every]
 
 
+class Overtaken(AsyncDeclaredLinks):
+    """Changes of links, each with another one of the same link between its check and its writing."""
+
+    first: Mapping[str, Any]
+
+    async def change(self, name: str, values: Callable[[Declaration], dict[str, Any]], **how: Any) -> DeclaredLink:
+        await super().change(name, lambda _: dict(self.first))
+        return await super().change(name, values, **how)
+
+
 @dataclass(slots=True, kw_only=True)
 class Trial:
     """A link, and what is asked of it and done with it."""
@@ -210,8 +223,18 @@ class Trial:
         with pytest.raises(PlanRefused, match="no gateway is heard"):
             self.mode("sync")
 
+    def is_overtaken(self) -> None:
+        """It does not become synchronous with what was attached while gateways were waited for."""
+        late, overtaken = NamespaceMap.parse(f"{self.name}-late."), Overtaken(self.direct)
+        overtaken.first = {attachment(late): True}
+        with pytest.raises(PlanRefused, match=f"{self.name}-late.* was attached meanwhile"):
+            asyncio.run(overtaken.update(self.name, mode="sync"))
+        asyncio.run(Promoter(configuration=self.direct, name=self.name, maps=(late,)).detach())
+        self.stands(PairState.FOLLOWING)
+
     def becomes_synchronous(self, side: Side) -> Writer:
         """Whatever is acknowledged from then on is at the follower."""
+        self.is_overtaken()
         self.mode("sync")
         with pytest.raises(PlanRefused, match="is synchronous"):
             self.fabric.declarations.attach(self.name, [NamespaceMap.parse(f"{self.name}-more.")])

@@ -30,6 +30,7 @@ from testing.patience import TERM_S
 from testing.runs.declaring import both as both
 from testing.runs.declaring import maps
 from tests.integration.control import interrupting
+from tests.integration.control.synchronous import Overtaken
 
 pytestmark = pytest.mark.integration
 
@@ -138,6 +139,21 @@ def test_no_link_becomes_synchronous_while_it_attaches(both: Configuration, name
     assert all(error is None or error.hint for error in errors.values())
     assert (wanted in found.maps) is (errors["attach"] is None)
     assert found.mode == (SYNC if errors["become"] is None else ASYNC)
+
+
+def test_nothing_is_attached_to_a_link_that_became_synchronous_since_it_was_checked(
+    both: Configuration, names: tuple[str, str]
+) -> None:
+    """Whether something can be attached is looked at before it is written, which may take a while."""
+    links, (name, more) = Fabric(both).declarations, names
+    links.create(name, source="east", target="west", maps=maps(f"{name}."), validate=False)
+    overtaken = Overtaken(both)
+    overtaken.first = {MODE: SYNC}
+
+    with pytest.raises(PlanRefused, match="is synchronous"):
+        asyncio.run(overtaken.attach(name, maps(f"{more}.")))
+
+    assert links.describe(name).declaration.maps == maps(f"{name}.")
 
 
 def test_of_two_that_are_created_for_the_same_at_once_one_is_refused(

@@ -153,12 +153,19 @@ class AsyncDeclaredLinks:
         if settings is not None and TARGET_LOGIN in settings:
             await self._check_left_in(name, settings[TARGET_LOGIN] or "")
         values, given_up = as_registers(settings or {}), ""
-        if mode is not None:
-            given_up = await ModeChange(self._configuration, name, mode).checked()
-            values[MODE] = mode
+        change = None if mode is None else ModeChange(self._configuration, name, mode)
+        if change is not None:
+            given_up = await change.checked()
+            values[MODE] = change.mode
         if accept_semantics:
             values |= await self._semantics(name)
-        return replace(await self.change(name, lambda _: values, dry_run=dry_run), given_up=given_up)
+
+        def values_for(known: Declaration) -> dict[str, Any]:
+            if change is not None:
+                change.require_as_checked(known)
+            return values
+
+        return replace(await self.change(name, values_for, dry_run=dry_run), given_up=given_up)
 
     async def attach(
         self, name: str, maps: Collection[NamespaceMap], *, enforce: Keeping | None = None, dry_run: bool = False
@@ -203,7 +210,12 @@ class AsyncDeclaredLinks:
     async def _attach(
         self, name: str, maps: Collection[NamespaceMap], closing: Callable[[], Awaitable[None]] | None, *, dry_run: bool
     ) -> DeclaredLink:
-        found = await self.change(name, lambda _: dict.fromkeys(map(attachment, maps), True), dry_run=dry_run)
+        def values(known: Declaration) -> dict[str, Any]:
+            # Since the first check the link may have become synchronous.
+            check_attachable(known)
+            return dict.fromkeys(map(attachment, maps), True)
+
+        found = await self.change(name, values, dry_run=dry_run)
         if closing is not None and not dry_run:
             await closing()
         return found

@@ -17,6 +17,7 @@ from isthmus.errors import ConfigError, PlanRefused
 from isthmus.model.configuration import Configuration
 from isthmus.model.declaration import ASYNC, Declaration
 from isthmus.model.link import Link
+from isthmus.model.namespace import NamespaceMap
 from isthmus.model.progress import LinkProgress
 from isthmus.model.registers import MODE
 from isthmus.model.synchrony import SYNC
@@ -48,13 +49,27 @@ def check_attachable(known: Declaration) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=False)
+@dataclass(slots=True)
 class ModeChange:
-    """A link that is to get another mode."""
+    """A link that is to get another mode. `examined` are the namespaces that were found to follow."""
 
     configuration: Configuration
     name: str
     mode: str
+    examined: tuple[NamespaceMap, ...] = ()
+
+    def require_as_checked(self, now: Declaration) -> None:
+        """Require that nothing was attached since the link was found to follow: the check waits for gateways.
+
+        :raises PlanRefused: A namespace was.
+        """
+        if self.mode != SYNC or now.mode == SYNC:
+            return
+        if more := [each for each in now.maps if each not in self.examined]:
+            raise PlanRefused(
+                f"link {self.name} cannot become synchronous: {more[0]} was attached meanwhile",
+                hint=f"Wait until it follows: isthmus wait {self.name} --for state=FOLLOWING; then ask again.",
+            )
 
     async def checked(self) -> str:
         """Require that the link can have it; return what is given up by that, in words, "" for nothing.
@@ -75,6 +90,7 @@ class ModeChange:
             async with ClusterPool() as pool:
                 if self.mode == SYNC:
                     await self._check_sync(declared, known, link, pool)
+                    self.examined = tuple(known.maps)
                     return ""
                 found = None if link is None else await _progress(link, pool)
         standing = None if found is None or found.problem is not None else found.sync
