@@ -70,7 +70,7 @@ class Part:
 
     def advanced(self, run: LaneRun, pieces: int, records: int) -> None:
         run.take(pieces)
-        run.tally.records += records
+        run.tally.count(records, 0)
 
     def grown(self, size_bytes: int) -> None:
         """There is room."""

@@ -98,8 +98,8 @@ class TargetAppender:
 
     def offer(self, run: LaneRun) -> None:
         """Queue the lane if it has something to send and nothing in flight."""
-        if not run.is_queued and not run.writer.in_flight and run.phase is Phase.FLOWING and run.pending:
-            run.is_queued = True
+        if not run.schedule.is_queued and not run.writer.in_flight and run.phase is Phase.FLOWING and run.pending:
+            run.schedule.queue()
             self._ready.append(run)
             self._wake.set()
 
@@ -166,7 +166,7 @@ class TargetAppender:
         runs = list(self._ready)
         self._ready.clear()
         for run in runs:
-            run.is_queued = False
+            run.schedule.unqueue()
         self._engine.faults.append_lost(runs, error)
         await asyncio.sleep(_RETRY_S)
         if not self._ready:
@@ -300,7 +300,7 @@ class TargetAppender:
         worth = worth_bytes(self._far_s)
         while self._ready and size < bytes_max:
             run = self._ready.popleft()
-            run.is_queued = False
+            run.schedule.unqueue()
             if run.is_over or run.phase is not Phase.FLOWING or not run.pending or run.writer.in_flight:
                 continue
             parcel = self._head(run, lanes, worth)

@@ -157,7 +157,7 @@ class Engine:
                 left.recall(mark)
         self._abandoned = abandoned
         for run in self._all_runs():
-            run.writer.abandoned = abandoned or run.lane.is_unsettled
+            run.writer.take_over(abandoned=abandoned or run.lane.is_unsettled)
         self._granted.is_given = True
         self._wake()
 
@@ -215,8 +215,7 @@ class Engine:
         """Take over the settling state of the former runs of the lane's key: none of them has requests in flight."""
         for each in self._former.pop(run.lane.key, ()):
             self._let_go(each)
-            run.writer.abandoned |= each.writer.abandoned
-            run.writer.held_until = max(run.writer.held_until, each.writer.held_until)
+            run.writer.inherit(each.writer)
 
     def _let_go(self, run: LaneRun) -> None:
         """Stop reading a lane that is over, and release its room once no request of it is in flight."""
@@ -300,7 +299,7 @@ class Engine:
     def place(self, run: LaneRun) -> None:
         """Read and write from the lane's place on, which is known now."""
         position = run.writer.position
-        run.phase = run.phase.placed()
+        run.place()
         self._detour.forget(run)
         if run.lane.hold:
             run.hold()
@@ -310,7 +309,7 @@ class Engine:
         if run.written and run.transit is None:
             self._release_room(run, run.take(run.written))
         head = run.pending[0].batch if run.pending else None
-        begin = max(position, run.source_start if run.prefix is None else run.prefix.end)
+        begin = max(position, run.source_log.start if run.prefix is None else run.prefix.end)
         truncated_from = run.writer.truncated_from
         if truncated_from is not None:
             log.warning("%s: the target lost [%d, %d) and gets it again", run.lane.key, position, truncated_from)
@@ -318,7 +317,7 @@ class Engine:
             run.transit.resume(cursor := run.transit.cursor)  # drops records read since the place was found
             self._restart_reading(run, cursor.source_offset, cursor.source_epoch)
         elif head is None or head.base_offset > position or truncated_from is not None or run.intake is Intake.SPOILT:
-            self._restart_reading(run, begin, run.tail_epoch if begin == position else -1)
+            self._restart_reading(run, begin, run.belief.tail_epoch if begin == position else -1)
         if run.intake is not Intake.CUT and run not in self.readers:
             self.reroute(run)
         if run.prefix is not None or run.ending or (run.gap_end > position and run.transit is None):
@@ -363,9 +362,8 @@ class Engine:
     def advanced(self, run: LaneRun, pieces: int, records: int) -> None:
         """Drop the lane's first pieces: `records` records of them are durable, 0 if they were left out."""
         size = run.take(pieces)
-        run.is_stuck = False
-        run.tally.records += records
-        run.tally.size_bytes += size if records else 0
+        run.schedule.advance()
+        run.tally.count(records, size)
         self._release_room(run, size)
         # An answer to an earlier request proves nothing about a source that cannot be read any more.
         if run.state is not LaneState.ACTIVE and run.phase.is_placed and run in self.readers:
@@ -377,7 +375,7 @@ class Engine:
     def divert(self, run: LaneRun) -> None:
         """Hand the lane to the detour."""
         if run.phase is Phase.FLOWING and not run.is_over:
-            run.phase = run.phase.diverted()
+            run.divert()
             self._spawn(self._run_detour(run))
 
     async def _run_detour(self, run: LaneRun) -> None:
@@ -392,7 +390,7 @@ class Engine:
         except ClusterError as error:
             self.faults.write_failed(run, error)
         finally:
-            run.phase = run.phase.returned()
+            run.come_back()
         self._offer(run)
 
     async def _keep_house(self) -> None:
@@ -417,9 +415,8 @@ class Engine:
     def _make_room(self) -> None:
         """Mark lanes that do not advance as stuck, and drop pending pieces of theirs if others need the room."""
         for run in self._runs.values():
-            if not run.stood_still():
+            if not run.schedule.look(run.taken, run.writer.position, has_pending=bool(run.pending)):
                 continue
-            run.is_stuck = True
             is_own = not run.is_writing and not run.is_over and run.intake is Intake.WHOLE
             if self.room.is_tight and is_own and (run.transit is None or not run.phase.is_placed):
                 self.readers.shorten(run)

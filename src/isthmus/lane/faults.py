@@ -144,7 +144,7 @@ class Faults:
         )
         run.read_epoch = -1
         if run.transit is None:
-            run.doubt_tail()
+            run.belief.doubt()
         else:
             run.transit.doubt(lost_from)
         self._resolver.add(run, RETRY_S)

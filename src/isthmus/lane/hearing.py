@@ -34,7 +34,7 @@ class Hearing:
                 waiting: dict[int, list[LaneRun]] = {}
                 for run in self._held():
                     leader = self._source.leader(*run.source)
-                    if leader is not None and not run.is_over and run.source_end >= 0:
+                    if leader is not None and not run.is_over and run.source_log.end >= 0:
                         waiting.setdefault(leader.node_id, []).append(run)
                 for node_id, runs in waiting.items():
                     if node_id not in self._asked:
@@ -51,7 +51,4 @@ class Hearing:
             limit = found.get(run.source)
             # Fetches meanwhile are newer, hence `max`; the reader notices a log that became shorter.
             if isinstance(limit, Bounds):
-                run.source_end = max(run.source_end, limit.read_end(is_whole=run.is_whole))
-                run.source_log_end = max(run.source_log_end, limit.log_end)
-                run.stable_end = max(run.stable_end, limit.stable_end)
-                run.heard_at = asked_at
+                run.source_log.overhear(limit, asked_at, is_whole=run.is_whole)

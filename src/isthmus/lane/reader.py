@@ -93,7 +93,7 @@ class SourceReader:
         self._full.discard(run)
         self._at_end.discard(run)
         self._beyond.discard(run)
-        run.is_full = False
+        run.schedule.admit()
         self._want(run)
         self._wake.set()
 
@@ -125,7 +125,7 @@ class SourceReader:
             # The lane is as far as it may go, or reading is held back by a rate limit.
             return now
         is_confirmed = self._confirmed_since > run.asked_at and run.source in self._session
-        return self._confirmed_at if is_confirmed and run.read_offset >= run.source_end >= 0 else -math.inf
+        return self._confirmed_at if is_confirmed and run.read_offset >= run.source_log.end >= 0 else -math.inf
 
     def told_at(self, run: LaneRun) -> float:
         """When (monotonic s) an answer of the source last covered the lane, changed or not; `-inf` for never."""
@@ -158,7 +158,7 @@ class SourceReader:
         """Ask for more of a full lane, if there is room for it."""
         if run.pending_bytes < self._share_bytes(run) / 2:
             self._full.discard(run)
-            run.is_full = False
+            run.schedule.admit()
             self._want(run)
             self._wake.set()
 
@@ -169,13 +169,13 @@ class SourceReader:
 
     def _fill(self, run: LaneRun) -> None:
         self._full.add(run)
-        run.is_full = True
+        run.schedule.fill()
         self._session.forget(run.source)
         self._short_poll_ms = SHORT_POLL_MS
 
     def _share_bytes(self, run: LaneRun) -> int:
         """How many pending bytes the lane may have now. A stuck lane gets no more than it has, or one answer."""
-        return 1 if run.is_stuck else self._engine.room.share_bytes
+        return 1 if run.schedule.is_stuck else self._engine.room.share_bytes
 
     def allow(self, allowances: Mapping[PartitionKey, Allowance]) -> None:
         """Let lanes read up to their allowances."""
@@ -189,7 +189,9 @@ class SourceReader:
         """Ask later for lanes that are further than the source's committed records: the broker may answer such a fetch
         at once, again and again, until the open transactions have ended, and leaves unchanged partitions out.
         """
-        further = [] if self._is_all else [run for run in self._lanes.values() if 0 <= run.source_end < run.read_offset]
+        further = (
+            [] if self._is_all else [run for run in self._lanes.values() if 0 <= run.source_log.end < run.read_offset]
+        )
         for run in further:
             if run.source in self._session:
                 self._beyond.add(run)
@@ -310,12 +312,8 @@ class SourceReader:
             self.remove(run)
             self._engine.faults.sent_away(run, self.node_id, fetched.preferred)
             return 0
-        run.source_log_end = fetched.high_watermark
-        run.source_end = fetched.high_watermark if self._is_all else fetched.stable_end
-        run.stable_end = fetched.stable_end
-        run.heard_at = time.monotonic()
-        run.source_start = fetched.log_start
-        if run.source_end >= fetched.offset:
+        run.source_log.fetch(fetched, time.monotonic(), is_all=self._is_all)
+        if run.source_log.end >= fetched.offset:
             run.committed.answered(fetched.high_watermark)
         if fetched.log_start > run.read_offset:
             self.remove(run)

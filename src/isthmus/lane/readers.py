@@ -64,7 +64,7 @@ class Readers:
 
     def drained(self, run: LaneRun) -> None:
         """Read more of a full lane: it has room again."""
-        if run.is_full:
+        if run.schedule.is_full:
             for reader in self._readers.values():
                 reader.drained(run)
 
@@ -117,7 +117,7 @@ class Readers:
         leader = self._routes.leader(*run.source)
         if leader is None:
             return False
-        if run.read_epoch < 0 < run.writer.position and leader.epoch != run.source_epoch:
+        if run.read_epoch < 0 < run.writer.position and leader.epoch != run.belief.source_epoch:
             # Without an epoch the new leader cannot report whether its log was truncated: compare the logs.
             self._resolver.add(run)
         else:

@@ -78,7 +78,7 @@ class Resolver:
 
     def add(self, run: LaneRun, delay_s: float = 0.0) -> None:
         """Look for the lane's place, not before `delay_s` from now."""
-        run.phase = run.phase.doubted()
+        run.doubt()
         if not run.is_over:
             self._due[run] = time.monotonic() + delay_s
             self._wake.set()
@@ -182,9 +182,7 @@ class Resolver:
         for run in runs:
             seen, limit = looks.get(run.target), limits.get(run.source)
             if isinstance(seen, LogLook) and isinstance(limit, Bounds):
-                run.source_start, run.stable_end, run.source_log_end = limit
-                run.source_end = limit.read_end(is_whole=run.is_whole)
-                run.heard_at = time.monotonic()
+                run.source_log.look(limit, time.monotonic(), is_whole=run.is_whole)
                 if run.lane.is_mapped:
                     mapped.append(Look(run, seen, limit))
                 elif (delay_s := self._ends.looked(run, seen)) is None:
@@ -312,4 +310,4 @@ class Resolver:
 
 def _held_offsets(run: LaneRun) -> HeldOffsets:
     """The offsets of a lane that the target holds, as far as known."""
-    return HeldOffsets(run.lane.partition, run.target_start, run.writer.position)
+    return HeldOffsets(run.lane.partition, run.belief.target_start, run.writer.position)

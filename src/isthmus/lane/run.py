@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import math
 import time
 import uuid
@@ -10,13 +9,16 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from isthmus.lane.committed import CommittedTransactions
 from isthmus.lane.evidence import Evidence, Showing, quiet
 from isthmus.lane.phase import Intake, Phase
 from isthmus.lane.pieces import Piece
 from isthmus.lane.source import Bounds
+from isthmus.lane.state.belief import Belief, TailCheck
+from isthmus.lane.state.schedule import Schedule
+from isthmus.lane.state.source_log import SourceLog
 from isthmus.lane.writer import LogLook, ProducerState, Writer
 from isthmus.model.lane import NO_END, Gap, Lane, LaneMark, LaneReport, LaneState, Milestone
 from isthmus.model.problem import Problem
@@ -28,7 +30,6 @@ from isthmus.wire.produce import AnswerKey, answer_keys
 if TYPE_CHECKING:
     from isthmus.lane.mapped.transit import Transit
 
-_NOWHERE = (-1, -1)
 HEALING_STATES = (
     LaneState.STARTING,
     LaneState.SOURCE_UNAVAILABLE,
@@ -49,20 +50,6 @@ class Prefix(NamedTuple):
     is_stored: bool
 
 
-class TailCheck(enum.Enum):
-    """The check that is needed before the end of the target's log is believed to be our work."""
-
-    DONE = enum.auto()
-    PRODUCER = enum.auto()
-    """The last batch has to carry a producer id of ours: the previous owner handed the lane over in good order."""
-    CONTENT = enum.auto()
-    """The last record has to be the source's."""
-
-
-HEARD_S: Final = 3.0
-"""A source without an answer for so long is reported as silent, with the time: a long poll is answered sooner."""
-
-
 class EndWitness(Protocol):
     """The reader of a lane, as the source of evidence."""
 
@@ -77,6 +64,11 @@ class Tally:
     records: int = 0
     size_bytes: int = 0
 
+    def count(self, records: int, size_bytes: int) -> None:
+        """Count `records` records in pieces of `size_bytes`; 0 records if the pieces were left out."""
+        self.records += records
+        self.size_bytes += size_bytes if records else 0
+
 
 @dataclass(slots=True, eq=False)
 class LaneRun:
@@ -88,30 +80,17 @@ class LaneRun:
     compares it with its log and reports a truncation (KIP-320). `prefix` are fillers that have to be written or deleted
     before anything else, `None` without any.
 
-    `phase` defines which path may write, `intake` how usable `pending` is. While it `is_queued` it waits for an
-    appender's turn; while it `is_full` nothing is read until some of `pending` is written. It `is_stuck` while nothing
-    of it was written for some time; `was_at` is its place at the last check of that. `ending` holds the producers of
-    the source whose transactions here a coordinator may still be ending, with one more control record each.
+    `phase` defines which path may write, `intake` how usable `pending` is. `ending` holds the producers of the source
+    whose transactions here a coordinator may still be ending, with one more control record each.
     `marker_epoch` is the coordinator epoch of our own control records, a larger one after each look at the lane.
     `alone` is the state that the target's leader kept of producers that no coordinator knows when the lane's place was
     found; `others_open` means that another producer had a transaction open.
 
-    `tail_check` is the check still needed before the end of the target's log is believed to be ours, and
-    `source_epoch` the source's leader epoch at the last check. `tail_epoch` is the leader epoch of the source's record
-    there, -1 unless it was compared. `beyond` names others that may have written records beyond the source's end, if
-    there are any. `is_known` means that the log ends where this owner has left it, or the previous one by its mark
-    `left`: if the source has another record there, the source has changed. `milestone` is the lane's last stored
-    progress.
-    `target_start` is where the target's log began at the last look at its end, 0 while that is not known.
-
-    Up to `believed_end` the target was last known to hold the source's records, -1 before. Where the target holds other
-    records, it is right up to `proven_end`, -1 if that is not known.
+    `source_log` is what is known of the source, `belief` whether the end of the target's log is believed to be ours,
+    and `schedule` the lane's turns.
 
     `reading` is its reader, and `asked_at` the time of its request for `read_offset` (monotonic s). `evidence` is its
     recent progress and problems.
-
-    `heard_at` is when the source last answered (monotonic s), not before the run began; `silent_ms` is that time by the
-    wall clock once it is long ago, else -1.
 
     `committed` are the committed transactions among the records read.
 
@@ -133,27 +112,11 @@ class LaneRun:
     read_offset: int = -1
     read_epoch: int = -1
     read_end: int = field(init=False)
-    source_start: int = -1
-    source_end: int = -1
-    source_log_end: int = -1
-    stable_end: int = -1
-    heard_at: float = field(default_factory=time.monotonic)
-    silent_ms: int = -1
-    target_start: int = 0
+    source_log: SourceLog = field(default_factory=lambda: SourceLog(time.monotonic()))
+    belief: Belief = field(default_factory=Belief)
+    schedule: Schedule = field(default_factory=Schedule)
     phase: Phase = Phase.SEEKING
     intake: Intake = Intake.WHOLE
-    is_queued: bool = False
-    is_full: bool = False
-    is_stuck: bool = False
-    was_at: tuple[int, int] = _NOWHERE
-    tail_check: TailCheck = TailCheck.CONTENT
-    tail_epoch: int = -1
-    beyond: Problem | None = None
-    source_epoch: int = -1
-    is_known: bool = False
-    believed_end: int = -1
-    left: LaneMark | None = None
-    milestone: Milestone | None = None
     ending: set[int] = field(default_factory=set)
     marker_epoch: int = 0
     alone: Mapping[int, ProducerState] = field(default_factory=dict)
@@ -162,7 +125,6 @@ class LaneRun:
     prefix: Prefix | None = None
     transit: Transit | None = None
     schema_id: int = -1
-    proven_end: int = NO_END
     reading: EndWitness | None = None
     asked_at: float = math.inf
     failed_at: float = -math.inf
@@ -184,6 +146,22 @@ class LaneRun:
         self.target_append = lane.target_topic, lane.target_topic_id, lane.partition
         self.answer_keys = answer_keys(*self.target_append)
         self.read_end = lane.end_offset if lane.end_offset >= 0 else 0 if lane.has_allowance else NO_END
+
+    def place(self) -> None:
+        """Note that the lane's place is known."""
+        self.phase = self.phase.placed()
+
+    def doubt(self) -> None:
+        """Note that the lane's place is in doubt."""
+        self.phase = self.phase.doubted()
+
+    def divert(self) -> None:
+        """Note that the slow path has the lane."""
+        self.phase = self.phase.diverted()
+
+    def come_back(self) -> None:
+        """Note that the slow path is done with the lane."""
+        self.phase = self.phase.returned()
 
     @property
     def is_over(self) -> bool:
@@ -217,7 +195,7 @@ class LaneRun:
     @property
     def first(self) -> int:
         """The first source offset to copy while the target is empty."""
-        return max(self.source_start, self.lane.begin_offset)
+        return max(self.source_log.start, self.lane.begin_offset)
 
     @property
     def is_at_end(self) -> bool:
@@ -285,11 +263,6 @@ class LaneRun:
         self.pending_bytes -= size
         return size
 
-    def stood_still(self) -> bool:
-        """Whether pieces wait and none was written since the previous call."""
-        before, self.was_at = self.was_at, (self.taken, self.writer.position) if self.pending else _NOWHERE
-        return before == self.was_at != _NOWHERE
-
     def shorten(self) -> int:
         """Drop all pending pieces but the first, to be read again later. Return the dropped bytes.
 
@@ -333,7 +306,7 @@ class LaneRun:
     def mark(self) -> LaneMark | None:
         """The mark of the lane for its next owner; None while its position is not certain."""
         position = self.writer.position
-        if self.lane.is_mapped or self.tail_check is not TailCheck.DONE:
+        if self.lane.is_mapped or self.belief.check is not TailCheck.DONE:
             return None
         if self.read_epoch < 0 or not 0 < position <= self.read_offset:
             return None
@@ -341,23 +314,12 @@ class LaneRun:
 
     def recall(self, mark: LaneMark | Milestone) -> None:
         """Keep the mark of the previous owner, or the milestone if it is of the same topics."""
-        if isinstance(mark, LaneMark):
-            self.left = mark
-        elif mark.is_of(self.lane):
-            self.milestone = mark
+        self.belief.recall(mark, self.lane)
 
     def go_by_records(self) -> None:
         """Copy transactions only once it is known how they end, and read the pending pieces again."""
         self.is_whole, self.intake = False, Intake.SPOILT
         self.committed = CommittedTransactions()
-
-    def doubt_tail(self) -> None:
-        """Require that the last record of the target's log is compared with the source's again."""
-        self.tail_check = TailCheck.CONTENT
-
-    def believe_tail(self, source_epoch: int) -> None:
-        """Note that the end of the target's log is our work, compared with the source in this leader epoch."""
-        self.tail_check, self.is_known, self.source_epoch = TailCheck.DONE, True, source_epoch
 
     def fail(self, state: LaneState, message: str, hint: str = "") -> None:
         """Enter a state other than ACTIVE, with its reason. A terminal state is never left."""
@@ -376,12 +338,8 @@ class LaneRun:
         return self.evidence.hindered(state, Problem(message, hint), place, time.monotonic())
 
     def disprove(self, proven_end: int) -> None:
-        """Note that the target holds other records than the source. It is right up to `proven_end`, or if that is -1,
-        as far as it was ever known to be.
-        """
-        been = [each.position for each in (self.left, self.milestone) if each is not None]
-        right = [end for end in (proven_end, self.believed_end, *been) if end < self.writer.position]
-        self.proven_end = proven_end if proven_end >= 0 else max(right, default=-1)
+        """Note that the target holds other records than the source: see `Belief.disprove`."""
+        self.belief.disprove(proven_end, self.writer.position)
 
     def hold(self) -> None:
         """Enter the state HELD: the lane's place is known, and it does not copy."""
@@ -408,26 +366,19 @@ class LaneRun:
             return quiet(is_placed=is_placed, has_pending=has_pending)
         return self.state, self.problem
 
-    def _note_silence(self) -> None:
-        """Set `silent_ms` to the time of the source's last answer if that is long ago, else to -1."""
-        now = time.monotonic()
-        heard_at = self.heard_at if self.reading is None else max(self.heard_at, self.reading.told_at(self))
-        if now - heard_at <= HEARD_S:
-            self.silent_ms = -1
-        elif self.silent_ms < 0:
-            self.silent_ms = int((time.time() - (now - heard_at)) * 1000)
-
     def report(self) -> LaneReport:
         state, problem = self._find_state()
-        self._note_silence()
-        position = min(self.position, self.proven_end)
+        covered_at = -math.inf if self.reading is None else self.reading.told_at(self)
+        source = self.source_log
+        source.check_silence(covered_at, time.monotonic(), time.time() * 1000)
+        position = min(self.position, self.belief.proven_end)
         return LaneReport(
             key=self.lane.key,
             state=state,
             position=position,
-            source_end=self.source_end,
-            source_log_end=self.source_log_end,
-            heard_ms=self.silent_ms,
+            source_end=source.end,
+            source_log_end=source.log_end,
+            heard_ms=source.silent_ms,
             records=self.tally.records,
             size_bytes=self.tally.size_bytes,
             schema_id=self.schema_id,
@@ -436,7 +387,7 @@ class LaneRun:
             problem=problem,
             gaps=tuple(self.gaps),
             within=self.committed.at(position),
-            stable_end=self.stable_end if self.is_whole else -1,
+            stable_end=source.stable_end if self.is_whole else -1,
         )
 
 

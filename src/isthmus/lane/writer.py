@@ -220,6 +220,15 @@ class Writer:
         """Note the answer that no request in flight was appended."""
         self._flying.clear()
 
+    def take_over(self, *, abandoned: bool) -> None:
+        """Begin to write, after a previous owner that may have `abandoned` requests."""
+        self.abandoned = abandoned
+
+    def inherit(self, former: Writer) -> None:
+        """Take over the settling state of a former writer of the same partition, which has no requests in flight."""
+        self.abandoned |= former.abandoned
+        self.held_until = max(self.held_until, former.held_until)
+
     def abandon(self, held_until: float = 0.0) -> None:
         """Give up the answers to the requests in flight: these may be in the log, or be appended later, as late as
         `held_until` where the broker has muted the connection (KIP-219).

@@ -124,7 +124,7 @@ def test_nothing_leaves_once_writing_is_forbidden() -> None:
     run, led = ready(), Led()
     appended(run, Part(allowed=[True, False]), led, lambda _: None)
     assert led.posted == []
-    assert (run.writer.in_flight, run.writer.abandoned, run.is_queued) == (False, False, True)
+    assert (run.writer.in_flight, run.writer.abandoned, run.schedule.is_queued) == (False, False, True)
 
 
 def test_a_lane_that_is_not_plain_is_handed_over() -> None:

@@ -177,7 +177,7 @@ def test_a_new_leader_is_read_at_once_only_if_it_can_tell_of_truncation(read_epo
         async with working() as engine:
             engine.add([LANE])
             run = engine._runs[LANE.key]
-            run.writer.position, run.source_epoch = 100, 4
+            run.writer.position, run.belief.source_epoch = 100, 4
             run.read_from(100, read_epoch)
             engine._resolver._due.clear()
             engine._source_routes._leaders[run.source] = Leader(1, 5)
@@ -235,7 +235,7 @@ def test_milestones_are_those_of_the_same_topics() -> None:
                 (milestone, milestone),
             ):
                 engine.allow_writes(abandoned=True, marks=[told])
-                assert run.milestone == found
+                assert run.belief.milestone == found
 
     asyncio.run(scenario())
 

@@ -13,7 +13,8 @@ from isthmus.lane.engine import Engine
 from isthmus.lane.evidence import PATIENCE_S
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.reader import SourceReader
-from isthmus.lane.run import LaneRun, TailCheck
+from isthmus.lane.run import LaneRun
+from isthmus.lane.state.belief import TailCheck
 from isthmus.lane.writer import AppendVerdict, Writer
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneState
@@ -139,12 +140,13 @@ def test_what_a_source_makes_of_an_epoch(diverged_at: int, code: int, state: Lan
         async with Client(Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))) as client:
             producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
             engine = Engine(source=client, target=client, producer=producer, link="link")
-            run = LaneRun(LANE, Writer(abandoned=False), state=LaneState.ACTIVE, tail_check=TailCheck.DONE)
+            run = LaneRun(LANE, Writer(abandoned=False), state=LaneState.ACTIVE)
+            run.belief.believe(7)
             run.writer.position = 92
             run.read_from(100, epoch=7)
             engine.faults.misread(run, Fetched(run.source, 100, code, -1, -1, diverged_at, [], b""))
             assert run.state is state
-            assert (run.tail_check is TailCheck.CONTENT) is is_doubted
+            assert (run.belief.check is TailCheck.CONTENT) is is_doubted
             assert (run in engine._resolver._due) is is_doubted
             if is_doubted:
                 assert run.read_epoch == -1

@@ -9,7 +9,7 @@ from typing import Final
 
 from isthmus.lane.mapped.transit import Transit
 from isthmus.lane.pieces import Piece
-from isthmus.lane.run import LaneRun, TailCheck
+from isthmus.lane.run import LaneRun
 from isthmus.lane.writer import LogLook, Writer
 from isthmus.model.lane import NO_END, Lane, LaneMark
 from isthmus.model.naming import SourceTopic, TargetTopic
@@ -36,7 +36,7 @@ def run_at(offset: int, epoch: int = -1) -> LaneRun:
     run = LaneRun(LANE, Writer(abandoned=False))
     run.writer.looked(LogLook(offset, offset, None), settled=False)
     run.read_from(offset, epoch)
-    run.tail_check = TailCheck.DONE
+    run.belief.believe(7)
     return run
 
 
@@ -69,7 +69,7 @@ def test_how_a_lane_is_left() -> None:
     read(run, 100, leader_epoch=7)
     assert run.mark == LaneMark(TargetTopic("orders"), 3, 100, 7)
     doubted = run_at(100, epoch=6)
-    doubted.tail_check = TailCheck.CONTENT
+    doubted.belief.doubt()
     assert doubted.mark is None
     assert run_at(100).mark is None
     assert run_at(0, epoch=6).mark is None
@@ -121,9 +121,9 @@ def test_a_source_that_is_silent_is_reported_as_silent_since_it_was_heard() -> N
     """
     run = run_at(5)
     assert run.report().heard_ms == -1
-    run.heard_at -= 60.0
+    run.source_log.heard_at -= 60.0
     since_ms = run.report().heard_ms
     assert abs(time.time() * 1000 - 60_000 - since_ms) < 5_000
     assert run.report().heard_ms == since_ms
-    run.heard_at += 60.0
+    run.source_log.heard_at += 60.0
     assert run.report().heard_ms == -1

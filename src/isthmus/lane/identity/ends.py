@@ -13,7 +13,7 @@ from isthmus.lane.identity.tail import Tails, sight_of
 from isthmus.lane.outlook import RETRY_S, USUAL_DOUBT, Doubt, unreplicated
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.routes import Routes
-from isthmus.lane.run import LaneRun, Prefix, TailCheck
+from isthmus.lane.run import LaneRun, Prefix
 from isthmus.lane.writer import LogLook, Placement
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Gap, LaneState
@@ -58,25 +58,22 @@ class Ends:
 
     def _believe(self, run: LaneRun, before: int, *, was_abandoned: bool) -> None:
         """Decide which check the end of the target's log needs; `before` was the expected end."""
-        position, left, been = run.writer.position, run.left, run.left or run.milestone
-        run.tail_epoch = -1
-        if before < 0:
-            run.believed_end = -1 if been is None else been.position
-        elif run.tail_check is TailCheck.DONE:
-            run.believed_end = before
+        position, belief = run.writer.position, run.belief
+        left, been = belief.left, belief.left or belief.milestone
+        belief.look(before)
         if position == before:
             leader = self._source.leader(*run.source)
-            if leader is None or leader.epoch != run.source_epoch:
+            if leader is None or leader.epoch != belief.source_epoch:
                 # Another leader may have another log.
-                run.doubt_tail()
+                belief.doubt()
             return
         if before >= 0:
             # The previous owner's mark counts only at the beginning; later other producers may have written.
             left = been = None
         elif been is not None and position <= been.position:
             run.read_offset, run.read_epoch = been.position, been.source_epoch
-        run.is_known = is_left_at(been, position)
-        run.tail_check = first_check(left, position, is_in_order=not was_abandoned and not run.lane.doubts)
+        check = first_check(left, position, is_in_order=not was_abandoned and not run.lane.doubts)
+        belief.expect(check, is_known=is_left_at(been, position))
 
     async def check(self, runs: Sequence[LaneRun]) -> list[LaneRun]:
         """Return the lanes whose target log ends with our work, and grows by our work alone. The state of the others
@@ -118,23 +115,23 @@ class Ends:
         sight = sight_of(run, self._target.client.cluster)
         if sight.is_beyond:
             # The source had no record to compare the end with: compare once it gets that far.
-            run.doubt_tail()
+            run.belief.doubt()
             self._doubts[run] = self._doubts.get(run, 0) + 1
             if self._doubts[run] < self._doubt.looks:
-                message = f"the source ends at {run.source_end}, before {position}"
-                if run.beyond is None:
+                message = f"the source ends at {run.source_log.end}, before {position}"
+                if run.belief.beyond is None:
                     run.fail(LaneState.SOURCE_UNAVAILABLE, message)
                 else:
                     run.fail(LaneState.STARTING, f"{message}, and somebody else may have written: looked at again")
                 return self._doubt.pause_s
-            state, problem = beyond(sight, run.beyond)
+            state, problem = beyond(sight, run.belief.beyond)
             run.fail(state, problem.message, problem.hint)
             run.disprove(-1)
             return None
         self._doubts.pop(run, None)
         is_held = bool(run.pending) and run.pending[0].batch.base_offset <= position < run.read_offset
         is_beginning = position == 0 or run.prefix is not None
-        if position < (run.first if is_beginning else run.source_start) and not is_held:
+        if position < (run.first if is_beginning else run.source_log.start) and not is_held:
             self._pass_gap(run)
         return None
 

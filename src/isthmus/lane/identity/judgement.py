@@ -17,8 +17,8 @@ from isthmus.lane.identity.aborts import NO_PRODUCER, ONCE_HINT
 from isthmus.lane.identity.filler import is_filler, is_in_place
 from isthmus.lane.outlook import Outlook, state_of
 from isthmus.lane.rebatch import Record, records_of
-from isthmus.lane.run import TailCheck
 from isthmus.lane.source import Bounds
+from isthmus.lane.state.belief import TailCheck
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Gap, LaneKey, LaneMark, LaneState, Milestone
 from isthmus.model.problem import Problem

@@ -25,8 +25,8 @@ from isthmus.lane.identity.judgement import (
 )
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.routes import Routes
-from isthmus.lane.run import LaneRun, Prefix, TailCheck
-from isthmus.lane.source import Bounds
+from isthmus.lane.run import LaneRun, Prefix
+from isthmus.lane.state.belief import TailCheck
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneKey, LaneState, Milestone
 from isthmus.model.naming import TargetTopic
@@ -66,18 +66,17 @@ class Tails:
 
     async def check(self, runs: Sequence[LaneRun]) -> list[LaneRun]:
         """Return the lanes whose target is believed. The state of the others shows whether they end or are retried."""
-        doubted = [run for run in runs if run.tail_check is not TailCheck.DONE and run.writer.position > 0]
+        doubted = [run for run in runs if run.belief.check is not TailCheck.DONE and run.writer.position > 0]
         cluster = self._target.client.cluster
         leaders = {run: self._source.leader(*run.source) for run in runs}
         judged = await self.judge(
-            [TailLook(run.lane, sight_of(run, cluster), run.tail_check, run.milestone) for run in doubted]
+            [TailLook(run.lane, sight_of(run, cluster), run.belief.check, run.belief.milestone) for run in doubted]
         )
         unsure: set[LaneRun] = set()
         for run in doubted:
             sight, judgement = judged[run.lane.key]
-            run.target_start = sight.target_start
             run.ending.update(judgement.ending)
-            run.tail_epoch, run.beyond = judgement.source_epoch, judgement.beyond
+            run.belief.compare(judgement.source_epoch, judgement.beyond, sight.target_start)
             if judgement.has_fillers:
                 run.prefix = Prefix(run.first, is_stored=True)
             if judgement.state is not None and judgement.problem is not None:
@@ -90,7 +89,7 @@ class Tails:
             leader = leaders[run]
             # A source that ends before the target has no record to compare yet.
             if not sight_of(run, cluster).is_beyond and leader is not None:
-                run.believe_tail(leader.epoch)
+                run.belief.believe(leader.epoch)
         return believed
 
     async def judge(self, looks: Iterable[TailLook]) -> dict[LaneKey, Judged]:
@@ -228,12 +227,12 @@ def sight_of(run: LaneRun, target: Cluster) -> Sight:
         key=run.lane.key,
         target=target,
         position=run.writer.position,
-        source=Bounds(run.source_start, run.source_end, run.source_log_end),
-        target_start=run.target_start,
+        source=run.source_log.bounds,
+        target_start=run.belief.target_start,
         begin=run.lane.begin_offset,
         is_compacted=run.lane.is_compacted,
-        is_known=run.is_known,
-        believed_end=run.believed_end,
+        is_known=run.belief.is_known,
+        believed_end=run.belief.believed_end,
         is_filling=run.prefix is not None,
     )
 

@@ -164,7 +164,7 @@ class Places:
             is_far = end.offset - max(cursor.target_offset, cursor.looked_to) >= _LOOK_ON_OFFSETS
             # Records sent meanwhile without an answer may lie before the reported end.
             if is_far and may_write() and _is_quiet(run) and run.transit.cursor == cursor:
-                run.transit.cursor = replace(cursor, looked_to=end.offset, looked_epoch=epoch)
+                run.transit.look_on(end.offset, epoch)
 
     async def _begin(self, looks: Sequence[Look], may_write: Callable[[], bool]) -> None:
         """Load the progress of lanes, or store where they begin. Where the previous owner's cursor was final, store
@@ -301,13 +301,13 @@ class Places:
         if not await self._advance(run, transit, reached, limit, seen.leader_epoch):
             return self._doubt_or_end(run, search, limit, transit.cursor)
         self._searches.pop(run, None)
-        transit.is_final = True
+        transit.finish()
         await self._skip_copied(run, transit)
         if self._passes_gap(run, transit, limit):
             run.writer.placed(transit.cursor.ordinal)
             leader = self._source.leader(*run.source)
             if leader is not None:
-                run.believe_tail(leader.epoch)
+                run.belief.believe(leader.epoch)
         return None
 
     async def _advance(self, run: LaneRun, transit: Transit, found: Searched, limit: Bounds, leader_epoch: int) -> bool:
@@ -341,7 +341,7 @@ class Places:
         with its log, and it has another leader than at the last check.
         """
         leader = self._source.leader(*run.source)
-        has_moved = leader is None or leader.epoch != run.source_epoch
+        has_moved = leader is None or leader.epoch != run.belief.source_epoch
         return cursor.has_appended and cursor.source_epoch < 0 and run.read_epoch < 0 and has_moved
 
     def _doubt_or_end(self, run: LaneRun, search: _Search, limit: Bounds, cursor: Cursor) -> float | None:

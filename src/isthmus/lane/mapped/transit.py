@@ -77,6 +77,14 @@ class Transit:
         self._replaced.clear()
         self._read_ordinal, self._read_offset = cursor.ordinal, cursor.source_offset
 
+    def look_on(self, looked_to: int, leader_epoch: int) -> None:
+        """Note that in the target's leader epoch no record of the lane lies behind the cursor, before `looked_to`."""
+        self.cursor = replace(self.cursor, looked_to=looked_to, looked_epoch=leader_epoch)
+
+    def finish(self) -> None:
+        """Note that no record of the lane lies behind the cursor."""
+        self.is_final = True
+
     def doubt(self, lost_from: int) -> None:
         """Note that the source lost the records from an offset on, `NO_END` if that is not known."""
         self.is_doubted = True

@@ -11,7 +11,8 @@ import pytest
 from isthmus.lane.identity.ends import Ends
 from isthmus.lane.outlook import USUAL_DOUBT
 from isthmus.lane.routes import Leader, Routes
-from isthmus.lane.run import LaneRun, Prefix, TailCheck
+from isthmus.lane.run import LaneRun, Prefix
+from isthmus.lane.state.belief import TailCheck
 from isthmus.lane.writer import LogLook, Writer
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import LaneMark, LaneState
@@ -45,17 +46,17 @@ def test_what_is_believed_of_the_end_of_the_log() -> None:
                 (100, 99, TailCheck.CONTENT, 7),
             ):
                 run = LaneRun(LANE, Writer(abandoned=False))
-                run.left = None if left is None else LaneMark(*LANE.key, left, 7)
+                run.belief.left = None if left is None else LaneMark(*LANE.key, left, 7)
                 look(run, ends, end)
-                assert (run.tail_check, run.is_known, run.read_epoch) == (check, left == end, epoch)
-            run.tail_check, run.is_known, run.source_epoch = TailCheck.DONE, True, 9
+                assert (run.belief.check, run.belief.is_known, run.read_epoch) == (check, left == end, epoch)
+            run.belief.check, run.belief.is_known, run.belief.source_epoch = TailCheck.DONE, True, 9
             look(run, ends, 99)
-            assert run.tail_check is TailCheck.DONE
+            assert run.belief.check is TailCheck.DONE
             source._leaders[LANE.source_topic, LANE.partition] = Leader(2, 10)
             look(run, ends, 99)
-            assert (run.tail_check, run.is_known) == (TailCheck.CONTENT, True)
+            assert (run.belief.check, run.belief.is_known) == (TailCheck.CONTENT, True)
             look(run, ends, 98)
-            assert (run.tail_check, run.is_known) == (TailCheck.CONTENT, False)
+            assert (run.belief.check, run.belief.is_known) == (TailCheck.CONTENT, False)
 
     asyncio.run(scenario())
 
@@ -112,11 +113,11 @@ def test_an_owner_that_left_something_on_its_way_does_not_vouch_for_the_end() ->
     def work(ends: Ends) -> None:
         for abandoned, check in ((False, TailCheck.PRODUCER), (True, TailCheck.CONTENT)):
             run = LaneRun(LANE, Writer(abandoned=abandoned))
-            run.left = LaneMark(*LANE.key, 100, 7)
+            run.belief.left = LaneMark(*LANE.key, 100, 7)
             ends.looked(run, LogLook(100, 100, None))
             if abandoned:
                 look(run, ends, 100)
-            assert run.tail_check is check
+            assert run.belief.check is check
 
     asyncio.run(found(work))
 
@@ -127,9 +128,9 @@ def test_a_milestone_tells_the_epoch_of_what_lies_before_it_and_vouches_for_noth
     def work(ends: Ends) -> None:
         for end, epoch, is_known in ((90, 7, False), (100, 7, True), (110, -1, False)):
             run = lane_of()
-            run.milestone = been_at(run, 100)
+            run.belief.milestone = been_at(run, 100)
             look(run, ends, end)
-            assert (run.tail_check, run.read_epoch, run.is_known) == (TailCheck.CONTENT, epoch, is_known)
+            assert (run.belief.check, run.read_epoch, run.belief.is_known) == (TailCheck.CONTENT, epoch, is_known)
 
     asyncio.run(found(work))
 
@@ -139,12 +140,12 @@ def test_a_mark_counts_before_a_milestone_and_both_at_the_beginning_alone() -> N
 
     def work(ends: Ends) -> None:
         run = lane_of()
-        run.left, run.milestone = LaneMark(*run.lane.key, 100, 8), been_at(run, 90)
+        run.belief.left, run.belief.milestone = LaneMark(*run.lane.key, 100, 8), been_at(run, 90)
         look(run, ends, 100)
-        assert (run.read_epoch, run.is_known) == (8, True)
-        run.left = None
+        assert (run.read_epoch, run.belief.is_known) == (8, True)
+        run.belief.left = None
         look(run, ends, 90)
-        assert (run.read_epoch, run.is_known) == (8, False)
+        assert (run.read_epoch, run.belief.is_known) == (8, False)
 
     asyncio.run(found(work))
 
@@ -155,9 +156,9 @@ def test_nobody_vouches_for_the_end_of_a_lane_that_is_doubted() -> None:
     def work(ends: Ends) -> None:
         for doubts, check in ((0, TailCheck.PRODUCER), (1, TailCheck.CONTENT)):
             run = lane_of(doubts=doubts)
-            run.left = LaneMark(*run.lane.key, 100, 7)
+            run.belief.left = LaneMark(*run.lane.key, 100, 7)
             look(run, ends, 100)
-            assert run.tail_check is check
+            assert run.belief.check is check
 
     asyncio.run(found(work))
 
@@ -169,7 +170,7 @@ def test_what_the_source_deleted_may_be_here(begins: int | None, position: int, 
     """What was read before it was deleted can still be written, if it begins where the target ends or before."""
     batches = [] if begins is None else [one(stored(begins, [PLAIN] * (6 - begins)))]
     run = lane_of(*batches, position=position)
-    run.source_start, run.source_end = 8, 20
+    run.source_log.start, run.source_log.end = 8, 20
 
     def work(ends: Ends) -> None:
         assert ends.decided(run) is None
@@ -186,7 +187,7 @@ def test_what_the_source_deleted_may_be_here(begins: int | None, position: int, 
 def test_a_lane_begins_behind_what_is_left_at_the_source(position: int, stored: bool, prefix: int | None) -> None:
     """An empty log, or one of fillers, is filled up to there; one that holds records goes on where it ends."""
     run = lane_of(position=position, begin_offset=50)
-    run.source_start, run.source_end = 8, 100
+    run.source_log.start, run.source_log.end = 8, 100
     if stored:
         run.prefix = Prefix(run.first, is_stored=True)
 
@@ -205,18 +206,18 @@ def test_a_source_that_lags_is_looked_at_again(is_foreign: bool) -> None:
     gets there in time has it compared, one that stays behind ends the lane.
     """
     run = lane_of(position=16)
-    run.source_start, run.source_end = 0, 12
-    run.beyond = Problem("somebody else writes") if is_foreign else None
+    run.source_log.start, run.source_log.end = 0, 12
+    run.belief.beyond = Problem("somebody else writes") if is_foreign else None
 
     def work(ends: Ends) -> None:
         assert ends.decided(run) is not None
         state = LaneState.STARTING if is_foreign else LaneState.SOURCE_UNAVAILABLE
-        assert (run.state, run.tail_check) == (state, TailCheck.CONTENT)
+        assert (run.state, run.belief.check) == (state, TailCheck.CONTENT)
         assert run.problem is not None
-        run.source_end = 16
+        run.source_log.end = 16
         assert ends.decided(run) is None
         assert not run.is_over
-        run.source_end = 12
+        run.source_log.end = 12
         assert [ends.decided(run) is None for _ in range(USUAL_DOUBT.looks)] == [False, False, True]
         assert run.state is (LaneState.FOREIGN_WRITE if is_foreign else LaneState.DIVERGED)
 
@@ -228,13 +229,13 @@ def test_what_a_lane_is_known_to_have_copied() -> None:
 
     def work(ends: Ends) -> None:
         run = lane_of()
-        run.milestone = been_at(run, 90)
+        run.belief.milestone = been_at(run, 90)
         look(run, ends, 100)
-        assert run.believed_end == 90
+        assert run.belief.believed_end == 90
         look(run, ends, 105)
-        assert run.believed_end == 90, "nobody has compared what came since"
-        run.believe_tail(7)
+        assert run.belief.believed_end == 90, "nobody has compared what came since"
+        run.belief.believe(7)
         look(run, ends, 120)
-        assert run.believed_end == 105
+        assert run.belief.believed_end == 105
 
     asyncio.run(found(work))

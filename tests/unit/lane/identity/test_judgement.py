@@ -28,8 +28,8 @@ from isthmus.lane.identity.judgement import (
     written_beyond,
 )
 from isthmus.lane.outlook import state_of
-from isthmus.lane.run import TailCheck
 from isthmus.lane.source import Bounds
+from isthmus.lane.state.belief import TailCheck
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Gap, LaneKey, LaneMark, LaneState, Milestone
 from isthmus.model.naming import TargetTopic

@@ -15,8 +15,9 @@ from isthmus.lane.identity.judgement import Sight
 from isthmus.lane.identity.tail import Judged, TailLook, Tails
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.routes import Routes
-from isthmus.lane.run import LaneRun, TailCheck
+from isthmus.lane.run import LaneRun
 from isthmus.lane.source import Bounds
+from isthmus.lane.state.belief import TailCheck
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
@@ -99,22 +100,22 @@ def test_the_end_of_a_transaction_that_a_coordinator_wrote(is_coordinator_s: boo
     """It may write it once more, so the lane asks before it goes on; ends that we wrote ourselves come once."""
     writer = 4711 if is_coordinator_s else PRODUCER.marker_producer_id
     run = lane_of(position=16)
-    run.source_start, run.source_end = 0, 20
-    run.tail_check = TailCheck.CONTENT
+    run.source_log.start, run.source_log.end = 0, 20
+    run.belief.check = TailCheck.CONTENT
     there, here = one(marker(15, writer, commit=False)), one(marker(15, 7, commit=False))
 
     assert checked(run, Read(there, 0), Read(here, 0))
 
     assert run.ending == ({NO_PRODUCER, 7} if is_coordinator_s else set())
-    assert run.tail_check is TailCheck.DONE
+    assert run.belief.check is TailCheck.DONE
 
 
 @pytest.mark.parametrize("producer_id", [PRODUCER.producer_id, 4711])
 def test_an_end_that_the_source_does_not_have(producer_id: int) -> None:
     """A record at the end of the target is compared, whoever wrote it, where nobody vouches for it."""
     run = lane_of(position=16)
-    run.source_start, run.source_end = 0, 20
-    run.tail_check = TailCheck.CONTENT
+    run.source_log.start, run.source_log.end = 0, 20
+    run.belief.check = TailCheck.CONTENT
     there = one(stored(10, RECORDS, producer_id=producer_id))
     here = one(stored(10, [PLAIN._replace(value=b"other")] * 6))
 
@@ -146,10 +147,10 @@ def test_what_others_wrote_beyond_the_source(been: int | None, last: int, first:
     that only lags: it is looked at again first. What was compared is the source's, whoever wrote it.
     """
     run = lane_of(position=16)
-    run.source_start, run.source_end = 0, 12
-    run.tail_check = TailCheck.CONTENT
+    run.source_log.start, run.source_log.end = 0, 12
+    run.belief.check = TailCheck.CONTENT
     if been is not None:
-        run.believed_end, run.is_known = been, been == 16
+        run.belief.believed_end, run.belief.is_known = been, been == 16
 
     async def scenario() -> None:
         async with Client(NOWHERE) as client:
@@ -161,7 +162,7 @@ def test_what_others_wrote_beyond_the_source(been: int | None, last: int, first:
 
     asyncio.run(scenario())
     assert run.state is state
-    assert (run.beyond is not None) is (been is None)
+    assert (run.belief.beyond is not None) is (been is None)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +184,7 @@ def test_a_source_that_lost_what_lies_before_a_milestone(end: object, state: Lan
 
     async def scenario() -> LaneRun:
         run = lane_of(position=16)
-        run.source_end, run.milestone = 100, been_at(run, 12)
+        run.source_log.end, run.belief.milestone = 100, been_at(run, 12)
         async with Client(NOWHERE) as client:
             source = Told(client, end, Read(one(marker(15, 99, commit=True)), 0))
             look = Tails(source, Told(client, Read(one(marker(15, 2, commit=True)), 0)), PRODUCER)
@@ -192,7 +193,7 @@ def test_a_source_that_lost_what_lies_before_a_milestone(end: object, state: Lan
 
     run = asyncio.run(scenario())
     assert run.state is (state or LaneState.STARTING)
-    assert (run.tail_check is TailCheck.DONE) is (state is None)
+    assert (run.belief.check is TailCheck.DONE) is (state is None)
 
 
 @pytest.mark.parametrize("position", [15, 16])
@@ -201,7 +202,7 @@ def test_a_milestone_that_is_not_behind_needs_no_question(position: int) -> None
 
     async def scenario() -> list[LaneRun]:
         run = lane_of(position=position)
-        run.source_end, run.milestone = 100, been_at(run, 16)
+        run.source_log.end, run.belief.milestone = 100, been_at(run, 16)
         tail = Read(one(marker(position - 1, 2, commit=True)), 0)
         async with Client(NOWHERE) as client:
             return await Tails(Told(client, tail), Told(client, tail), PRODUCER).check([run])

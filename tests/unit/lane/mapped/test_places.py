@@ -116,7 +116,7 @@ class Scene:
         fakes._target = SimpleNamespace(client=client, leader=routes.leader, ask=self._ask_target)
         self.run = LaneRun(lane, Writer(abandoned=abandoned, is_mapped=True))
         # Its source has the leader with which it was compared.
-        self.run.source_epoch = 4
+        self.run.belief.source_epoch = 4
 
     async def look(
         self,
@@ -156,11 +156,11 @@ def test_a_lane_begins_behind_what_is_there_and_says_so_first() -> None:
     """Before anything is appended the ledger knows where the source is read from, and from where on ours may lie."""
 
     async def work(scene: Scene) -> None:
-        scene.run.source_epoch = -1
+        scene.run.belief.source_epoch = -1
         assert await scene.look(30, source=Bounds(10, 50)) is None
         assert scene.store.cursor == Cursor(10, 0, 30)
         assert scene.place == (0, 10)
-        assert (scene.run.source_epoch, scene.run.writer.abandoned) == (4, False)
+        assert (scene.run.belief.source_epoch, scene.run.writer.abandoned) == (4, False)
 
     with_scene(work, None)
 
@@ -623,14 +623,14 @@ def test_a_lane_whose_epoch_is_unknown_is_compared_when_its_source_has_another_l
     there = batch(5, 10, producer_id=OURS, sequence=0)
 
     async def replaced(scene: Scene) -> None:
-        scene.run.source_epoch = compared_in
+        scene.run.belief.source_epoch = compared_in
         scene.target.batches, scene.source.batches = [there], [batch(0, 50, first=7)]
         while await scene.look(15) is not None:
             pass
         assert (scene.run.state, scene.run.writer.position) == (LaneState.DIVERGED, -1)
 
     async def kept(scene: Scene) -> None:
-        scene.run.source_epoch = compared_in
+        scene.run.belief.source_epoch = compared_in
         scene.target.batches, scene.source.batches = [there], [batch(0, 50, epoch=2)]
         assert await scene.look(15) is None
         assert scene.place == (10, 10)
