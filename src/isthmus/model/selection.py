@@ -120,6 +120,11 @@ class TopicSettings:
         """Return the topic that a topic of the source is mirrored into, `None` if it is not."""
         return next(iter(self.named([name]).sources), None)
 
+    def find_target(self, name: str) -> TargetTopic | None:
+        """Return the topic at the target for a topic named as there or as at the source, `None` without one."""
+        there = TargetTopic(name)
+        return there if self.source_of(there) is not None else self.target_of(SourceTopic(name))
+
     def may_write(self, name: TargetTopic) -> bool:
         """Return whether the link may write a topic of the target, as it may be made of a selected one."""
         try:

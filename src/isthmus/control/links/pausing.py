@@ -18,7 +18,7 @@ from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
 from isthmus.model.loop import DATA_TASK, GROUPS_TASK, TOPICS_TASK
 from isthmus.model.namespace import Namespace, NamespaceMap, NamespaceNaming
-from isthmus.model.naming import MirrorMakerNaming, Naming, PrefixNaming, SourceTopic, TargetTopic
+from isthmus.model.naming import MirrorMakerNaming, Naming, PrefixNaming, TargetTopic
 from isthmus.model.pauses import NO_PAUSES, Pauses
 from isthmus.model.plain import OwnFields, plain_fields
 from isthmus.wire.client import Client
@@ -118,7 +118,7 @@ async def _document(
             part = part_there(link, named.namespace, (await target.metadata(None)).topics)
         topic, prefix = (None, part.prefix) if isinstance(part, Namespace) else (part, None)
         return PauseDocument(link=link.name, topic=topic, prefix=prefix, since_ms=now_ms(), by=operator())
-    target_topic = None if named.topic is None else mirrored_as(link, named.topic)
+    target_topic = None if named.topic is None else link.topics.find_target(named.topic)
     if named.topic is not None and target_topic is None:
         raise ConfigError(f"link {link.name} does not mirror topic {named.topic}", hint=_SHOWN)
     return PauseDocument(link=link.name, topic=target_topic, since_ms=now_ms(), by=operator())
@@ -202,9 +202,3 @@ def _is_read(link: Link, begun: str | None) -> bool:
         one.kind == "regex" or one.value.startswith(begun) or (one.kind == "prefix" and begun.startswith(one.value))
         for one in link.topics.include
     )
-
-
-def mirrored_as(link: Link, topic: str) -> TargetTopic | None:
-    """Return the topic at the target for a topic named as there or as at the source."""
-    there = TargetTopic(topic)
-    return there if link.topics.source_of(there) is not None else link.topics.target_of(SourceTopic(topic))

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Final, TypedDict
 
 from isthmus.control.links.filtering import in_force
-from isthmus.control.links.pausing import mirrored_as
 from isthmus.control.links.status import StatusReader
 from isthmus.control.pool import ClusterPool
 from isthmus.errors import ConfigError
@@ -146,7 +145,7 @@ async def wait_until(
 
 async def _find_topic(link: Link, topic: str, pool: ClusterPool) -> TargetTopic:
     (link,) = await in_force([link], pool)
-    name = mirrored_as(link, topic)
+    name = link.topics.find_target(topic)
     if name is None:
         raise ConfigError(
             f"link {link.name} does not mirror topic {topic}",

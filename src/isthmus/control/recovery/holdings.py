@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from isthmus.control.links.memory import remembered
-from isthmus.control.links.pausing import mirrored_as
 from isthmus.control.recovery.replaying import (
     QuarantinedPartition,
     QuarantineFilter,
@@ -116,7 +115,7 @@ async def replay_of(
 def _at_target(link: Link, topic: str, recovered: Mapping[str, SourceTopic]) -> TargetTopic:
     """Return the topic at the target for one named as there or as at the source, mirrored now or before."""
     before = {name for name, source in recovered.items() if topic in (name, source)}
-    found = mirrored_as(link, topic) or next(map(TargetTopic, sorted(before)), None)
+    found = link.topics.find_target(topic) or next(map(TargetTopic, sorted(before)), None)
     if found is None:
         raise ConfigError(
             f"link {link.name} does not mirror topic {topic}, and never recovered it",

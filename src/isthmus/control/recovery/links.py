@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from isthmus.control.links.claiming import claimed
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.memory import rebuilt_topics, remembered
-from isthmus.control.links.pausing import mirrored_as
 from isthmus.control.pool import ClusterPool
 from isthmus.control.recovery.attachment import LinkAttachment
 from isthmus.control.recovery.parting import require_mappable
@@ -136,7 +135,7 @@ class LinkRecoverer:
 
     def _find_named(self, link: Link) -> Iterator[tuple[TargetTopic, SourceTopic]]:
         for name in self.topics:
-            topic = mirrored_as(link, name)
+            topic = link.topics.find_target(name)
             source_topic = None if topic is None else link.topics.source_of(topic)
             if topic is None or source_topic is None:
                 raise ConfigError(
