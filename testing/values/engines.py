@@ -69,7 +69,7 @@ class Part:
         return self.may_write() and not run.is_over
 
     def advanced(self, run: LaneRun, pieces: int, records: int) -> None:
-        run.take(pieces)
+        run.intake.take(pieces)
         run.tally.count(records, 0)
 
     def grown(self, size_bytes: int) -> None:

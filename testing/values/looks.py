@@ -57,7 +57,7 @@ def lane_of(*batches: Batch, position: int = -1, abandoned: bool = False, **sett
     run = LaneRun(lane, Writer(abandoned=abandoned))
     run.writer.position = position
     if batches:
-        run.read_from(batches[0].base_offset)
+        run.intake.read_from(batches[0].base_offset)
         run.offer(Piece(batch, is_plain=True, is_aborted=False) for batch in batches)
     return run
 

@@ -98,7 +98,12 @@ class TargetAppender:
 
     def offer(self, run: LaneRun) -> None:
         """Queue the lane if it has something to send and nothing in flight."""
-        if not run.schedule.is_queued and not run.writer.in_flight and run.phase is Phase.FLOWING and run.pending:
+        if (
+            not run.schedule.is_queued
+            and not run.writer.in_flight
+            and run.phase is Phase.FLOWING
+            and run.intake.pending
+        ):
             run.schedule.queue()
             self._ready.append(run)
             self._wake.set()
@@ -241,7 +246,7 @@ class TargetAppender:
             timeout_ms=PRODUCE_TIMEOUT_MS,
         )
         by_id = produce.by_id(version)
-        keys = [parcel.run.answer_keys[by_id] for parcel in parcels]
+        keys = [parcel.run.keys.answers[by_id] for parcel in parcels]
         return Request(parcels, keys, version, frame)
 
     def _choose_next(self, connection: Connection, ahead: Request) -> Request:
@@ -286,7 +291,7 @@ class TargetAppender:
     @property
     def _ready_bytes(self) -> int:
         """The estimated size in bytes of the heads of all ready lanes together."""
-        pending = self._ready[0].pending if self._ready else ()
+        pending = self._ready[0].intake.pending if self._ready else ()
         return len(self._ready) * pending[0].batch.size_bytes if pending else 0
 
     def _collect(self, ahead: Iterable[Parcel]) -> list[Parcel]:
@@ -301,7 +306,7 @@ class TargetAppender:
         while self._ready and size < bytes_max:
             run = self._ready.popleft()
             run.schedule.unqueue()
-            if run.is_over or run.phase is not Phase.FLOWING or not run.pending or run.writer.in_flight:
+            if run.is_over or run.phase is not Phase.FLOWING or not run.intake.pending or run.writer.in_flight:
                 continue
             parcel = self._head(run, lanes, worth)
             if parcel is not None:
@@ -311,13 +316,13 @@ class TargetAppender:
 
     def _head(self, run: LaneRun, lanes: int, worth: int) -> Parcel | None:
         """Build the next parcel of a lane; None if its first piece is not plain and the lane was diverted."""
-        first = run.pending[0]
+        first = run.intake.pending[0]
         if first.is_plain and first.batch.base_offset == run.writer.position:
             try:
                 return head(run, self._engine.producer, lanes=lanes, worth_bytes=worth)
             except ValueError:
                 # Batches that cannot be decoded here may be valid all the same: send them as they are, one by one.
-                run.pending[0] = first._replace(is_plain=False)
+                run.intake.divert_head()
         self._engine.divert(run)
         return None
 

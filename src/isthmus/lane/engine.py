@@ -30,7 +30,7 @@ from isthmus.lane.mapped.places import MapStore
 from isthmus.lane.mapped.transit import Transit
 from isthmus.lane.outlook import DENIED_RETRY_S, USUAL_DOUBT, Doubt
 from isthmus.lane.permission import Granted
-from isthmus.lane.phase import Intake, Phase
+from isthmus.lane.phase import Phase
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.readers import Readers
 from isthmus.lane.resolver import Resolver
@@ -38,6 +38,7 @@ from isthmus.lane.room import Room
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun, Refused, Tally
 from isthmus.lane.silence import leave_appenders
+from isthmus.lane.state.intake import Usability
 from isthmus.lane.writer import AppendVerdict, Writer
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, LaneState, Milestone
 from isthmus.model.latency import BUCKETS, bucket_of
@@ -165,7 +166,7 @@ class Engine:
         """Note the schemas that the target knows now, and resume the lanes that wait for one of them."""
         self.schemas = schemas
         for run in self._runs.values():
-            if run.schema_id in schemas and not run.pending:
+            if run.intake.schema_id in schemas and not run.intake.pending:
                 self._resolver.add(run)
 
     def write_until(self, moment: float | None) -> None:
@@ -221,7 +222,7 @@ class Engine:
         """Stop reading a lane that is over, and release its room once no request of it is in flight."""
         self.stop_reading(run)
         if not run.is_writing:
-            self._release_room(run, run.read_from(run.read_offset))
+            self._release_room(run, run.intake.read_from(run.intake.read_offset))
 
     def _all_runs(self) -> list[LaneRun]:
         return [*self._runs.values(), *chain.from_iterable(self._former.values())]
@@ -233,7 +234,7 @@ class Engine:
     def withheld(self, problem: Problem) -> None:
         """Show why writing is not allowed now at the lanes that have something to write."""
         for run in self._runs.values():
-            if not run.is_over and (run.pending or not run.phase.is_placed):
+            if not run.is_over and (run.intake.pending or not run.phase.is_placed):
                 run.hinder(LaneState.SOURCE_UNAVAILABLE, problem.message, problem.hint)
 
     def marks(self) -> list[LaneMark]:
@@ -278,7 +279,7 @@ class Engine:
         if size_bytes:
             self.room.take(size_bytes)
             self._offer(run)
-        elif not run.pending:
+        elif not run.intake.pending:
             run.heal()
 
     def stop_reading(self, run: LaneRun) -> None:
@@ -307,26 +308,27 @@ class Engine:
         if run.state in (LaneState.STARTING, LaneState.SOURCE_UNAVAILABLE, LaneState.TARGET_UNAVAILABLE):
             run.heal()
         if run.written and run.transit is None:
-            self._release_room(run, run.take(run.written))
-        head = run.pending[0].batch if run.pending else None
-        begin = max(position, run.source_log.start if run.prefix is None else run.prefix.end)
+            self._release_room(run, run.intake.take(run.written))
+        intake, missing = run.intake, run.missing
+        head = intake.pending[0].batch if intake.pending else None
+        begin = max(position, run.source_log.start if missing.prefix is None else missing.prefix.end)
         truncated_from = run.writer.truncated_from
         if truncated_from is not None:
             log.warning("%s: the target lost [%d, %d) and gets it again", run.lane.key, position, truncated_from)
         if run.transit is not None:
             run.transit.resume(cursor := run.transit.cursor)  # drops records read since the place was found
             self._restart_reading(run, cursor.source_offset, cursor.source_epoch)
-        elif head is None or head.base_offset > position or truncated_from is not None or run.intake is Intake.SPOILT:
+        elif head is None or head.base_offset > position or truncated_from is not None or intake.is_spoilt:
             self._restart_reading(run, begin, run.belief.tail_epoch if begin == position else -1)
-        if run.intake is not Intake.CUT and run not in self.readers:
+        if intake.usability is not Usability.CUT and run not in self.readers:
             self.reroute(run)
-        if run.prefix is not None or run.ending or (run.gap_end > position and run.transit is None):
+        has_gap = missing.gap_end > position and run.transit is None
+        if missing.prefix is not None or run.transactions.ending or has_gap:
             self.divert(run)
         self._offer(run)
 
     def _restart_reading(self, run: LaneRun, offset: int, epoch: int) -> None:
-        run.intake = Intake.WHOLE
-        self._release_room(run, run.read_from(offset, epoch))
+        self._release_room(run, run.intake.restart(offset, epoch))
         self.stop_reading(run)
 
     def _release_room(self, run: LaneRun, size_bytes: int) -> None:
@@ -334,7 +336,7 @@ class Engine:
         self.readers.drained(run)
 
     def _offer(self, run: LaneRun) -> None:
-        if run.writer.in_flight or run.phase is not Phase.FLOWING or not run.pending:
+        if run.writer.in_flight or run.phase is not Phase.FLOWING or not run.intake.pending:
             return
         leader = self._target_routes.leader(*run.target)
         if leader is None:
@@ -361,15 +363,14 @@ class Engine:
 
     def advanced(self, run: LaneRun, pieces: int, records: int) -> None:
         """Drop the lane's first pieces: `records` records of them are durable, 0 if they were left out."""
-        size = run.take(pieces)
+        size = run.intake.take(pieces)
         run.schedule.advance()
         run.tally.count(records, size)
         self._release_room(run, size)
         # An answer to an earlier request proves nothing about a source that cannot be read any more.
         if run.state is not LaneState.ACTIVE and run.phase.is_placed and run in self.readers:
             run.heal()
-        if run.intake is Intake.CUT and not run.pending:
-            run.intake = run.intake.drained()
+        if run.intake.drain():
             self._resolver.add(run)
 
     def divert(self, run: LaneRun) -> None:
@@ -415,9 +416,10 @@ class Engine:
     def _make_room(self) -> None:
         """Mark lanes that do not advance as stuck, and drop pending pieces of theirs if others need the room."""
         for run in self._runs.values():
-            if not run.schedule.look(run.taken, run.writer.position, has_pending=bool(run.pending)):
+            intake = run.intake
+            if not run.schedule.look(intake.taken, run.writer.position, has_pending=bool(intake.pending)):
                 continue
-            is_own = not run.is_writing and not run.is_over and run.intake is Intake.WHOLE
+            is_own = not run.is_writing and not run.is_over and intake.usability is Usability.WHOLE
             if self.room.is_tight and is_own and (run.transit is None or not run.phase.is_placed):
                 self.readers.shorten(run)
 

@@ -12,7 +12,6 @@ from isthmus.errors import BrokerRefused, ClusterError
 from isthmus.lane.identity.ends import pass_gap
 from isthmus.lane.mapped.outlook import kept_at_target
 from isthmus.lane.outlook import DENIED_RETRY_S, RETRY_S, state_of, too_few_replicas
-from isthmus.lane.phase import Intake
 from isthmus.lane.resolver import Resolver
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun
@@ -120,12 +119,12 @@ class Faults:
         return keep_or_delete(run.target[0], self._target.client.cluster, [held])
 
     def _handle_out_of_range(self, run: LaneRun, fetched: Fetched) -> None:
-        if run.pending:
+        if run.intake.pending:
             # The pieces read before the records were deleted can still be written; the gap begins behind them.
-            run.intake = run.intake.cut()
+            run.intake.cut()
         elif run.lane.is_mapped or run.lane.continues_after_gap:
             self._doubt_source(run)
-        elif fetched.log_start > run.read_offset == run.position:
+        elif fetched.log_start > run.intake.read_offset == run.position:
             pass_gap(run, Gap(run.position, fetched.log_start), self._target.client.cluster)
         else:
             # The reason may be either end of the source's log, or an epoch it never had; a look at both logs shows it.
@@ -135,14 +134,14 @@ class Faults:
         """The source does not have the records that were read last: they were not copied yet, or the records of that
         epoch have been compacted away, or the log is another one. Compare the source with the target, and read again.
         """
-        run.intake = Intake.SPOILT
+        run.intake.spoil()
         run.hinder(
             LaneState.SOURCE_UNAVAILABLE,
             f"the source says again and again that its log of {run.lane.key} has another place than offset "
-            f"{run.read_offset} to go on from",
+            f"{run.intake.read_offset} to go on from",
             "`isthmus verify` compares both logs. The lane looks at both of them, and goes on by itself.",
         )
-        run.read_epoch = -1
+        run.intake.forget_epoch()
         if run.transit is None:
             run.belief.doubt()
         else:
@@ -152,25 +151,25 @@ class Faults:
     def unreadable(self, run: LaneRun, what: str) -> None:
         """Handle damaged records of the source at `read_offset`."""
         self._engine.stop_reading(run)
-        if run.pending:
+        if run.intake.pending:
             # The pieces read before can still be written.
-            run.intake = run.intake.cut()
+            run.intake.cut()
         else:
-            self.damaged(run, run.read_offset, what)
+            self.damaged(run, run.intake.read_offset, what)
             self._resolver.add(run, DENIED_RETRY_S)
 
     def gated(self, run: LaneRun, schema_id: int) -> None:
         """Wait: the next record has a schema that the target's registry is not known to hold."""
         self._engine.stop_reading(run)
-        if run.pending:
+        if run.intake.pending:
             # The pieces read before can still be written.
-            run.intake = run.intake.cut()
+            run.intake.cut()
             return
         alias = self._target.client.cluster.alias
         run.fail(
             LaneState.BLOCKED,
-            f"records from offset {run.read_offset} on wait for schema {schema_id}, which is not known to be in the "
-            f"schema registry of {alias}",
+            f"records from offset {run.intake.read_offset} on wait for schema {schema_id}, which is not known to be in "
+            f"the schema registry of {alias}",
             "It comes as soon as the primary registry has it and that of the target can be reached: isthmus status -o "
             "json shows the loop schemas, isthmus schemas diff what is missing. What is no id of a schema is to be "
             "taken out of schemas.gate.",
@@ -236,7 +235,7 @@ class Faults:
             case AppendVerdict.TOO_LARGE:
                 self._handle_too_large(run, reason, sent)
             case AppendVerdict.REFUSED if error_code == codes.CORRUPT_MESSAGE and sent is not None and not crc_ok(sent):
-                run.intake = Intake.SPOILT
+                run.intake.spoil()
                 self.damaged(run, sent.base_offset, f"the checksum of the batch at offset {sent.base_offset} is wrong")
                 self._resolver.add(run, DENIED_RETRY_S)
             case AppendVerdict.REFUSED:
@@ -280,9 +279,7 @@ class Faults:
             self._resolver.add(run, DENIED_RETRY_S)
             return
         # The limit was lowered, or compression differs: halve this lane's batches until they fit.
-        run.lane = run.lane.with_batch_bytes_max(max(sent.size_bytes // 2, 1))
-        if run.pending and run.pending[0].batch.size_bytes > run.lane.batch_bytes_max:
-            run.pending[0] = run.pending[0]._replace(is_plain=False)
+        run.limit_batches(max(sent.size_bytes // 2, 1))
         self._engine.divert(run)
 
     def append_lost(self, runs: list[LaneRun], error: ClusterError) -> None:

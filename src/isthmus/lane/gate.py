@@ -27,16 +27,16 @@ def admitted(run: LaneRun, found: Iterable[Piece], known: SchemaIds) -> Iterator
     :raises SchemaMissing: The very first piece has to wait.
     :raises ValueError: The records of a piece cannot be decoded.
     """
-    run.schema_id = -1
+    run.intake.await_schema(-1)
     is_first = True
     for piece in found:
         batch = piece.batch
         is_seen = not (batch.is_control or piece.is_aborted or is_done_with(batch.producer_id, run.lane.level))
-        is_new = batch.offset_end > run.read_offset
+        is_new = batch.offset_end > run.intake.read_offset
         missing = unknown_id(run.lane.gated, known, _select_records(run, batch)) if is_seen and is_new else None
         if missing is not None:
             if is_first:
-                run.schema_id = missing
+                run.intake.await_schema(missing)
                 raise SchemaMissing(missing)
             return
         # Pieces that were taken before have to be written first.

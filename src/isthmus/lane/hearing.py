@@ -51,4 +51,4 @@ class Hearing:
             limit = found.get(run.source)
             # Fetches meanwhile are newer, hence `max`; the reader notices a log that became shorter.
             if isinstance(limit, Bounds):
-                run.source_log.overhear(limit, asked_at, is_whole=run.is_whole)
+                run.source_log.overhear(limit, asked_at, is_whole=run.transactions.is_whole)

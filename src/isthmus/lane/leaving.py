@@ -23,7 +23,7 @@ def transits_of(runs: Mapping[LaneKey, LaneRun]) -> dict[LaneKey, Transit]:
     for key, run in runs.items():
         if run.transit is not None:
             if run.phase.is_placed:
-                run.transit.passed(run.read_epoch)
+                run.transit.passed(run.intake.read_epoch)
             transits[key] = run.transit
     return transits
 

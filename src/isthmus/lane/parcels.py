@@ -62,10 +62,11 @@ def head(run: LaneRun, producer: ProducerIdentity, *, lanes: int, worth_bytes: i
 def behind(sent: Parcel, producer: ProducerIdentity, *, lanes: int, worth_bytes: int) -> Parcel | None:
     """Build the parcel behind `sent`, the lane's last one; None if its pieces are not ready or not plain."""
     run = sent.run
-    skip = sent.pieces_end - run.taken
-    if not 0 <= skip < len(run.pending):
+    intake = run.intake
+    skip = sent.pieces_end - intake.taken
+    if not 0 <= skip < len(intake.pending):
         return None
-    following = run.pending[skip]
+    following = intake.pending[skip]
     if not following.is_plain or following.batch.base_offset != sent.batch.offset_end:
         return None
     sequence = (sent.sequence + sent.batch.record_count) & SEQUENCE_MASK
@@ -81,9 +82,9 @@ def _build_parcel(
 ) -> Parcel:
     batch, pieces = _batch_from(run, skip, worth_bytes, lanes)
     header = stamp(batch, producer.producer_id, producer.epoch, sequence)
-    topic, topic_id, partition = run.target_append
+    topic, topic_id, partition = run.keys.append
     append = Append(topic, topic_id, partition, header, batch.view[HEADER_BYTES:])
-    return Parcel(run, batch, pieces, run.taken + skip + pieces, sequence, append)
+    return Parcel(run, batch, pieces, run.intake.taken + skip + pieces, sequence, append)
 
 
 def _batch_from(run: LaneRun, skip: int, worth_bytes: int, lanes: int) -> tuple[Batch, int]:
@@ -94,11 +95,12 @@ def _batch_from(run: LaneRun, skip: int, worth_bytes: int, lanes: int) -> tuple[
     where the heads of `lanes` lanes fill a large request. If the target is far away, waiting for answers takes most of
     the time, and joining up to `worth_bytes` of a lane costs less. Batches that cannot be joined are sent as they are.
     """
-    first = run.pending[skip]
+    pending = run.intake.pending
+    first = pending[skip]
     bytes_max, piece_bytes_max = JOIN_UP_TO_BYTES, JOIN_BELOW_BYTES
     if first.stored == 1:
         batch = first.batch
-        if len(run.pending) == skip + 1:
+        if len(pending) == skip + 1:
             return batch, 1
         if batch.record_count >= JOIN_BELOW_RECORDS or batch.size_bytes * lanes >= FAT_REQUEST_BYTES:
             if not worth_bytes:
@@ -108,7 +110,7 @@ def _batch_from(run: LaneRun, skip: int, worth_bytes: int, lanes: int) -> tuple[
             if batch.size_bytes * 2 > bytes_max:
                 return batch, 1
     bytes_max = min(bytes_max, run.lane.batch_bytes_max // 2)
-    pieces = _select_joinable(first.batch, islice(run.pending, skip, None), piece_bytes_max, bytes_max) or [first]
+    pieces = _select_joinable(first.batch, islice(pending, skip, None), piece_bytes_max, bytes_max) or [first]
     return _join_pieces(pieces)
 
 
@@ -137,10 +139,10 @@ def gathered(run: LaneRun) -> tuple[Batch, int]:
 
     :raises ValueError: A run of tiny batches cannot be decoded.
     """
-    first = run.pending[0]
+    first = run.intake.pending[0]
     piece_bytes_max = _GATHER_BELOW_BYTES // (_GZIP_COST if first.batch.codec == _GZIP else 1)
     bytes_max = min(JOIN_UP_TO_BYTES, run.lane.batch_bytes_max // 2)
-    own = takewhile(lambda each: _is_joinable(first, each), run.pending)
+    own = takewhile(lambda each: _is_joinable(first, each), run.intake.pending)
     return _join_pieces(
         _select_joinable(first.batch, (each._replace(is_plain=True) for each in own), piece_bytes_max, bytes_max)
         or [first]

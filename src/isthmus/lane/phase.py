@@ -1,4 +1,4 @@
-"""The states of a lane at work: which path may write for it, and how usable its pending pieces are.
+"""The phases of a lane at work: which path may write for it.
 
     SEEKING ──placed──▶ FLOWING ──diverted──▶ DETOURED ──doubted──▶ LEAVING
             ◀──doubted──        ◀──returned──
@@ -55,22 +55,3 @@ _DOUBTED = {Phase.FLOWING: Phase.SEEKING, Phase.DETOURED: Phase.LEAVING}
 _PLACED = {Phase.SEEKING: Phase.FLOWING, Phase.LEAVING: Phase.DETOURED}
 _DIVERTED = {Phase.FLOWING: Phase.DETOURED}
 _RETURNED = {Phase.DETOURED: Phase.FLOWING, Phase.LEAVING: Phase.SEEKING}
-
-
-class Intake(enum.Enum):
-    """How usable the pieces are that were read of a lane and are not written yet."""
-
-    WHOLE = enum.auto()
-    """They are whole, and more can be read behind them."""
-    CUT = enum.auto()
-    """They are whole, but the records behind them cannot be read (deleted, damaged)."""
-    SPOILT = enum.auto()
-    """They are damaged, or the source does not have them any more: read them again."""
-
-    def cut(self) -> Intake:
-        """The intake once the next records cannot be read."""
-        return Intake.CUT if self is Intake.WHOLE else self
-
-    def drained(self) -> Intake:
-        """The intake once all pieces are written."""
-        return Intake.WHOLE if self is Intake.CUT else self

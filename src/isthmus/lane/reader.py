@@ -66,6 +66,7 @@ class SourceReader:
         self._session = FetchSession(isolation=isolation)
         self._lanes: dict[tuple[str, int], LaneRun] = {}
         self._epochs: dict[tuple[str, int], int] = {}
+        self._asked_at: dict[LaneRun, float] = {}
         self._full: set[LaneRun] = set()
         self._at_end: set[LaneRun] = set()
         self._beyond: set[LaneRun] = set()
@@ -86,7 +87,7 @@ class SourceReader:
     def add(self, run: LaneRun, leader_epoch: int) -> None:
         """Read a lane from its `read_offset` on; also called when that offset or the epoch has changed."""
         self._lanes[run.source] = run
-        run.reading = self
+        run.join(self)
         self._epochs[run.source] = leader_epoch
         if run.lane.source_topic_id == NO_TOPIC_ID:
             self._nameless.add(run)
@@ -100,8 +101,8 @@ class SourceReader:
     def remove(self, run: LaneRun) -> None:
         """Stop reading a lane."""
         self._lanes.pop(run.source, None)
-        if run.reading is self:
-            run.reading = None
+        run.leave(self)
+        self._asked_at.pop(run, None)
         self._nameless.discard(run)
         self._full.discard(run)
         self._at_end.discard(run)
@@ -124,12 +125,19 @@ class SourceReader:
         if run in self._at_end or run in self._beyond or (self._is_limited and run.source in self._session):
             # The lane is as far as it may go, or reading is held back by a rate limit.
             return now
-        is_confirmed = self._confirmed_since > run.asked_at and run.source in self._session
-        return self._confirmed_at if is_confirmed and run.read_offset >= run.source_log.end >= 0 else -math.inf
+        return (
+            self._confirmed_at
+            if self._is_covered(run) and run.intake.read_offset >= run.source_log.end >= 0
+            else -math.inf
+        )
 
     def told_at(self, run: LaneRun) -> float:
         """When (monotonic s) an answer of the source last covered the lane, changed or not; `-inf` for never."""
-        return self._confirmed_at if self._confirmed_since > run.asked_at and run.source in self._session else -math.inf
+        return self._confirmed_at if self._is_covered(run) else -math.inf
+
+    def _is_covered(self, run: LaneRun) -> bool:
+        """Whether an answer since the lane is read from its present offset covers it."""
+        return self._confirmed_since > self._asked_at.get(run, math.inf) and run.source in self._session
 
     def _note_answer(self, answer: Any, asked_at: float) -> None:
         """Note an answer that covers all lanes. One throttled by a quota may be empty although the logs hold more."""
@@ -156,7 +164,7 @@ class SourceReader:
 
     def _admit(self, run: LaneRun) -> None:
         """Ask for more of a full lane, if there is room for it."""
-        if run.pending_bytes < self._share_bytes(run) / 2:
+        if run.intake.size_bytes < self._share_bytes(run) / 2:
             self._full.discard(run)
             run.schedule.admit()
             self._want(run)
@@ -190,7 +198,9 @@ class SourceReader:
         at once, again and again, until the open transactions have ended, and leaves unchanged partitions out.
         """
         further = (
-            [] if self._is_all else [run for run in self._lanes.values() if 0 <= run.source_log.end < run.read_offset]
+            []
+            if self._is_all
+            else [run for run in self._lanes.values() if 0 <= run.source_log.end < run.intake.read_offset]
         )
         for run in further:
             if run.source in self._session:
@@ -205,11 +215,11 @@ class SourceReader:
             self._wake.set()
 
     def _want(self, run: LaneRun) -> None:
-        run.asked_at = time.monotonic()
+        self._asked_at[run] = time.monotonic()
         room = self._engine.room
-        bytes_max = max(self._share_bytes(run) - run.pending_bytes, room.floor_bytes)
+        bytes_max = max(self._share_bytes(run) - run.intake.size_bytes, room.floor_bytes)
         epoch = self._epochs[run.source]
-        want = Want(run.lane.source_topic_id, run.read_offset, epoch, run.read_epoch, bytes_max)
+        want = Want(run.lane.source_topic_id, run.intake.read_offset, epoch, run.intake.read_epoch, bytes_max)
         self._session.want(run.source, want)
 
     async def run(self) -> None:
@@ -283,15 +293,15 @@ class SourceReader:
         else:
             self._throttle.end()
         if self._session.answered(answer) != codes.NONE:
-            for run in list(self._lanes.values()):
-                self._engine.faults.misread(run, _no_data(run, answer.error_code))
+            for each in list(self._lanes.values()):
+                self._engine.faults.misread(each, _no_data(each, answer.error_code))
             return 0
         size, pause_at = 0, PAUSE_BYTES
         for fetched in self._session.partitions(answer):
-            lane = self._lanes.get(fetched.key)
+            run = self._lanes.get(fetched.key)
             # Ignore an answer for an offset that the lane has left meanwhile.
-            if lane is not None and fetched.offset == lane.read_offset and not lane.is_over:
-                size += self._take(lane, fetched)
+            if run is not None and fetched.offset == run.intake.read_offset and not run.is_over:
+                size += self._take(run, fetched)
                 if size >= pause_at:
                     pause_at = size + PAUSE_BYTES
                     await asyncio.sleep(0)
@@ -314,8 +324,8 @@ class SourceReader:
             return 0
         run.source_log.fetch(fetched, time.monotonic(), is_all=self._is_all)
         if run.source_log.end >= fetched.offset:
-            run.committed.answered(fetched.high_watermark)
-        if fetched.log_start > run.read_offset:
+            run.intake.committed.answered(fetched.high_watermark)
+        if fetched.log_start > run.intake.read_offset:
             self.remove(run)
             self._engine.faults.misread(run, fetched._replace(error_code=codes.OFFSET_OUT_OF_RANGE))
             return 0
@@ -335,12 +345,12 @@ class SourceReader:
 
     def _go_on(self, run: LaneRun, fetched: Fetched) -> None:
         """Ask for the records behind an answer, if there is room for them."""
-        if run.is_at_end:
+        if run.intake.is_at_end:
             # Not one of the full lanes: those make polls short.
             self._at_end.add(run)
             self._session.forget(run.source)
-        elif run.read_offset != fetched.offset:
-            if run.pending_bytes >= self._share_bytes(run):
+        elif run.intake.read_offset != fetched.offset:
+            if run.intake.size_bytes >= self._share_bytes(run):
                 self._fill(run)
             else:
                 self._want(run)
@@ -371,4 +381,4 @@ class SourceReader:
 
 
 def _no_data(run: LaneRun, error_code: int) -> Fetched:
-    return Fetched(run.source, run.read_offset, error_code, -1, -1, -1, [], b"")
+    return Fetched(run.source, run.intake.read_offset, error_code, -1, -1, -1, [], b"")

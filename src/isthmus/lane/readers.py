@@ -58,7 +58,7 @@ class Readers:
 
     def route(self, run: LaneRun) -> None:
         """Have the lane read from the leader of its partition."""
-        if run.read_offset >= 0 and not run.is_over:
+        if run.intake.read_offset >= 0 and not run.is_over:
             self.unrouted.add(run)
             self._rerouting.set()
 
@@ -117,7 +117,7 @@ class Readers:
         leader = self._routes.leader(*run.source)
         if leader is None:
             return False
-        if run.read_epoch < 0 < run.writer.position and leader.epoch != run.belief.source_epoch:
+        if run.intake.read_epoch < 0 < run.writer.position and leader.epoch != run.belief.source_epoch:
             # Without an epoch the new leader cannot report whether its log was truncated: compare the logs.
             self._resolver.add(run)
         else:
@@ -126,7 +126,7 @@ class Readers:
         return True
 
     def _reader(self, node_id: int, run: LaneRun) -> SourceReader:
-        isolation = READ_UNCOMMITTED if run.is_whole else READ_COMMITTED
+        isolation = READ_UNCOMMITTED if run.transactions.is_whole else READ_COMMITTED
         reader = self._readers.get((node_id, isolation))
         if reader is None:
             reader = SourceReader(node_id, self._engine, self._routes.client.dial, isolation=isolation)

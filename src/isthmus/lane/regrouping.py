@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from isthmus.lane import rebatch
-from isthmus.lane.phase import Intake
 from isthmus.lane.pieces import Piece, passes
 from isthmus.lane.room import Room
 from isthmus.lane.run import LaneRun, Refused
@@ -48,7 +47,7 @@ def regroup(run: LaneRun, piece: Piece, engine: Regrouping) -> None:
         parts = [
             piece._replace(batch=part, is_plain=_is_plain(piece, part, run), stored=1) for part in _split_run(batch)
         ]
-        engine.room.take(run.replace_head(parts))
+        engine.room.take(run.intake.replace_head(parts))
         return
     try:
         is_whole = batch.is_dense and batch.base_offset == run.writer.position
@@ -68,7 +67,7 @@ def regroup(run: LaneRun, piece: Piece, engine: Regrouping) -> None:
         pieces = [Piece(_build_empty(batch), False, False)]
     elif pieces[-1].batch.offset_end < batch.offset_end:
         pieces.append(Piece(_build_empty(batch), False, False))
-    engine.room.take(run.replace_head(pieces))
+    engine.room.take(run.intake.replace_head(pieces))
 
 
 def _is_plain(piece: Piece, part: Batch, run: LaneRun) -> bool:
@@ -77,7 +76,7 @@ def _is_plain(piece: Piece, part: Batch, run: LaneRun) -> bool:
 
 def damaged(run: LaneRun, error: ValueError, faults: Judges) -> Refused:
     """Mark the pending pieces as damaged, so that they are read again. Return the exception to raise."""
-    run.intake = Intake.SPOILT
+    run.intake.spoil()
     faults.damaged(run, run.position, str(error))
     return Refused()
 

@@ -182,7 +182,7 @@ class Resolver:
         for run in runs:
             seen, limit = looks.get(run.target), limits.get(run.source)
             if isinstance(seen, LogLook) and isinstance(limit, Bounds):
-                run.source_log.look(limit, time.monotonic(), is_whole=run.is_whole)
+                run.source_log.look(limit, time.monotonic(), is_whole=run.transactions.is_whole)
                 if run.lane.is_mapped:
                     mapped.append(Look(run, seen, limit))
                 elif (delay_s := self._ends.looked(run, seen)) is None:

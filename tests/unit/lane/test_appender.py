@@ -80,7 +80,7 @@ def test_what_is_acknowledged_is_told() -> None:
     run, engine, led = ready(), Part(), Led()
 
     def well(future: asyncio.Future[Answers]) -> None:
-        future.set_result(Answers({run.answer_keys[0]: Appended(codes.NONE, 0, None)}, 0))
+        future.set_result(Answers({run.keys.answers[0]: Appended(codes.NONE, 0, None)}, 0))
 
     appended(run, engine, led, well)
     assert engine.told == [(run, AppendVerdict.ADVANCED)]
@@ -130,7 +130,7 @@ def test_nothing_leaves_once_writing_is_forbidden() -> None:
 def test_a_lane_that_is_not_plain_is_handed_over() -> None:
     """What cannot pass as bytes is for the detour."""
     run, engine, led = ready(), Part(), Led()
-    run.pending[0] = run.pending[0]._replace(is_plain=False)
+    run.intake.pending[0] = run.intake.pending[0]._replace(is_plain=False)
     appended(run, engine, led, lambda _: None)
     assert (engine.handed_over, led.posted) == ([run], [])
 
@@ -147,7 +147,7 @@ def test_nothing_waits_at_a_broker_that_throttles(throttle_ms: int, posted: int)
 
     def first_only(future: asyncio.Future[Answers]) -> None:
         if led.posted[0] is future:
-            future.set_result(Answers({run.answer_keys[0]: Appended(codes.NONE, 0, None)}, throttle_ms))
+            future.set_result(Answers({run.keys.answers[0]: Appended(codes.NONE, 0, None)}, throttle_ms))
 
     appended(run, Offering(), led, first_only, posted=posted)
     assert len(led.posted) == posted

@@ -51,8 +51,9 @@ def written(engine: Engine) -> LaneRun:
     engine.add([LANE])
     run = engine._runs[LANE.key]
     batch = encode([Record(0, 1, None, b"v", [])], 0)
-    run.phase, run.state = Phase.FLOWING, LaneState.ACTIVE
-    run.read_from(0)
+    run.phase = Phase.FLOWING
+    run.heal()
+    run.intake.read_from(0)
     run.offer(iter([Piece(batch, is_plain=True, is_aborted=False)]))
     run.writer.sent(1)
     return run
@@ -101,16 +102,16 @@ def test_what_a_lane_had_read_makes_room_when_it_is_over(state: LaneState) -> No
     async def scenario() -> None:
         async with working(limits=Limits(bytes_in_flight=2)) as engine:
             run = written(engine)
-            engine.received(run, run.pending_bytes)
+            engine.received(run, run.intake.size_bytes)
             if state is LaneState.STOPPED:
                 engine.remove([LANE.key])
             else:
                 run.fail(state, "somebody else writes")
             engine._spawn(engine._keep_house())
             await asyncio.sleep(0)
-            assert run.pending_bytes
+            assert run.intake.size_bytes
             run.writer.answered(codes.UNKNOWN_TOPIC_ID, -1)
-            while run.pending_bytes:
+            while run.intake.size_bytes:
                 await asyncio.sleep(0.05)
             assert not engine.room.is_tight
             await engine.stop()
@@ -124,7 +125,7 @@ def test_a_lane_that_is_removed_makes_room_at_once() -> None:
     async def scenario() -> None:
         async with working(limits=Limits(bytes_in_flight=2)) as engine:
             run = written(engine)
-            engine.received(run, run.pending_bytes)
+            engine.received(run, run.intake.size_bytes)
             run.writer.refused()
             engine.remove([LANE.key])
             assert not engine.room.is_tight
@@ -178,7 +179,7 @@ def test_a_new_leader_is_read_at_once_only_if_it_can_tell_of_truncation(read_epo
             engine.add([LANE])
             run = engine._runs[LANE.key]
             run.writer.position, run.belief.source_epoch = 100, 4
-            run.read_from(100, read_epoch)
+            run.intake.read_from(100, read_epoch)
             engine._resolver._due.clear()
             engine._source_routes._leaders[run.source] = Leader(1, 5)
             engine.reroute(run)
@@ -251,6 +252,6 @@ def test_what_is_read_while_a_mapped_lane_is_placed_is_not_counted() -> None:
             run.transit._read(20, 5, 0)
             run.writer.placed(10)
             engine.place(run)
-            assert (run.transit.read_ordinal, run.read_offset) == (10, 10)
+            assert (run.transit.read_ordinal, run.intake.read_offset) == (10, 10)
 
     asyncio.run(scenario())

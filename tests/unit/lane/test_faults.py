@@ -43,7 +43,8 @@ def judged(error_code: int, message: str | None = None) -> tuple[LaneRun, float]
         async with Client(Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))) as client:
             producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
             engine = Engine(source=client, target=client, producer=producer, link="link")
-            run = LaneRun(LANE, Writer(abandoned=False), state=LaneState.ACTIVE)
+            run = LaneRun(LANE, Writer(abandoned=False))
+            run.heal()
             now = time.monotonic()
             verdict = AppendVerdict.RECREATED if error_code == codes.UNKNOWN_TOPIC_ID else AppendVerdict.RESOLVE
             engine.faults.judged(run, verdict, error_code, message)
@@ -105,7 +106,8 @@ def test_what_does_not_pass_is_told_and_tried_less_often(code: int, state: LaneS
         async with Client(Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))) as client:
             producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
             engine = Engine(source=client, target=client, producer=producer, link="link")
-            run = LaneRun(LANE, Writer(abandoned=False), state=LaneState.ACTIVE)
+            run = LaneRun(LANE, Writer(abandoned=False))
+            run.heal()
             run.writer.placed(100)
             for _ in range(5):
                 engine.faults.judged(run, AppendVerdict.RESOLVE, code)
@@ -115,7 +117,7 @@ def test_what_does_not_pass_is_told_and_tried_less_often(code: int, state: LaneS
                 engine._resolver._due.clear()
                 engine.faults.judged(run, AppendVerdict.RESOLVE, code)
             assert 0.5 < engine._resolver._due[run] - time.monotonic() <= 1.0
-            found = run.evidence.hindrance(now + PATIENCE_S)
+            found = run.health.evidence.hindrance(now + PATIENCE_S)
             assert found is not None
             assert (found.state, codes.name_of(code) in found.problem.message) == (state, True)
             assert word in found.problem.hint
@@ -140,16 +142,17 @@ def test_what_a_source_makes_of_an_epoch(diverged_at: int, code: int, state: Lan
         async with Client(Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))) as client:
             producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
             engine = Engine(source=client, target=client, producer=producer, link="link")
-            run = LaneRun(LANE, Writer(abandoned=False), state=LaneState.ACTIVE)
+            run = LaneRun(LANE, Writer(abandoned=False))
+            run.heal()
             run.belief.believe(7)
             run.writer.position = 92
-            run.read_from(100, epoch=7)
+            run.intake.read_from(100, epoch=7)
             engine.faults.misread(run, Fetched(run.source, 100, code, -1, -1, diverged_at, [], b""))
             assert run.state is state
             assert (run.belief.check is TailCheck.CONTENT) is is_doubted
             assert (run in engine._resolver._due) is is_doubted
             if is_doubted:
-                assert run.read_epoch == -1
+                assert run.intake.read_epoch == -1
 
     asyncio.run(scenario())
 
@@ -163,13 +166,14 @@ def test_a_leader_that_sends_its_readers_away_is_named() -> None:
         async with Client(Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))) as client:
             producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
             engine = Engine(source=client, target=client, producer=producer, link="link")
-            run = LaneRun(LANE, Writer(abandoned=False), state=LaneState.ACTIVE)
-            run.read_from(0)
+            run = LaneRun(LANE, Writer(abandoned=False))
+            run.heal()
+            run.intake.read_from(0)
             reader = SourceReader(1, engine, client.dial)
             reader.add(run, 0)
             answer = Fetched(run.source, 0, codes.NONE, 1, 0, -1, [], stored(0, [PLAIN]), preferred=2)
             reader._take(run, answer)
-            assert (run.state, run.read_offset, run in reader) == (LaneState.ACTIVE, 1, True)
+            assert (run.state, run.intake.read_offset, run in reader) == (LaneState.ACTIVE, 1, True)
             reader._take(run, answer._replace(offset=1, records=b""))
             assert (run.state, run in reader) == (LaneState.SOURCE_UNAVAILABLE, False)
             assert run.problem is not None
@@ -192,7 +196,8 @@ def test_what_a_coordinator_refuses_is_told_too() -> None:
                 (POLICY_VIOLATION, LaneState.BLOCKED),
                 (codes.NOT_LEADER_OR_FOLLOWER, LaneState.TARGET_UNAVAILABLE),
             ):
-                run = LaneRun(LANE, Writer(abandoned=False), state=LaneState.ACTIVE)
+                run = LaneRun(LANE, Writer(abandoned=False))
+                run.heal()
                 engine.faults.write_failed(run, codes.error_for(code, "writing markers", on_cluster("ALTER")))
                 assert run.state is state
                 assert run.problem is not None

@@ -37,19 +37,19 @@ def test_all_up_to_an_unknown_schema_goes_on() -> None:
     run = lane_of(gated=VALUES)
     found = plain(batch(0, 1, 2), batch(2, 2, 7), batch(4, 1))
     assert passed(run, found, 1, 2) == [0]
-    assert run.schema_id == -1
-    run.read_offset = 2
+    assert run.intake.schema_id == -1
+    run.intake.read_offset = 2
     with pytest.raises(SchemaMissing, match="schema 7"):
         passed(run, found[1:], 1, 2)
-    assert run.schema_id == 7
+    assert run.intake.schema_id == 7
     assert passed(run, found[1:], 1, 2, 7) == [2, 4]
-    assert run.schema_id == -1
+    assert run.intake.schema_id == -1
 
 
 def test_what_nobody_reads_there_waits_for_nothing() -> None:
     """Aborted data, control records, what was copied before, and what other distributors brought."""
     run = lane_of(gated=VALUES, level=2)
-    run.read_offset = 1
+    run.intake.read_offset = 1
     brought = batch(3, 9)._replace(producer_id=distributor_producer_id(1, 5))
     control = batch(4, 9)._replace(attributes=CONTROL)
     pieces = [*plain(batch(0, 9)), Piece(batch(1, 9), False, True), *plain(brought, control)]
@@ -74,12 +74,12 @@ def test_what_a_header_leaves_alone_waits_for_nothing() -> None:
 def test_what_comes_before_what_waits_goes_on() -> None:
     """Also where it is a control record alone: the lane writes it, and tells that it waits once that is written."""
     run = lane_of(gated=VALUES)
-    run.read_offset = 0
+    run.intake.read_offset = 0
     control = batch(0, 9)._replace(attributes=CONTROL)
     pieces = [Piece(control, False, False), *plain(batch(1, 7))]
     size = run.offer(admitted(run, pieces, SchemaIds.of([1])))
-    assert (len(run.pending), run.read_offset, run.pending_bytes) == (1, 1, size)
+    assert (len(run.intake.pending), run.intake.read_offset, run.intake.size_bytes) == (1, 1, size)
     assert size == control.size_bytes
     with pytest.raises(SchemaMissing, match="schema 7"):
         run.offer(admitted(run, pieces[1:], SchemaIds.of([1])))
-    assert run.schema_id == 7
+    assert run.intake.schema_id == 7

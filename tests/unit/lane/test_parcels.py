@@ -37,7 +37,8 @@ def lane_of(*counts: int, codec: int = 0, batch_bytes_max: int = 1 << 20) -> Lan
         partition=0,
         batch_bytes_max=batch_bytes_max,
     )
-    run = LaneRun(lane, Writer(abandoned=False), read_offset=0)
+    run = LaneRun(lane, Writer(abandoned=False))
+    run.intake.begin_at(0, -1)
     run.writer.position = 0
     offset = 0
     for count in counts:
@@ -92,9 +93,9 @@ def test_what_a_distributor_copies_is_joined() -> None:
 def test_what_is_damaged_is_not_joined() -> None:
     """It goes by itself with the checksum it had, for the target to refuse; so does what it would be joined to."""
     run = lane_of(3, 3, 3, 3)
-    spoilt = bytearray(run.pending[1].batch.view)
+    spoilt = bytearray(run.intake.pending[1].batch.view)
     spoilt[-5] ^= 1
-    run.pending[1] = Piece(one(bytes(spoilt)), is_plain=True, is_aborted=False)
+    run.intake.pending[1] = Piece(one(bytes(spoilt)), is_plain=True, is_aborted=False)
 
     parcels = sent(run, worth_bytes=FAR)
 
@@ -112,7 +113,7 @@ def test_near_targets_get_ordinary_batches_as_they_are() -> None:
 def test_far_targets_get_what_the_wait_is_worth() -> None:
     """Lanes share what a request is worth; gzip is worth less; half of what the topic takes is the limit."""
     counts = [40] * 60
-    size = lane_of(40).pending_bytes
+    size = lane_of(40).intake.size_bytes
 
     def largest(run: LaneRun, *, worth_bytes: int, lanes: int = 1) -> int:
         return max(p.pieces for p in sent(run, worth_bytes=worth_bytes, lanes=lanes))
@@ -121,7 +122,7 @@ def test_far_targets_get_what_the_wait_is_worth() -> None:
     assert largest(lane_of(*counts), worth_bytes=40 * size) == 40
     assert largest(lane_of(*counts), worth_bytes=40 * size, lanes=4) == 10
     assert largest(lane_of(*counts, batch_bytes_max=20 * size), worth_bytes=FAR) == 10
-    squeezed = lane_of(40, codec=1).pending_bytes
+    squeezed = lane_of(40, codec=1).intake.size_bytes
     assert largest(lane_of(*counts, codec=1), worth_bytes=40 * squeezed) == 5
 
 
@@ -135,5 +136,5 @@ def test_records_of_one_transaction_go_together() -> None:
     batch, pieces = gathered(run)
 
     assert (batch.base_offset, batch.offset_end, pieces) == (0, 80, 2)
-    run.take(2)
+    run.intake.take(2)
     assert gathered(run)[1] == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from isthmus.lane.phase import Intake, Phase
+from isthmus.lane.phase import Phase
 
 SEEKING, FLOWING, DETOURED, LEAVING = Phase
 
@@ -35,9 +35,3 @@ def test_where_each_event_leads(phase: Phase, doubted: Phase, placed: Phase, div
 def test_what_a_phase_says(phase: Phase, is_placed: bool, is_detoured: bool) -> None:
     """Whether the place is known, and whether the slow path has the lane, are told apart."""
     assert (phase.is_placed, phase.is_detoured) == (is_placed, is_detoured)
-
-
-def test_what_is_spoilt_is_neither_cut_nor_drained() -> None:
-    """What was damaged is read again, whatever else is heard of it; what was cut off ends when it is written."""
-    assert [intake.cut() for intake in Intake] == [Intake.CUT, Intake.CUT, Intake.SPOILT]
-    assert [intake.drained() for intake in Intake] == [Intake.WHOLE, Intake.WHOLE, Intake.SPOILT]

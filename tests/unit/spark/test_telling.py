@@ -164,8 +164,8 @@ class Lease:
     def send(self, key: LaneKey, records: int) -> None:
         """A batch of the lane is on its way."""
         run = self.engine._runs[key]
-        run.read_offset, run.writer.position = max(run.read_offset, 0), max(run.writer.position, 0)
-        batch = encode([Record(run.read_offset + n, 1, None, b"v", []) for n in range(records)], 0)
+        run.intake.read_offset, run.writer.position = max(run.intake.read_offset, 0), max(run.writer.position, 0)
+        batch = encode([Record(run.intake.read_offset + n, 1, None, b"v", []) for n in range(records)], 0)
         run.offer(iter([Piece(batch, is_plain=True, is_aborted=False)]))
         run.writer.sent(records)
         self.flying.append((run, records))

@@ -131,9 +131,9 @@ class Aborts:
         known = self._known.get(_key(run, source_producer_id))
         if known is None:
             alone = self._find_alone(run, source_producer_id)
-            if run in self._asks and alone.producer_id not in run.alone:
+            if run in self._asks and alone.producer_id not in run.transactions.alone:
                 _place(alone, await self._state(run, alone.producer_id))
-            if alone.is_open or not run.others_open:
+            if alone.is_open or not run.transactions.others_open:
                 known = alone
                 self._remember(_key(run, source_producer_id), alone)
             else:
@@ -153,7 +153,9 @@ class Aborts:
 
     def all_left_alone(self, run: LaneRun) -> list[LoneTransaction]:
         """Find all open transactions without a coordinator."""
-        producers = {*run.alone, *(producer for each, producer in self._known if each is run)} - {NO_PRODUCER}
+        producers = {*run.transactions.alone, *(producer for each, producer in self._known if each is run)} - {
+            NO_PRODUCER
+        }
         found = (self.left_alone(run, each) for each in sorted(producers))
         return [transaction for transaction in found if transaction is not None]
 
@@ -162,7 +164,7 @@ class Aborts:
         alone = LoneTransaction(
             transactional_id=self._name(run, str(producer_id)), producer_id=lone_producer_id(producer_id)
         )
-        _place(alone, run.alone.get(alone.producer_id))
+        _place(alone, run.transactions.alone.get(alone.producer_id))
         return alone
 
     def _remember(self, key: tuple[LaneRun, int], transaction: Transaction | LoneTransaction) -> None:
@@ -174,7 +176,7 @@ class Aborts:
                 del self._known[known]
             for run in {run for run, _ in ended}:
                 # Their state from the lane's last look is out of date by now.
-                run.alone = {producer: state for producer, state in run.alone.items() if (run, producer) not in ended}
+                run.transactions.outdate({producer for each, producer in ended if each is run})
                 self._asks.add(run)
         self._known[key] = transaction
 

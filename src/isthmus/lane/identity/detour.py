@@ -23,7 +23,7 @@ from isthmus.lane.pieces import Piece, passes
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.regrouping import Regrouping, damaged, regroup
 from isthmus.lane.routes import Routes
-from isthmus.lane.run import LaneRun, Prefix, Refused
+from isthmus.lane.run import LaneRun, Refused
 from isthmus.lane.writer import AppendVerdict
 from isthmus.model.lane import LaneState
 from isthmus.model.remedies import keep_or_delete_unknown
@@ -73,16 +73,16 @@ class Detour:
 
     async def _step(self, run: LaneRun) -> bool:
         """Do the next step; return False when the fast path may go on."""
-        position = run.writer.position
-        if run.ending:
+        position, prefix = run.writer.position, run.missing.prefix
+        if run.transactions.ending:
             await self._markers.confirm(run)
-        elif run.prefix is not None and (run.prefix.end > position or run.prefix.is_stored):
-            await self._write_fillers(run, run.prefix.end)
-        elif run.gap_end > position:
+        elif prefix is not None and (prefix.end > position or prefix.is_stored):
+            await self._write_fillers(run, prefix.end)
+        elif run.missing.gap_end > position:
             # Deleted at the source, and skipped as configured: no limit applies here.
             await self._fill_gap(run)
-        elif run.pending:
-            return await self._take_head(run, run.pending[0])
+        elif run.intake.pending:
+            return await self._take_head(run, run.intake.pending[0])
         else:
             return False
         return True
@@ -90,7 +90,7 @@ class Detour:
     async def _take_head(self, run: LaneRun, piece: Piece) -> bool:
         batch, position = piece.batch, run.writer.position
         if batch.offset_end <= position:
-            self._engine.advanced(run, 1, run.pending[0].batch.record_count)
+            self._engine.advanced(run, 1, run.intake.pending[0].batch.record_count)
         elif batch.base_offset > position:
             await self._fill_hole(run, batch.base_offset)
         elif batch.is_control:
@@ -119,23 +119,23 @@ class Detour:
         """Abort the transactions that are open at the target, as the source may have deleted their ends, and fill the
         gap with control records.
         """
-        room = run.gap_end - run.writer.position
+        room = run.missing.gap_end - run.writer.position
         left_open = self._aborts.all_left_alone(run)
-        if run.is_whole and len(left_open) > room:
+        if run.transactions.is_whole and len(left_open) > room:
             run.fail(
                 LaneState.FAILED,
                 f"{counted(len(left_open), 'transaction')} open at the target when the source deleted what follows, "
-                f"up to offset {run.gap_end}: that leaves no room for the control records that would end them",
+                f"up to offset {run.missing.gap_end}: that leaves no room for the control records that would end them",
                 keep_or_delete_unknown(run.target[0], self._routes.client.cluster, run.target[1]),
             )
             raise Refused
         for transaction in left_open[:room]:
             await self._markers.end(run, transaction.producer_id, transaction)
-        await self._markers.fill(run, run.gap_end)
+        await self._markers.fill(run, run.missing.gap_end)
 
     async def _fill_hole(self, run: LaneRun, hole_end: int) -> None:
         lane, size = run.lane, hole_end - run.writer.position
-        if run.holes + size > lane.holes_max:
+        if run.missing.holes + size > lane.holes_max:
             run.fail(
                 LaneState.REFUSED,
                 f"more than {counted(lane.holes_max, 'offset')} without a record at the source (up to offset "
@@ -143,14 +143,14 @@ class Detour:
                 "Raise compaction_holes_max of the link; each such offset costs a control record of 78 bytes.",
             )
             raise Refused
-        run.holes += size
+        run.missing.count_holes(size)
         await self._markers.fill(run, hole_end)
 
     async def _write_marker(self, run: LaneRun, batch: Batch) -> None:
         kind = control_type(batch)
         commit = kind == COMMIT
         transaction: Transaction | LoneTransaction | None
-        if run.is_whole:
+        if run.transactions.is_whole:
             transaction = await self._aborts.undecided(run, batch.producer_id)
         elif commit:
             # Open if the lane was whole before. In a compacted topic it may be aborted, and its end cleaned away.
@@ -187,7 +187,7 @@ class Detour:
 
     async def _append_undecided(self, run: LaneRun, piece: Piece) -> None:
         batch = piece.batch
-        if not run.is_whole:
+        if not run.transactions.is_whole:
             # It was read before the lane changed to copying record by record.
             raise Refused
         if batch.base_offset != run.writer.position or not passes(batch, run.lane.batch_bytes_max):
@@ -225,12 +225,12 @@ class Detour:
         """
         await self._aborts.open(run, transaction)
         header = stamp(batch, transaction.producer_id, transaction.epoch, transaction.sequence, transactional=True)
-        append = produce.Append(*run.target_append, header, batch.view[HEADER_BYTES:])
+        append = produce.Append(*run.keys.append, header, batch.view[HEADER_BYTES:])
         code, message = await self._append(run, batch, append, transaction.transactional_id)
         if (
             code in UNVERIFIED
             and isinstance(transaction, LoneTransaction)
-            and (run.is_whole or not transaction.is_open)
+            and (run.transactions.is_whole or not transaction.is_open)
         ):
             run.writer.refused()
             self._aborts.verified()
@@ -250,12 +250,12 @@ class Detour:
     # The prefix that the source has deleted
 
     async def _write_fillers(self, run: LaneRun, end: int) -> None:
-        timestamp = run.pending[0].batch.base_timestamp if run.pending else int(time.time() * 1000)
+        timestamp = run.intake.pending[0].batch.base_timestamp if run.intake.pending else int(time.time() * 1000)
         while run.writer.position < end and self._engine.may_go_on(run):
             batch = filler(min(end - run.writer.position, RECORDS_PER_BATCH), max(timestamp, 0))
             producer = self._engine.producer
             header = stamp(batch, producer.producer_id, producer.epoch, run.writer.sequence)
-            append = produce.Append(*run.target_append, header, batch.view[HEADER_BYTES:])
+            append = produce.Append(*run.keys.append, header, batch.view[HEADER_BYTES:])
             code, message, base = await self._append_at(run, batch, append, None)
             verdict = run.writer.answered(code, base)
             if verdict is not AppendVerdict.ADVANCED:
@@ -263,7 +263,7 @@ class Detour:
                 raise Refused
         if run.writer.position == end and self._engine.may_go_on(run):
             # If the deletion is refused, the fillers still have to be deleted when the lane is placed again.
-            run.prefix = Prefix(end, is_stored=True)
+            run.missing.fill_prefix(end, is_stored=True)
             await self._delete_prefix(run, end)
 
     async def _delete_prefix(self, run: LaneRun, end: int) -> None:
@@ -283,7 +283,7 @@ class Detour:
         code = answer.topics[0].partitions[0].error_code
         what, right = f"deleting the fillers of {run.lane.key}", on_topic("DELETE", run.target[0])
         codes.raise_for_code(code, what, right, cluster=self._routes.client.cluster.alias)
-        run.prefix = None
+        run.missing.drop_prefix()
         run.heal()
 
     # Appending over the shared connection

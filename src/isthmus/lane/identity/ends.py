@@ -13,12 +13,12 @@ from isthmus.lane.identity.tail import Tails, sight_of
 from isthmus.lane.outlook import RETRY_S, USUAL_DOUBT, Doubt, unreplicated
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.routes import Routes
-from isthmus.lane.run import LaneRun, Prefix
+from isthmus.lane.run import LaneRun
 from isthmus.lane.writer import LogLook, Placement
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Gap, LaneState
 from isthmus.model.log import LogRange
-from isthmus.model.transactions import TransactionState, marker_epoch
+from isthmus.model.transactions import TransactionState
 
 
 class Ends:
@@ -41,11 +41,11 @@ class Ends:
         # Requests that a broker has not read yet because of a quota arrive when it reads on, however long we waited.
         settled = now - looked_at >= self._settle_s and looked_at >= held_until
         before, was_abandoned = run.writer.position, run.writer.abandoned
-        run.marker_epoch = marker_epoch(run.marker_epoch, seen.coordinator_epoch, time.time())
+        run.transactions.raise_epoch(seen.coordinator_epoch, time.time())
         place = run.writer.looked(seen, settled=settled)
         if place is Placement.READY:
             self._looked_at.pop(run, None)
-            run.alone, run.others_open = seen.alone, seen.others_open
+            run.transactions.look(seen)
             self._believe(run, before, was_abandoned=was_abandoned)
             return None
         if place is Placement.SETTLE:
@@ -71,7 +71,7 @@ class Ends:
             # The previous owner's mark counts only at the beginning; later other producers may have written.
             left = been = None
         elif been is not None and position <= been.position:
-            run.read_offset, run.read_epoch = been.position, been.source_epoch
+            run.intake.begin_at(been.position, been.source_epoch)
         check = first_check(left, position, is_in_order=not was_abandoned and not run.lane.doubts)
         belief.expect(check, is_known=is_left_at(been, position))
 
@@ -80,7 +80,7 @@ class Ends:
         shows whether they end or are looked at again.
         """
         believed = await self._tails.check(runs)
-        waiting = await self._await_others([run for run in believed if run.others_open])
+        waiting = await self._await_others([run for run in believed if run.transactions.others_open])
         return [run for run in believed if run not in waiting]
 
     async def _await_others(self, runs: Sequence[LaneRun]) -> set[LaneRun]:
@@ -129,8 +129,10 @@ class Ends:
             run.disprove(-1)
             return None
         self._doubts.pop(run, None)
-        is_held = bool(run.pending) and run.pending[0].batch.base_offset <= position < run.read_offset
-        is_beginning = position == 0 or run.prefix is not None
+        is_held = (
+            bool(run.intake.pending) and run.intake.pending[0].batch.base_offset <= position < run.intake.read_offset
+        )
+        is_beginning = position == 0 or run.missing.prefix is not None
         if position < (run.first if is_beginning else run.source_log.start) and not is_held:
             self._pass_gap(run)
         return None
@@ -138,9 +140,9 @@ class Ends:
     def _pass_gap(self, run: LaneRun) -> None:
         """Handle a source that begins above the lane's position: with fillers, with a gap, or by ending the lane."""
         target = self._target.client.cluster
-        gap = gap_before(sight_of(run, target), is_filling=run.prefix is not None)
+        gap = gap_before(sight_of(run, target), is_filling=run.missing.prefix is not None)
         if gap is None:
-            run.prefix = Prefix(run.first, is_stored=run.prefix is not None and run.prefix.is_stored)
+            run.missing.fill_prefix(run.first, is_stored=False)
         else:
             pass_gap(run, gap, target)
 
@@ -148,8 +150,7 @@ class Ends:
 def pass_gap(run: LaneRun, gap: Gap, target: Cluster) -> None:
     """Record that the source deleted offsets before they were copied. The lane ends unless configured to go on."""
     if run.lane.continues_after_gap:
-        if gap not in run.gaps:
-            run.gaps.append(gap)
+        run.missing.pass_gap(gap)
         return
     problem = stopped_by(sight_of(run, target), gap)
     run.fail(LaneState.DATA_GAP, problem.message, problem.hint)

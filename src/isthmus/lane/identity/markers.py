@@ -107,19 +107,19 @@ class Markers:
             return
         self._check(run)
         end = run.writer.position + 1
-        run.ending.add(source_producer_id)
+        run.transactions.begin_ending([source_producer_id])
         with _in_doubt(run):
             await transaction.end(commit=commit)
             await transaction.ended(commit=commit)
             await self._wait_for_arrival(run, end)
-        run.ending.discard(source_producer_id)
+        run.transactions.end(source_producer_id)
 
     async def confirm(self, run: LaneRun) -> None:
         """Wait for coordinators that may still be ending transactions: the lane does not write before."""
-        for source_producer_id in list(run.ending):
+        for source_producer_id in list(run.transactions.ending):
             await self._aborts.find(run, source_producer_id, may_be_alone=False)
         self._aborts.forget(run)
-        run.ending.clear()
+        run.transactions.end_all()
 
     async def _append(
         self, run: LaneRun, producer_ids: Sequence[int], *, commit: bool, producer_epoch: int | None = None
@@ -133,12 +133,12 @@ class Markers:
                 run.target,
                 producer_ids,
                 commit=commit,
-                coordinator_epoch=run.marker_epoch,
+                coordinator_epoch=run.transactions.marker_epoch,
                 producer_epoch=producer_epoch,
             )
             if code == codes.TRANSACTION_COORDINATOR_FENCED:
                 # A previous owner's clock was ahead, and the leader does not report its epoch.
-                run.marker_epoch += _FENCED_STEP
+                run.transactions.skip_epochs(_FENCED_STEP)
             if code in codes.AUTHORIZATION:
                 run.writer.refused()
                 self._are_allowed = None

@@ -12,7 +12,6 @@ from typing import Protocol
 
 from isthmus.lane.identity.aborts import Aborts
 from isthmus.lane.identity.markers import Markers
-from isthmus.lane.phase import Intake
 from isthmus.lane.pieces import Piece
 from isthmus.lane.regrouping import Judges
 from isthmus.lane.run import LaneRun, Refused
@@ -54,13 +53,13 @@ class Omission:
         :raises ClusterError: A request failed; the log has to be looked at.
         :raises Refused: The lane cannot go on; its state shows why.
         """
-        head = run.pending[0].batch
+        head = run.intake.pending[0].batch
         transaction = await self._aborts.left_open(run, head.producer_id)
         if transaction is not None:
             await self._markers.end(run, head.producer_id, transaction)
             return
         # While other transactions are open, the following pieces may contain the end of one.
-        parts = islice(stretch(run.pending), None if await self._aborts.ask_whether_quiet(run) else 1)
+        parts = islice(stretch(run.intake.pending), None if await self._aborts.ask_whether_quiet(run) else 1)
         await self._markers.fill(run, self._find_end(run, [part.batch for part in parts]))
         self._engine.advanced(run, run.written, 0)
 
@@ -73,7 +72,7 @@ class Omission:
             except ValueError as error:
                 if end > run.writer.position:
                     break
-                run.intake = Intake.SPOILT
+                run.intake.spoil()
                 self._engine.faults.damaged(run, end, str(error))
                 raise Refused from error
             end = batch.offset_end

@@ -25,7 +25,7 @@ from isthmus.lane.identity.judgement import (
 )
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.routes import Routes
-from isthmus.lane.run import LaneRun, Prefix
+from isthmus.lane.run import LaneRun
 from isthmus.lane.state.belief import TailCheck
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneKey, LaneState, Milestone
@@ -75,10 +75,10 @@ class Tails:
         unsure: set[LaneRun] = set()
         for run in doubted:
             sight, judgement = judged[run.lane.key]
-            run.ending.update(judgement.ending)
+            run.transactions.begin_ending(judgement.ending)
             run.belief.compare(judgement.source_epoch, judgement.beyond, sight.target_start)
             if judgement.has_fillers:
-                run.prefix = Prefix(run.first, is_stored=True)
+                run.missing.fill_prefix(run.first, is_stored=True)
             if judgement.state is not None and judgement.problem is not None:
                 run.fail(judgement.state, judgement.problem.message, judgement.problem.hint)
                 if judgement.state.is_terminal:
@@ -233,7 +233,7 @@ def sight_of(run: LaneRun, target: Cluster) -> Sight:
         is_compacted=run.lane.is_compacted,
         is_known=run.belief.is_known,
         believed_end=run.belief.believed_end,
-        is_filling=run.prefix is not None,
+        is_filling=run.missing.prefix is not None,
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from isthmus.lane.phase import Intake
 from isthmus.lane.regrouping import Regrouping, regroup
 from isthmus.lane.run import LaneRun, Refused
 from isthmus.model.lane import LaneState
@@ -28,8 +27,8 @@ class ShortDetour:
 
         :raises Refused: The lane cannot go on; its state shows why.
         """
-        while self._engine.may_go_on(run) and run.pending:
-            piece, position = run.pending[0], run.writer.position
+        while self._engine.may_go_on(run) and run.intake.pending:
+            piece, position = run.intake.pending[0], run.writer.position
             if piece.batch.offset_end <= position:
                 self._engine.advanced(run, 1, piece.batch.record_count)
             elif piece.batch.base_offset > position:
@@ -43,7 +42,7 @@ class ShortDetour:
 
 def _refuse_beyond(run: LaneRun, ordinal: int) -> Refused:
     """The next piece is not at the lane's place: find the place again, and read from there."""
-    run.intake = Intake.SPOILT
+    run.intake.spoil()
     run.fail(
         LaneState.BLOCKED,
         f"record {ordinal} was read, and record {run.position} comes next",

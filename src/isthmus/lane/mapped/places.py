@@ -185,13 +185,13 @@ class Places:
             await self._store.begin(stored)
         for run, _, _ in looks:
             if run in begun:
-                run.transit = Transit(begun[run], is_final=True)
+                run.begin(Transit(begun[run], is_final=True))
                 continue
             found = known.get(run.lane.key)
             if isinstance(found, Problem):
                 run.fail(LaneState.FAILED, found.message, found.hint)
             elif found is not None:
-                run.transit = Transit.known(stored.get(run.lane, found.cursor), *found[1:])
+                run.begin(Transit.known(stored.get(run.lane, found.cursor), *found[1:]))
 
     async def _find_origins(self, looks: Sequence[Look]) -> dict[LaneRun, Cursor]:
         """Find where lanes begin. Lanes whose source does not answer now are left out."""
@@ -342,7 +342,7 @@ class Places:
         """
         leader = self._source.leader(*run.source)
         has_moved = leader is None or leader.epoch != run.belief.source_epoch
-        return cursor.has_appended and cursor.source_epoch < 0 and run.read_epoch < 0 and has_moved
+        return cursor.has_appended and cursor.source_epoch < 0 and run.intake.read_epoch < 0 and has_moved
 
     def _doubt_or_end(self, run: LaneRun, search: _Search, limit: Bounds, cursor: Cursor) -> float | None:
         """The source lacks copied records: end the lane after enough looks, as a new leader may lag."""
@@ -391,8 +391,8 @@ class Places:
             problem = deleted(run.lane, gap)
             run.fail(LaneState.DATA_GAP, problem.message, problem.hint)
             return False
-        if gap is not None and gap not in run.gaps:
-            run.gaps.append(gap)
+        if gap is not None:
+            run.missing.pass_gap(gap)
         transit.resume(replace(cursor, source_offset=limit.start, left_out=0))
         return True
 

@@ -59,7 +59,7 @@ def test_nothing_of_a_transaction_leaves_when_its_lane_is_over_or_its_term_is() 
 def test_what_is_known_of_a_transaction_outlives_that_brokers_begin_to_verify() -> None:
     """It has ended since its lane was placed: what was seen then would say that it is open, at an old sequence."""
     run, producer = lane_of(position=20), 7
-    run.alone = {lone_producer_id(producer): ProducerState(0, 4, 4)}
+    run.transactions.alone = {lone_producer_id(producer): ProducerState(0, 4, 4)}
 
     async def work() -> None:
         aborts = Aborts(cast(Routes, SimpleNamespace(client=Asked())), "link", lambda: True)
@@ -75,7 +75,7 @@ def test_what_is_known_of_a_transaction_outlives_that_brokers_begin_to_verify() 
 def test_of_many_transactions_those_that_have_ended_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is open stays known. Of another one the leader is asked, as what the lane's look told is too old."""
     run, told = lane_of(position=20), ProducerState(0, 41, -1)
-    run.alone = {lone_producer_id(1): ProducerState(0, 4, 4), lone_producer_id(2): ProducerState(0, 5, 5)}
+    run.transactions.alone = {lone_producer_id(1): ProducerState(0, 4, 4), lone_producer_id(2): ProducerState(0, 5, 5)}
 
     async def state(_: Aborts, __: LaneRun, producer_id: int) -> ProducerState | None:
         return told if producer_id == lone_producer_id(1) else None

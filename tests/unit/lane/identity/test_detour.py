@@ -14,10 +14,12 @@ from isthmus.errors import Unreachable
 from isthmus.lane.identity.aborts import LoneTransaction
 from isthmus.lane.identity.detour import Detour
 from isthmus.lane.identity.markers import Markers
-from isthmus.lane.phase import Intake, Phase
+from isthmus.lane.phase import Phase
 from isthmus.lane.pieces import Piece
 from isthmus.lane.rebatch import records_of
-from isthmus.lane.run import LaneRun, Prefix, Refused
+from isthmus.lane.run import LaneRun, Refused
+from isthmus.lane.state.intake import Usability
+from isthmus.lane.state.missing import Prefix
 from isthmus.lane.writer import ProducerState
 from isthmus.model.lane import Gap, LaneState
 from isthmus.model.transactions import lone_producer_id
@@ -51,12 +53,12 @@ def taken(run: LaneRun, engine: Part, led: Led | None = None, *, has_coordinator
 def test_holes_of_a_lane_count_together() -> None:
     """Each is small enough, all are too many: the lane stops at the one that goes beyond the limit."""
     run = lane_of(position=0, holes_max=5)
-    run.read_from(0)
+    run.intake.read_from(0)
     for offset in (3, 7):
         run.offer(iter([Piece(one(stored(offset, RECORDS[:1])), is_plain=True, is_aborted=False)]))
     taken(run, Part())
-    assert (run.writer.position, run.state, run.holes) == (3, LaneState.STARTING, 3)
-    run.take(1)
+    assert (run.writer.position, run.state, run.missing.holes) == (3, LaneState.STARTING, 3)
+    run.intake.take(1)
     run.writer.position += 1
     with pytest.raises(Refused):
         taken(run, Part())
@@ -67,24 +69,26 @@ def test_aborted_data_stays_aborted_in_every_part() -> None:
     """A batch too large for the target is taken apart; its parts are told apart by the producer they had."""
     batch = one(stored(0, RECORDS, producer_id=7, transactional=True))
     run = lane_of(position=0, batch_bytes_max=batch.size_bytes // 2)
-    run.read_from(0)
+    run.intake.read_from(0)
     run.offer(iter([Piece(batch, is_plain=False, is_aborted=True)]))
     taken(run, Part(allowed=[True, False]))
-    assert len(run.pending) > 1
-    assert all(piece.is_aborted and not piece.is_plain for piece in run.pending)
-    assert {piece.batch.producer_id for piece in run.pending} == {7}
-    assert [record.value for piece in run.pending for record in records_of(piece.batch)] == [r.value for r in RECORDS]
+    assert len(run.intake.pending) > 1
+    assert all(piece.is_aborted and not piece.is_plain for piece in run.intake.pending)
+    assert {piece.batch.producer_id for piece in run.intake.pending} == {7}
+    assert [record.value for piece in run.intake.pending for record in records_of(piece.batch)] == [
+        r.value for r in RECORDS
+    ]
 
 
 def test_ordinary_data_is_plain_in_every_part() -> None:
     """Then the fast path goes on with it."""
     batch = one(stored(0, RECORDS))
     run = lane_of(position=0, batch_bytes_max=batch.size_bytes // 2)
-    run.read_from(0)
+    run.intake.read_from(0)
     run.offer(iter([Piece(batch, is_plain=False, is_aborted=False)]))
     taken(run, Part())
-    assert len(run.pending) > 1
-    assert all(piece.is_plain and not piece.is_aborted for piece in run.pending)
+    assert len(run.intake.pending) > 1
+    assert all(piece.is_plain and not piece.is_aborted for piece in run.intake.pending)
 
 
 def test_records_a_header_promises_have_to_be_there() -> None:
@@ -92,21 +96,21 @@ def test_records_a_header_promises_have_to_be_there() -> None:
     batch = one(stored(0, RECORDS[:3], deltas=[0, 0, 2]))
     assert batch.is_dense
     run = lane_of(position=1)
-    run.read_from(0)
+    run.intake.read_from(0)
     run.offer(iter([Piece(batch, is_plain=False, is_aborted=False)]))
     with pytest.raises(Refused):
         taken(run, Part())
-    assert (run.state, run.intake is Intake.SPOILT) == (LaneState.BLOCKED, True)
+    assert (run.state, run.intake.usability is Usability.SPOILT) == (LaneState.BLOCKED, True)
     assert run.writer.position == 1
 
 
 def test_a_batch_that_was_written_in_part_goes_on_where_the_target_ends() -> None:
     """What is there already is not sent again."""
     run = lane_of(position=3)
-    run.read_from(0)
+    run.intake.read_from(0)
     run.offer(iter([Piece(one(stored(0, RECORDS)), is_plain=True, is_aborted=False)]))
     taken(run, Part())
-    (piece,) = run.pending
+    (piece,) = run.intake.pending
     assert (piece.batch.base_offset, piece.batch.offset_end, piece.is_plain) == (3, 8, True)
 
 
@@ -114,14 +118,14 @@ def test_what_was_written_already_is_left_out() -> None:
     """Batches that end before the target does are dropped, and count."""
     run = lane_of(one(stored(0, RECORDS)), position=8)
     taken(run, Part())
-    assert (list(run.pending), run.tally.records) == ([], 8)
+    assert (list(run.intake.pending), run.tally.records) == ([], 8)
 
 
 def test_nothing_is_taken_where_writing_is_forbidden() -> None:
     """Neither a request nor anything that would be one."""
     run, led = lane_of(one(stored(5, RECORDS)), position=0), Led()
     taken(run, Part(allowed=[False]), led)
-    assert (led.asked, run.writer.position, run.holes) == ([], 0, 0)
+    assert (led.asked, run.writer.position, run.missing.holes) == ([], 0, 0)
 
 
 class Gone(Led):
@@ -136,7 +140,7 @@ class Gone(Led):
 def test_a_filler_without_an_answer_may_be_in_the_log() -> None:
     """Or arrive there later: the lane settles before it goes on."""
     run = lane_of(position=0)
-    run.prefix = Prefix(10, is_stored=False)
+    run.missing.prefix = Prefix(10, is_stored=False)
     with pytest.raises(Unreachable):
         taken(run, Part(), Gone())
     assert (run.writer.position, run.writer.in_flight, run.writer.abandoned) == (0, False, True)
@@ -145,7 +149,7 @@ def test_a_filler_without_an_answer_may_be_in_the_log() -> None:
 def with_piece(piece: Piece) -> LaneRun:
     """A lane that stands where the piece begins."""
     run = lane_of(position=piece.batch.base_offset)
-    run.read_from(piece.batch.base_offset)
+    run.intake.read_from(piece.batch.base_offset)
     run.offer(iter([piece]))
     return run
 
@@ -169,14 +173,14 @@ def with_aborted_data() -> LaneRun:
 def with_gap() -> LaneRun:
     """A lane at offsets that the source has deleted, which it goes past."""
     run = lane_of(position=5, continues_after_gap=True)
-    run.gaps.append(Gap(5, 12))
+    run.missing.gaps.append(Gap(5, 12))
     return run
 
 
 def with_prefix(position: int) -> LaneRun:
     """A lane whose source has deleted its first ten records."""
     run = lane_of(position=position)
-    run.prefix = Prefix(10, is_stored=position > 0)
+    run.missing.prefix = Prefix(10, is_stored=position > 0)
     return run
 
 
@@ -215,7 +219,7 @@ def test_permission_is_asked_for_after_whatever_was_waited_for(
         [[2**31 - 1]],
     )
     assert led.posted == []
-    assert (run.writer.position, run.writer.in_flight, run.writer.abandoned, run.ending) == (
+    assert (run.writer.position, run.writer.in_flight, run.writer.abandoned, run.transactions.ending) == (
         position,
         False,
         False,
@@ -262,8 +266,8 @@ def test_a_commit_ends_nothing_that_may_be_aborted_data(
     """
     asked = Ended(monkeypatch).asked
     run = lane_of(position=5, is_compacted=is_compacted)
-    run.alone = {lone_producer_id(ABORTED): ProducerState(0, 4, 4)}
-    run.read_from(5)
+    run.transactions.alone = {lone_producer_id(ABORTED): ProducerState(0, 4, 4)}
+    run.intake.read_from(5)
     run.offer(iter([Piece(one(marker(5, ABORTED, commit=True)), is_plain=False, is_aborted=False)]))
     run.phase = Phase.FLOWING
     with_leader(Led(), lambda routes: Detour(Part(), routes).take(run))
@@ -274,8 +278,8 @@ def test_a_gap_ends_as_many_transactions_as_it_has_offsets(monkeypatch: pytest.M
     """The ends of aborted data that is open follow behind it, if there are more."""
     asked = Ended(monkeypatch).asked
     run = lane_of(position=5)
-    run.alone = {lone_producer_id(producer): ProducerState(0, 4, 4) for producer in (7, 8)}
-    run.gaps.append(Gap(5, 6))
+    run.transactions.alone = {lone_producer_id(producer): ProducerState(0, 4, 4) for producer in (7, 8)}
+    run.missing.gaps.append(Gap(5, 6))
     run.phase = Phase.FLOWING
     with_leader(Led(), lambda routes: Detour(Part(), routes).take(run))
     assert (asked, run.state) == ([(lone_producer_id(7), False)], LaneState.STARTING)

@@ -11,8 +11,9 @@ import pytest
 from isthmus.lane.identity.ends import Ends
 from isthmus.lane.outlook import USUAL_DOUBT
 from isthmus.lane.routes import Leader, Routes
-from isthmus.lane.run import LaneRun, Prefix
+from isthmus.lane.run import LaneRun
 from isthmus.lane.state.belief import TailCheck
+from isthmus.lane.state.missing import Prefix
 from isthmus.lane.writer import LogLook, Writer
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import LaneMark, LaneState
@@ -48,7 +49,7 @@ def test_what_is_believed_of_the_end_of_the_log() -> None:
                 run = LaneRun(LANE, Writer(abandoned=False))
                 run.belief.left = None if left is None else LaneMark(*LANE.key, left, 7)
                 look(run, ends, end)
-                assert (run.belief.check, run.belief.is_known, run.read_epoch) == (check, left == end, epoch)
+                assert (run.belief.check, run.belief.is_known, run.intake.read_epoch) == (check, left == end, epoch)
             run.belief.check, run.belief.is_known, run.belief.source_epoch = TailCheck.DONE, True, 9
             look(run, ends, 99)
             assert run.belief.check is TailCheck.DONE
@@ -130,7 +131,11 @@ def test_a_milestone_tells_the_epoch_of_what_lies_before_it_and_vouches_for_noth
             run = lane_of()
             run.belief.milestone = been_at(run, 100)
             look(run, ends, end)
-            assert (run.belief.check, run.read_epoch, run.belief.is_known) == (TailCheck.CONTENT, epoch, is_known)
+            assert (run.belief.check, run.intake.read_epoch, run.belief.is_known) == (
+                TailCheck.CONTENT,
+                epoch,
+                is_known,
+            )
 
     asyncio.run(found(work))
 
@@ -142,10 +147,10 @@ def test_a_mark_counts_before_a_milestone_and_both_at_the_beginning_alone() -> N
         run = lane_of()
         run.belief.left, run.belief.milestone = LaneMark(*run.lane.key, 100, 8), been_at(run, 90)
         look(run, ends, 100)
-        assert (run.read_epoch, run.belief.is_known) == (8, True)
+        assert (run.intake.read_epoch, run.belief.is_known) == (8, True)
         run.belief.left = None
         look(run, ends, 90)
-        assert (run.read_epoch, run.belief.is_known) == (8, False)
+        assert (run.intake.read_epoch, run.belief.is_known) == (8, False)
 
     asyncio.run(found(work))
 
@@ -189,14 +194,14 @@ def test_a_lane_begins_behind_what_is_left_at_the_source(position: int, stored: 
     run = lane_of(position=position, begin_offset=50)
     run.source_log.start, run.source_log.end = 8, 100
     if stored:
-        run.prefix = Prefix(run.first, is_stored=True)
+        run.missing.prefix = Prefix(run.first, is_stored=True)
 
     def work(ends: Ends) -> None:
         assert ends.decided(run) is None
 
     asyncio.run(found(work))
 
-    assert (None if run.prefix is None else run.prefix.end) == prefix
+    assert (None if run.missing.prefix is None else run.missing.prefix.end) == prefix
     assert run.state is LaneState.STARTING
 
 

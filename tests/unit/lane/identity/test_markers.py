@@ -30,7 +30,7 @@ def written(run: LaneRun, led: Led, engine: Part | None = None) -> None:
 def lane_with_marker(*, commit: bool) -> LaneRun:
     """A lane at offset 5, where the source has the end of a transaction."""
     run = lane_of(position=5)
-    run.read_from(5)
+    run.intake.read_from(5)
     run.offer(iter([Piece(one(marker(5, 7, commit=commit)), is_plain=False, is_aborted=False)]))
     return run
 
@@ -56,18 +56,18 @@ def test_a_control_record_without_an_answer_may_be_in_the_log() -> None:
 def test_a_control_record_of_an_owner_with_a_slow_clock() -> None:
     """One before it had a later coordinator epoch: it takes an even later one when it has looked again."""
     run, led = lane_with_marker(commit=True), Led(refusal=codes.TRANSACTION_COORDINATOR_FENCED)
-    run.marker_epoch = 7
+    run.transactions.marker_epoch = 7
     with pytest.raises(BrokerRefused):
         written(run, led)
     assert [marker.coordinator_epoch for marker in led.asked[1].markers] == [7]
-    assert run.marker_epoch > 1000
+    assert run.transactions.marker_epoch > 1000
 
 
 @pytest.mark.parametrize(("allowed", "position"), [([True], 12), ([True, False], 5), ([False], 5)])
 def test_offsets_are_filled_as_long_as_writing_is_allowed(allowed: list[bool], position: int) -> None:
     """It is asked before every request; each offset that holds no record takes one control record."""
     run, led = lane_of(position=5, continues_after_gap=True), Led()
-    run.gaps.append(Gap(5, 12))
+    run.missing.gaps.append(Gap(5, 12))
     written(run, led, Part(allowed=allowed))
     assert run.writer.position == position
     assert sum(len(request.markers) for request in led.asked[1:]) == position - 5

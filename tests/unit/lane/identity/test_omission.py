@@ -6,9 +6,10 @@ import pytest
 
 from isthmus.lane.identity.detour import Detour
 from isthmus.lane.identity.omission import stretch
-from isthmus.lane.phase import Intake, Phase
+from isthmus.lane.phase import Phase
 from isthmus.lane.pieces import pieces
 from isthmus.lane.run import LaneRun, Refused
+from isthmus.lane.state.intake import Usability
 from isthmus.model.lane import LaneState
 from isthmus.model.transactions import AbortedPolicy
 from isthmus.wire.batch import Batch
@@ -38,7 +39,7 @@ LOG = (
 def lane_with(*batches: Batch, position: int = 5) -> LaneRun:
     """A lane that has read these batches, of which the transactions of `ABORTED` and `OTHER` are aborted."""
     run = lane_of(position=position, aborted=AbortedPolicy.OMIT)
-    run.read_from(batches[0].base_offset)
+    run.intake.read_from(batches[0].base_offset)
     aborted = [(ABORTED, 5), (OTHER, 8)]
     run.offer(pieces([(batch, 1) for batch in batches], aborted, bytes_max=1 << 20))
     return run
@@ -62,10 +63,10 @@ def written(led: Led) -> list[int]:
 
 def test_what_follows_is_left_out_as_well() -> None:
     """Data and ends of aborted transactions go together, up to what is copied, a hole, or the end of what was read."""
-    assert [piece.batch.base_offset for piece in stretch(lane_with(*LOG).pending)] == [5, 8, 10, 11]
-    assert [piece.batch.base_offset for piece in stretch(lane_with(LOG[0], LOG[2]).pending)] == [5]
-    assert list(stretch(lane_with(LOG[4]).pending)) == []
-    assert list(stretch(lane_with(one(marker(5, COMMITTED, commit=True))).pending)) == []
+    assert [piece.batch.base_offset for piece in stretch(lane_with(*LOG).intake.pending)] == [5, 8, 10, 11]
+    assert [piece.batch.base_offset for piece in stretch(lane_with(LOG[0], LOG[2]).intake.pending)] == [5]
+    assert list(stretch(lane_with(LOG[4]).intake.pending)) == []
+    assert list(stretch(lane_with(one(marker(5, COMMITTED, commit=True))).intake.pending)) == []
 
 
 def test_one_request_takes_all_that_is_left_out() -> None:
@@ -75,7 +76,7 @@ def test_one_request_takes_all_that_is_left_out() -> None:
     assert (run.writer.position, run.writer.unsequenced) == (12, 7)
     assert written(led) == [7]
     assert (run.tally.records, run.tally.size_bytes) == (0, 0)
-    assert [piece.batch.base_offset for piece in run.pending] == [12, 16]
+    assert [piece.batch.base_offset for piece in run.intake.pending] == [12, 16]
 
 
 def test_the_rest_of_a_batch_is_left_out() -> None:
@@ -93,11 +94,11 @@ def test_damaged_data_may_not_be_aborted() -> None:
     with pytest.raises(Refused):
         taken(run, led)
     assert (run.writer.position, written(led)) == (8, [3])
-    assert (run.state, run.intake is Intake.SPOILT) == (LaneState.BLOCKED, True)
+    assert (run.state, run.intake.usability is Usability.SPOILT) == (LaneState.BLOCKED, True)
 
 
 def test_nothing_is_left_out_where_writing_is_forbidden() -> None:
     """What was read stays."""
     run, led = lane_with(*LOG), Led(stable=5)
     taken(run, led, Part(allowed=[True, False]))
-    assert (run.writer.position, written(led), len(run.pending)) == (5, [], 6)
+    assert (run.writer.position, written(led), len(run.intake.pending)) == (5, [], 6)

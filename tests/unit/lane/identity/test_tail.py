@@ -106,7 +106,7 @@ def test_the_end_of_a_transaction_that_a_coordinator_wrote(is_coordinator_s: boo
 
     assert checked(run, Read(there, 0), Read(here, 0))
 
-    assert run.ending == ({NO_PRODUCER, 7} if is_coordinator_s else set())
+    assert run.transactions.ending == ({NO_PRODUCER, 7} if is_coordinator_s else set())
     assert run.belief.check is TailCheck.DONE
 
 

@@ -75,10 +75,10 @@ def test_what_cannot_be_decoded_is_not_passed_over() -> None:
     """What comes before it is copied, and then it is the next: nothing behind it goes on without it."""
     run = lane_of(level=1, flags=HEADER, is_mapped=True)
     run.transit = Transit(Cursor(0, 0, 0))
-    run.read_offset = 0
+    run.intake.read_offset = 0
     whole = encode([Record(0, 1, None, b"v", [])], 0)
     size = run.offer(Piece(each, False, False) for each in (whole, broken(1)))
-    assert (len(run.pending), run.read_offset, run.pending_bytes) == (1, 1, size)
+    assert (len(run.intake.pending), run.intake.read_offset, run.intake.size_bytes) == (1, 1, size)
     with pytest.raises(ValueError, match="the checksum of the batch at offset 1 is wrong"):
         run.offer(iter([Piece(broken(1), False, False)]))
     run.transit.appended(1, 0)
