@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from house.lanes import RUN, find_assignments, find_values
 from house.source import Module, read_modules
 from house.structure import count_files, find_cycles
 from house.words import count_words, find_modules_naming, find_participles, list_settings
@@ -88,14 +89,25 @@ def _take_values(product: list[Module]) -> list[Figure]:
     named = find_modules_naming(product, set(list_settings(product)))
     spread = sorted(((len(homes), name) for name, homes in named.items()), reverse=True)
     wide = [f"{name}: {count}" for count, name in spread if count > MODULES_PER_SETTING_MAX]
-    run = [node for _, node in classes if node.name == "LaneRun"]
-    fields = [field for node in run for field in node.body if isinstance(field, ast.AnnAssign)]
     return [
         Figure("TypedDicts named *Json", len(forms), 0, forms),
         Figure("TypedDicts", len(typed)),
         Figure("functions called as_dict", len(twice)),
         Figure(f"settings named in more than {MODULES_PER_SETTING_MAX} modules", len(wide), 0, wide),
-        Figure("fields of LaneRun", len(fields), LANE_FIELDS_MAX),
+        *_take_lanes(product),
+    ]
+
+
+def _take_lanes(product: list[Module]) -> list[Figure]:
+    values = find_values(product)
+    parts = sorted((-len(value.fields), name) for name, value in values.items() if name != RUN)
+    sizes = [f"{name}: {-count}" for count, name in parts]
+    assignments = find_assignments(product, values)
+    places = [place for found in assignments.values() for place in found]
+    return [
+        Figure(f"fields of {RUN}", len(values[RUN].fields), LANE_FIELDS_MAX),
+        Figure("fields of the largest value of a lane", -parts[0][0], LANE_FIELDS_MAX, sizes),
+        Figure("modules that assign what is in a lane's values", len(assignments), 0, places),
     ]
 
 

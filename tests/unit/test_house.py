@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
+from house.lanes import find_assignments, find_changed, find_values
 from house.report import take_figures
 from house.source import read_modules
 from house.structure import find_circles, find_cycles
@@ -31,10 +34,41 @@ def test_bare_participles(name: str, expected: bool) -> None:
     assert is_participle(name) is expected
 
 
+def test_values_of_lanes_are_assigned_at_home() -> None:
+    """The values are found through the fields of a lane, and who assigns one elsewhere is found as well."""
+    product = read_modules("src/isthmus/lane")
+    values = find_values(product)
+    assert {"LaneRun", "Intake", "Belief", "Health", "Writer", "Transit", "Evidence"} <= set(values)
+    assert "pending" in values["Intake"].fields
+    assert find_assignments(product, values) == {}
+
+
+def test_assignments_are_found_however_they_are_written() -> None:
+    """In tuples, within what they hold, and by methods that change them."""
+    text = """
+run.phase, (left, run.belief.check) = placed, found
+run.tally.records += 1
+run.intake.pending[0] = piece
+del run.missing.prefix
+run.missing.gaps.append(gap)
+print(run.writer.position, run.intake.pending.copy())
+"""
+    expected = {
+        "run.phase",
+        "run.belief.check",
+        "run.tally.records",
+        "run.intake.pending",
+        "run.missing.prefix",
+        "run.missing.gaps",
+    }
+    assert {ast.unparse(each) for each in find_changed(ast.parse(text))} == expected
+
+
 def test_every_figure_is_taken() -> None:
     """Nothing is counted as zero because it was not found: the sizes are those of a whole repository."""
     figures = {figure.what: figure for figure in take_figures()}
 
     assert figures["files of the product"].count > 100
     assert figures["lines of the product"].count > 10_000
-    assert len(figures) == 15
+    assert len(figures) == 17
+    assert figures["fields of LaneRun"].count > 10
