@@ -13,12 +13,14 @@ from isthmus.errors import ConfigError
 from isthmus.model.expression import TooLarge, Unbounded, followed, matcher
 from isthmus.model.patterns import NamePattern
 
-ATOMS: Final = st.sampled_from(["a", "b", ".", "[ab]", "[^a]", r"\d", r"\w", "-", "^", "$", "(?i:A)", r"\.", ""])
+ATOMS: Final = st.sampled_from(
+    ["a", "b", ".", "[ab]", "[^a]", r"\d", r"\w", r"\s", "-", "^", "$", "(?i:A)", "(?i:İ)", r"\.", ""]
+)
 
 
 def grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     """Expressions made of others: one behind another, one or another, repeated."""
-    repeats = st.sampled_from(["*", "+", "?", "*?", "{0,2}", "{2}", "{1,}"])
+    repeats = st.sampled_from(["*", "+", "?", "*?", "{0,2}", "{,2}", "{2}", "{1,}"])
     return st.one_of(
         st.tuples(inner, inner).map("".join),
         st.tuples(inner, inner).map(lambda pair: f"({pair[0]}|{pair[1]})"),
@@ -26,7 +28,7 @@ def grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     )
 
 
-@given(st.recursive(ATOMS, grown, max_leaves=8), st.text("aAb-.1\n", max_size=6))
+@given(st.recursive(ATOMS, grown, max_leaves=8), st.text("aAb-.1\n\xa0éi٣", max_size=6))
 def test_the_answer_is_that_of_python(text: str, name: str) -> None:
     """Whether an expression goes back and tries again or is followed in all its ways, the same names match."""
     found = followed(text)(name)
