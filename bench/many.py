@@ -23,9 +23,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.processes import cpu_s, memory_mb
-from isthmus.cluster.offsets import log_ranges
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.offsets import log_ranges
 from isthmus.local import LocalCluster
-from isthmus.wire.client import Client
 
 _HEAP_MB: Final = 2048
 _TERM_S: Final = 900.0

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from isthmus.kafka.batches.batch import CODECS, Batch
 from isthmus.lane.rebatch import Record, encode
-from isthmus.wire.batch import CODECS, Batch
 
 RECORD_BYTES: Final = 256
 _SEED: Final = 20131231

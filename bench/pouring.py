@@ -18,12 +18,13 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from bench.payload import Shape, templates
+from isthmus.kafka import codes
+from isthmus.kafka.batches.batch import HEADER_BYTES, Batch, stamp
+from isthmus.kafka.client import Client
+from isthmus.kafka.connect.connection import Connection
+from isthmus.kafka.log import produce
 from isthmus.model.cluster import Cluster
-from isthmus.model.rights import on_topic
-from isthmus.wire import codes, produce
-from isthmus.wire.batch import HEADER_BYTES, Batch, stamp
-from isthmus.wire.client import Client
-from isthmus.wire.connection import Connection
+from isthmus.model.kafka.rights import on_topic
 
 CONNECTIONS: Final = 2
 _IN_FLIGHT: Final = 5

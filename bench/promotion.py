@@ -22,7 +22,7 @@ import yaml
 from confluent_kafka import Consumer, TopicPartition
 
 from bench.many import ends_of, fill
-from isthmus.control.fabric import Fabric, open_fabric
+from isthmus.fabric.fabric import Fabric, open_fabric
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.namespace import NamespaceMap

@@ -20,9 +20,9 @@ from bench.latency import latency_of
 from bench.pouring import Pour
 from bench.rig import Rig
 from isthmus.errors import InvariantError, IsthmusError
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.fetch import FetchSession, Want
 from isthmus.model.cluster import Cluster
-from isthmus.wire.client import Client
-from isthmus.wire.fetch import FetchSession, Want
 
 GROUP: Final = "bench-readers"
 """It has committed the middle of every partition where checkpoints are written."""

@@ -22,21 +22,22 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.payload import Shape, templates
-from isthmus.cluster.changes import NewTopic, await_leaders, create_topics
-from isthmus.cluster.offsets import log_ranges
-from isthmus.cluster.producers import allocate_producer
 from isthmus.errors import InvariantError
+from isthmus.kafka import codes
+from isthmus.kafka.admin.changes import NewTopic, await_leaders, create_topics
+from isthmus.kafka.batches.batch import HEADER_BYTES, stamp
+from isthmus.kafka.client import Client
+from isthmus.kafka.connect.connection import Connection
+from isthmus.kafka.log import produce
+from isthmus.kafka.log.offsets import log_ranges
+from isthmus.kafka.transactions.producers import allocate_producer
 from isthmus.lane.engine import Engine
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.local import LocalCluster
-from isthmus.model.aborted import VERIFICATION
+from isthmus.model.kafka.rights import on_topic
 from isthmus.model.lane import Lane
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.rights import on_topic
-from isthmus.wire import codes, produce
-from isthmus.wire.batch import HEADER_BYTES, stamp
-from isthmus.wire.client import Client
-from isthmus.wire.connection import Connection
+from isthmus.topics.aborted import VERIFICATION
 
 _PARTITIONS: Final = 4
 _BATCH_RECORDS: Final = 500

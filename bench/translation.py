@@ -22,13 +22,13 @@ from typing import Final
 from bench.mirrormaker import properties
 from bench.pouring import Pour, pour
 from isthmus import config
-from isthmus.cluster.contents import stored_records
-from isthmus.control.fabric import Fabric
+from isthmus.fabric.fabric import Fabric
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.contents import stored_records
 from isthmus.local import LocalCluster
 from isthmus.local.jvm import jvm_for
 from isthmus.model.configuration import Configuration
-from isthmus.model.mirrormaker_records import checkpoint_of
-from isthmus.wire.client import Client
+from isthmus.model.kafka.mirrormaker_records import checkpoint_of
 from testing.groups import consumers
 from testing.records import topics
 from testing.runs.mirrorclient import answers

@@ -17,18 +17,18 @@ from demo.live import RECORDS_PER_S, Probe, Traffic, quantile
 from demo.performance import Performance
 from demo.recovery.commands import Operator
 from demo.stage import Stage
-from isthmus.cli.live import LiveProgress
+from isthmus.cli.links.run import show_outcome
+from isthmus.cli.links.verify import Watcher
 from isthmus.cli.output import OutputFormat
-from isthmus.cli.run import show_outcome
-from isthmus.cli.verify import Watcher
-from isthmus.control.fabric import Fabric
-from isthmus.control.running.outcome import RunOutcome
+from isthmus.cli.tables.live import LiveProgress
 from isthmus.errors import HostError
+from isthmus.fabric.fabric import Fabric
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
-from isthmus.model.progress import LinkProgress
-from isthmus.model.wording import counted
-from isthmus.spark.verification import Verdict
+from isthmus.model.links.outcome import RunOutcome
+from isthmus.model.links.progress import LinkProgress
+from isthmus.model.text.wording import counted
+from isthmus.spark.compare.links import Verdict
 
 BROKERS: Final = {"east": 2, "west": 3}
 """Enough for two replicas at either side, one of which the target can do without while a broker restarts."""

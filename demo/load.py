@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from demo.flights import Flight
 from demo.topics import Topic
 from isthmus.errors import HostError
-from isthmus.model.wording import counted
+from isthmus.model.text.wording import counted
 
 TRANSACTION_RECORDS: Final = 2_500
 """How many records a transaction holds."""

@@ -10,8 +10,8 @@ from typing import Final
 from demo.live import Traffic
 from demo.topics import LIVE, TOPICS
 from isthmus.local import LocalBroker
-from isthmus.model.progress import LinkProgress, TopicProgress
-from isthmus.model.wording import counted
+from isthmus.model.links.progress import LinkProgress, TopicProgress
+from isthmus.model.text.wording import counted
 
 STEADY_S: Final = 6.0
 """How long records go on being produced when everything else is copied: the time latency is measured in."""

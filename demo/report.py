@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from demo.topics import LATEST, LIVE, TOPICS
-from isthmus.cli.columns import Cells, Column
 from isthmus.cli.output import OutputFormat, Row, render
-from isthmus.model.progress import LinkProgress
-from isthmus.spark.verification import DiscrepancyKind, TopicVerdict, Verdict
+from isthmus.cli.tables.columns import Cells, Column
+from isthmus.model.links.progress import LinkProgress
+from isthmus.spark.compare.links import DiscrepancyKind, TopicVerdict, Verdict
 
 _MIB: Final = 1 << 20
 

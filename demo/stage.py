@@ -13,7 +13,7 @@ from rich.text import Text
 from demo import topics
 from isthmus.cli.output import console
 from isthmus.local import LocalCluster
-from isthmus.model.wording import counted
+from isthmus.model.text.wording import counted
 
 HEAP_MB: Final = 384
 

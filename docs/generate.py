@@ -18,17 +18,18 @@ from pydantic.fields import FieldInfo
 
 from isthmus.cli.completion import TREE
 from isthmus.cli.tree import command_tree
-from isthmus.config import fields, keys, network, schema
-from isthmus.config.contexts import VARIABLE as CONTEXT_VARIABLE
-from isthmus.config.places import DEFAULT_NAME, SMALLEST, SYSTEM_FOLDER, VARIABLE
+from isthmus.config.reading import keys
+from isthmus.config.reading.contexts import VARIABLE as CONTEXT_VARIABLE
+from isthmus.config.reading.places import DEFAULT_NAME, SMALLEST, SYSTEM_FOLDER, VARIABLE
+from isthmus.config.sections import fields, network, schema
 from isthmus.errors import error_classes, exit_codes, what_happened
 from isthmus.metrics.catalogue import GATEWAY_METRICS, METRICS, OF_A_RUN, MetricScope
-from isthmus.model.checks import CHECKS
 from isthmus.model.configuration import Configuration
+from isthmus.model.kafka.checks import CHECKS
+from isthmus.web.access.guard import RateLimit
+from isthmus.web.access.tokens import TokenFile
 from isthmus.web.app import create_app
 from isthmus.web.desk import FabricDesk
-from isthmus.web.guard import RateLimit
-from isthmus.web.tokens import TokenFile
 
 FOLDER = Path(__file__).parent
 TYPES: dict[object, str] = {
@@ -53,7 +54,7 @@ TYPES: dict[object, str] = {
 INTRODUCTION = f"""\
 # Configuration
 
-<!-- Written by `make docs` from the models in src/isthmus/config/schema.py. -->
+<!-- Written by `make docs` from the models in src/isthmus/config/sections/schema.py. -->
 
 Isthmus reads one YAML file, the first of these:
 

@@ -27,18 +27,18 @@ from typing import Any, Final
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from isthmus.cluster.aborting import abort_transactions
-from isthmus.cluster.offsets import log_ranges
-from isthmus.cluster.producers import allocate_producer
 from isthmus.errors import ClusterError
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.offsets import log_ranges
+from isthmus.kafka.transactions.aborting import abort_transactions
+from isthmus.kafka.transactions.producers import allocate_producer
 from isthmus.lane.engine import Engine
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.local import LocalCluster
-from isthmus.model.aborted import VERIFICATION
+from isthmus.model.kafka.transactions import AbortedPolicy
 from isthmus.model.lane import Lane, LaneReport
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.transactions import AbortedPolicy
-from isthmus.wire.client import Client
+from isthmus.topics.aborted import VERIFICATION
 from soak.judge.evidence import Log, PartitionKey
 from soak.judge.reading import Ends, Ruler, read_logs
 

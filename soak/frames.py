@@ -19,8 +19,8 @@ from typing import Final
 
 from isthmus.gateway.bounds import DEFAULTS
 from isthmus.gateway.conversation import AnswerStream, Conversation, NotPassed, RequestStream
-from isthmus.gateway.messages import FLEXIBLE_FROM, PASSING
-from isthmus.gateway.serving import Serving
+from isthmus.gateway.frames.messages import FLEXIBLE_FROM, PASSING
+from isthmus.gateway.frames.serving import Serving
 
 _SIZES: Final = (0, 1, -1, 7, 8, 0x7FFFFFFF, -0x80000000, 1 << 30)
 _LIMITS: Final = replace(DEFAULTS, frame_bytes=1 << 20)

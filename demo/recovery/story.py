@@ -19,7 +19,7 @@ from demo.stage import Stage
 from demo.topics import KEEP, Topic
 from isthmus.errors import HostError
 from isthmus.local import LocalCluster
-from isthmus.model.wording import counted
+from isthmus.model.text.wording import counted
 
 _NOT_PROVEN: Final = 4
 _TERM_S: Final = 180.0

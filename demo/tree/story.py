@@ -30,7 +30,7 @@ from isthmus.cli.output import print_tree
 from isthmus.errors import HostError
 from isthmus.local.apicurio import ApicurioServer
 from isthmus.local.ports import free_ports
-from isthmus.model.wording import counted
+from isthmus.model.text.wording import counted
 
 _NOT_PROVEN: Final = 4
 _TERM_S: Final = 180.0

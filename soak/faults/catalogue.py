@@ -98,7 +98,7 @@ IN_PART: Final = {
     "tests/integration/spark/test_standalone.py; memory that runs out: not here",
     24: "speculation is refused before anything runs, so no task is ever run twice by it",
     26: "clocks are an hour off from a start on, and none jumps meanwhile; a machine that sleeps: "
-    "tests/unit/wire/test_clock.py",
+    "tests/unit/kafka/test_clock.py",
     28: "where offsets are mapped the ledger is forged and neither deleted nor emptied: it holds the places of lanes, "
     "which are lost with it where no lease runs just then (docs/offsets.md)",
     29: "no file of a broker may grow; no log directory goes offline",

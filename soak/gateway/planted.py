@@ -10,13 +10,14 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from isthmus.cli.app import main as isthmus
-from isthmus.gateway import conversation, producing
-from isthmus.gateway.commits import CommitLooks
-from isthmus.gateway.committing import CommitAsked, CommitOwed
-from isthmus.gateway.holding import HeldAnswer
-from isthmus.gateway.keeping import AnswerOwner, Keeper
-from isthmus.gateway.layout import Edit, MessageCursor
-from isthmus.gateway.walking import ProduceWalk
+from isthmus.gateway import conversation
+from isthmus.gateway.frames import producing
+from isthmus.gateway.frames.committing import CommitAsked, CommitOwed
+from isthmus.gateway.frames.layout import Edit, MessageCursor
+from isthmus.gateway.frames.walking import ProduceWalk
+from isthmus.gateway.synchronous.commits import CommitLooks
+from isthmus.gateway.synchronous.holding import HeldAnswer
+from isthmus.gateway.synchronous.keeping import AnswerOwner, Keeper
 
 
 def remembered() -> None:

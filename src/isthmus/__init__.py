@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from isthmus import spark
-    from isthmus.control.async_fabric import AsyncFabric
-    from isthmus.control.fabric import Fabric
-    from isthmus.control.fabric import open_fabric as open  # noqa: A004 - isthmus.open reads like pathlib's
-    from isthmus.control.running.outcome import RunOutcome
-    from isthmus.control.topics.plan import Plan
     from isthmus.errors import IsthmusError
-    from isthmus.model.progress import LinkProgress
+    from isthmus.fabric.async_fabric import AsyncFabric
+    from isthmus.fabric.fabric import Fabric
+    from isthmus.fabric.fabric import open_fabric as open  # noqa: A004 - isthmus.open reads like pathlib's
+    from isthmus.model.links.outcome import RunOutcome
+    from isthmus.model.links.progress import LinkProgress
+    from isthmus.topics.plan import Plan
 
 __version__ = "0.1.0"
 __all__ = [
@@ -37,13 +37,13 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "AsyncFabric": ("isthmus.control.async_fabric", "AsyncFabric"),
-    "Fabric": ("isthmus.control.fabric", "Fabric"),
+    "AsyncFabric": ("isthmus.fabric.async_fabric", "AsyncFabric"),
+    "Fabric": ("isthmus.fabric.fabric", "Fabric"),
     "IsthmusError": ("isthmus.errors", "IsthmusError"),
-    "LinkProgress": ("isthmus.model.progress", "LinkProgress"),
-    "Plan": ("isthmus.control.topics.plan", "Plan"),
-    "RunOutcome": ("isthmus.control.running.outcome", "RunOutcome"),
-    "open": ("isthmus.control.fabric", "open_fabric"),
+    "LinkProgress": ("isthmus.model.links.progress", "LinkProgress"),
+    "Plan": ("isthmus.topics.plan", "Plan"),
+    "RunOutcome": ("isthmus.model.links.outcome", "RunOutcome"),
+    "open": ("isthmus.fabric.fabric", "open_fabric"),
     "spark": ("isthmus.spark", ""),
 }
 

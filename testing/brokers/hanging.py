@@ -10,14 +10,14 @@ from typing import Final
 
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from isthmus.cluster.transaction import Transaction
+from isthmus.kafka import codes
+from isthmus.kafka.batches.batch import HEADER_BYTES, stamp
+from isthmus.kafka.client import Client
+from isthmus.kafka.connect.connection import Connection
+from isthmus.kafka.log.produce import Append, post
+from isthmus.kafka.transactions.transaction import Transaction
 from isthmus.lane.identity.filler import filler
 from isthmus.local import LocalCluster
-from isthmus.wire import codes
-from isthmus.wire.batch import HEADER_BYTES, stamp
-from isthmus.wire.client import Client
-from isthmus.wire.connection import Connection
-from isthmus.wire.produce import Append, post
 from testing.patience import TERM_S
 from testing.records import topics
 

@@ -11,20 +11,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from isthmus.cluster.partitions import partitions_of
-from isthmus.cluster.producers import active_producers
 from isthmus.gateway.bounds import DEFAULTS, GatewayBounds
-from isthmus.gateway.duties import NO_DUTIES, Duties
+from isthmus.gateway.frames.duties import NO_DUTIES, Duties
 from isthmus.gateway.moving import moving_with
 from isthmus.gateway.ports import BrokerNames, ListenRange
 from isthmus.gateway.server import Gateway, GatewaySettings, listening
+from isthmus.kafka.admin.partitions import partitions_of
+from isthmus.kafka.client import Client
+from isthmus.kafka.transactions.producers import active_producers
 from isthmus.local import LocalCluster
 from isthmus.local.ports import is_free
-from isthmus.model.carriedproducers import CarriedProducer
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
-from isthmus.model.listening import ListenAddress
-from isthmus.wire.client import Client
+from isthmus.model.gateways.carriedproducers import CarriedProducer
+from isthmus.model.process.listening import ListenAddress
 
 HOST: Final = "127.0.0.1"
 _FROM, _TO = 21_000, 29_000

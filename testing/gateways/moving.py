@@ -20,31 +20,31 @@ from typing import Final
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from isthmus.cluster.brokers import describe_cluster
-from isthmus.cluster.groups import committed_offsets
-from isthmus.cluster.offsets import log_ranges
-from isthmus.cluster.partitions import partitions_of
-from isthmus.cluster.producers import active_producers
-from isthmus.cluster.reassignment import reassign
-from isthmus.control.fabric import DeclaredLinks, Fabric
-from isthmus.control.links.promotion import Promoter
-from isthmus.gateway.serving import Serving
-from isthmus.ledger.documents import MovableGatewayDocument, MoveDocument
+from isthmus.fabric.fabric import DeclaredLinks, Fabric
+from isthmus.gateway.frames.serving import Serving
+from isthmus.kafka.admin.brokers import describe_cluster
+from isthmus.kafka.admin.partitions import partitions_of
+from isthmus.kafka.admin.reassignment import reassign
+from isthmus.kafka.client import Client
+from isthmus.kafka.groups.groups import committed_offsets
+from isthmus.kafka.log.listoffsets import PartitionKey
+from isthmus.kafka.log.offsets import log_ranges
+from isthmus.kafka.transactions.producers import active_producers
+from isthmus.ledger.documents.kinds import MovableGatewayDocument, MoveDocument
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.log import append_once
 from isthmus.ledger.records import Deletion
+from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
 from isthmus.local.jvm import jvm_for
-from isthmus.model.carriedproducers import CarriedProducer, CarriedProducers, carried_on
 from isthmus.model.configuration import Configuration
-from isthmus.model.group import Committed
-from isthmus.model.moves import Clients
+from isthmus.model.gateways.carriedproducers import CarriedProducer, CarriedProducers, carried_on
+from isthmus.model.gateways.moves import Clients
+from isthmus.model.gateways.producerids import cluster_tag
+from isthmus.model.kafka.group import Committed
+from isthmus.model.kafka.partitions import PartitionState
+from isthmus.model.links.promotion import Promotion
 from isthmus.model.namespace import NamespaceMap
-from isthmus.model.partitions import PartitionState
-from isthmus.model.producerids import cluster_tag
-from isthmus.model.promotion import Promotion
-from isthmus.wire.client import Client
-from isthmus.wire.offsets import PartitionKey
 from testing.gateways.gateways import Running
 from testing.gateways.synchronous import lanes
 from testing.patience import TERM_S

@@ -7,11 +7,11 @@ import uuid
 
 from confluent_kafka import Producer
 
-from isthmus.ledger.documents import Document, GatewayDocument, MovableGatewayDocument, encoded
+from isthmus.kafka.client import Client
+from isthmus.ledger.documents.kinds import Document, GatewayDocument, MovableGatewayDocument, encoded
 from isthmus.ledger.log import append_once
 from isthmus.ledger.topic import LEDGER_TOPIC
 from isthmus.local import LocalCluster
-from isthmus.wire.client import Client
 from testing.patience import TERM_S
 
 

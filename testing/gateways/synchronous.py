@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from isthmus.control.links.sameness import same_before
-from isthmus.gateway.duties import Duty, SyncLink
-from isthmus.gateway.follower import FollowerWatch
+from isthmus.gateway.frames.duties import Duty, SyncLink
+from isthmus.gateway.synchronous.follower import FollowerWatch
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
-from isthmus.model.prepared import PreparedCommit
-from isthmus.model.synchrony import SyncSettings
-from isthmus.wire.client import Client
-from isthmus.wire.offsets import PartitionKey
+from isthmus.model.gateways.prepared import PreparedCommit
+from isthmus.model.gateways.synchrony import SyncSettings
+from isthmus.synchronous.sameness import same_before
 from testing.gateways.gateways import Running, gateway
 from testing.patience import TERM_S
 from testing.runs.mirror import Mirror

@@ -12,23 +12,23 @@ from typing import Any, Final
 from confluent_kafka import Consumer
 
 import isthmus
-from isthmus.cluster.groups import Positions, committed_offsets
-from isthmus.control.groups.loop import GroupLoop
-from isthmus.control.groups.plan import GroupPlan
 from isthmus.errors import BrokerRefused
-from isthmus.ledger.documents import LinkDocument, TopicDocument
+from isthmus.groups.loop import GroupLoop
+from isthmus.groups.plan import GroupPlan
+from isthmus.groups.positions.carrying import Standing
+from isthmus.kafka import codes
+from isthmus.kafka.client import Client
+from isthmus.kafka.groups.groups import Positions, committed_offsets
+from isthmus.ledger.documents.kinds import LinkDocument, TopicDocument
 from isthmus.ledger.link import LinkLedger
 from isthmus.local import LocalCluster
-from isthmus.model.carrying import Standing
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Link
 from isthmus.model.naming import TargetTopic
+from isthmus.model.process.timings import USUAL, Timings
 from isthmus.model.selection import TopicPattern, TopicSettings
-from isthmus.model.timings import USUAL, Timings
-from isthmus.wire import codes
-from isthmus.wire.client import Client
 from testing.groups import consumers
 from testing.patience import TERM_S
 from testing.records.topics import SEPTEMBER, Brokers, Given, as_admin, create_both, produce

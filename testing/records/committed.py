@@ -9,16 +9,16 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from isthmus.cluster.offsets import log_ranges
-from isthmus.cluster.reading import LogReader, OffsetRange
-from isthmus.cluster.transaction import Transaction
-from isthmus.ledger.documents import Document
+from isthmus.kafka.client import Client
+from isthmus.kafka.connect.connection import Connection
+from isthmus.kafka.log.offsets import log_ranges
+from isthmus.kafka.log.reading import LogReader, OffsetRange
+from isthmus.kafka.transactions.transaction import Transaction
+from isthmus.ledger.documents.kinds import Document
 from isthmus.ledger.link import newest
 from isthmus.ledger.log import LedgerTail
 from isthmus.ledger.records import unpacked
 from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION
-from isthmus.wire.client import Client
-from isthmus.wire.connection import Connection
 from testing.patience import TERM_S
 
 

@@ -9,14 +9,14 @@ from typing import Any, Final, NamedTuple
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from kafka.protocol.producer import ProduceRequest
 
-from isthmus.cluster.offsets import log_ranges
-from isthmus.cluster.reading import LogReader, OffsetRange
+from isthmus.kafka import codes
+from isthmus.kafka.batches.aborted import ABORT, control_type
+from isthmus.kafka.batches.batch import HEADER_BYTES, Batch, scan, stamp
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.offsets import log_ranges
+from isthmus.kafka.log.reading import LogReader, OffsetRange
 from isthmus.local import LocalCluster
-from isthmus.model.rights import on_topic
-from isthmus.wire import codes
-from isthmus.wire.aborted import ABORT, control_type
-from isthmus.wire.batch import HEADER_BYTES, Batch, scan, stamp
-from isthmus.wire.client import Client
+from isthmus.model.kafka.rights import on_topic
 from testing.records import transactions
 
 _BUILDER_BYTES: Final = 1 << 24

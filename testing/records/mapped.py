@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from isthmus.ledger.documents import MapDocument
+from isthmus.kafka.client import Client
+from isthmus.ledger.documents.kinds import MapDocument
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.topic import on_topic
 from isthmus.model.naming import TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import MappedRange
-from isthmus.wire.client import Client
 from testing.records.topics import Brokers, Given, as_admin, produce
 
 

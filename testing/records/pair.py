@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from isthmus.kafka.client import Client
 from isthmus.local import LocalCluster
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.spark.verification import DiscrepancyKind, TopicVerdict, verify
-from isthmus.wire.client import Client
+from isthmus.spark.compare.links import DiscrepancyKind, TopicVerdict, verify
 from testing.records import topics
 from testing.records.forgery import MARKER, Record, Tamper, append, forge, honest
 

@@ -13,7 +13,7 @@ from crc32c import crc32c
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder as PythonBuilder
 
-from isthmus.wire.batch import CONTROL, Batch, scan
+from isthmus.kafka.batches.batch import CONTROL, Batch, scan
 
 NONE: Final = 0
 LZ4: Final = 3

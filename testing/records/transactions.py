@@ -12,12 +12,12 @@ from typing import Final
 from confluent_kafka import Producer
 from kafka.protocol.admin import DescribeTransactionsRequest
 
-from isthmus.cluster.transaction import Transaction
 from isthmus.errors import Unreachable, UnsupportedByBroker
+from isthmus.kafka.client import Client
+from isthmus.kafka.transactions.transaction import Transaction
 from isthmus.local import LocalCluster
 from isthmus.local.probe import ask
 from isthmus.local.tools import kafka_tool
-from isthmus.wire.client import Client
 from testing.patience import TERM_S
 from testing.records import oracle, topics
 from testing.runs.mirror import Reports, caught_up

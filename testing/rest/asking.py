@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import httpx2
 
 from isthmus.model.configuration import Configuration
+from isthmus.web.access.tokens import Role, TokenFile
 from isthmus.web.serving import ServeSettings, serving_beside
-from isthmus.web.tokens import Role, TokenFile
 from testing.patience import TERM_S
 from testing.rest.answers import check_answer
 from testing.values.standing import free_port

@@ -10,11 +10,11 @@ import httpx2
 from fastapi.testclient import TestClient
 
 from isthmus import config
-from isthmus.model.progress import LinkProgress
+from isthmus.model.links.progress import LinkProgress
+from isthmus.web.access.guard import RateLimit
+from isthmus.web.access.tokens import TokenFile
 from isthmus.web.app import create_app
 from isthmus.web.desk import FabricDesk
-from isthmus.web.guard import RateLimit
-from isthmus.web.tokens import TokenFile
 from isthmus.web.watching import Watch
 from testing.values.standing import link_at, topic_at
 

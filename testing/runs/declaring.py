@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from isthmus.control.fabric import Fabric
 from isthmus.errors import ConfigError
-from isthmus.ledger.lastknown import KnownClusterDocument, KnownNamesDocument
+from isthmus.fabric.fabric import Fabric
+from isthmus.kafka.client import Client
+from isthmus.ledger.documents.lastknown import KnownClusterDocument, KnownNamesDocument
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.records import LedgerChange
@@ -17,7 +18,6 @@ from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration, SparkSettings
 from isthmus.model.namespace import NamespaceMap
-from isthmus.wire.client import Client
 
 Namer = Callable[[str], str]
 

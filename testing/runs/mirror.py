@@ -9,15 +9,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from isthmus.cluster.offsets import log_ranges
-from isthmus.cluster.producers import allocate_producer
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.offsets import log_ranges
+from isthmus.kafka.transactions.producers import allocate_producer
 from isthmus.lane.engine import Engine
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.wire.client import Client
 from testing.patience import TERM_S
 from testing.records import oracle
 from testing.records.topics import as_admin

@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 
-from isthmus.control.links.claims import Claim, Claims, ToldClaims
-from isthmus.control.topics.loop import Begin, TopicLoop
-from isthmus.control.topics.plan import TopicPlan
+from isthmus.kafka.client import Client
 from isthmus.local import LocalCluster
+from isthmus.memory.claims import Claim, Claims, ToldClaims
+from isthmus.model.kafka.topic import TopicIds
 from isthmus.model.link import Link
 from isthmus.model.naming import TargetTopic
 from isthmus.model.selection import TopicPattern, TopicSettings
-from isthmus.model.topic import TopicIds
-from isthmus.wire.client import Client
+from isthmus.topics.loop import Begin, TopicLoop
+from isthmus.topics.plan import TopicPlan
 
 
 class Rival:

@@ -13,19 +13,19 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 
-from isthmus.cluster.transaction import Transaction
-from isthmus.control.links.memory import LinkMemory, recollect
-from isthmus.control.recovery.links import LinkRecoverer
-from isthmus.ledger.documents import Document
+from isthmus.kafka.client import Client
+from isthmus.kafka.transactions.transaction import Transaction
+from isthmus.ledger.documents.kinds import Document
 from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.records import LedgerChange
 from isthmus.ledger.topic import on_topic
 from isthmus.local import LocalCluster
+from isthmus.memory.links import LinkMemory, recollect
 from isthmus.model.configuration import Configuration
+from isthmus.model.links.recovery import Recovery
 from isthmus.model.naming import LEDGER_TOPIC
-from isthmus.model.recovery import Recovery
-from isthmus.wire.client import Client
+from isthmus.recovery.links import LinkRecoverer
 from testing.groups.carrying import filled, records
 from testing.patience import TERM_S
 from testing.records import topics

@@ -12,25 +12,25 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from isthmus.cluster.offsets import log_ranges
-from isthmus.control.links.leaving import writing_lanes
-from isthmus.control.links.memory import recollect
-from isthmus.control.running.controller import Controller
-from isthmus.control.running.following import Following
-from isthmus.control.running.outcome import RunOutcome
-from isthmus.control.running.succession import WhenOccupied
-from isthmus.control.running.workers import Workers
 from isthmus.errors import Unreachable
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.offsets import log_ranges
 from isthmus.ledger.topic import is_missing
 from isthmus.local import LocalCluster
+from isthmus.memory.leaving import writing_lanes
+from isthmus.memory.links import recollect
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration, SparkSettings
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
-from isthmus.model.progress import LinkProgress, TopicProgress
+from isthmus.model.links.outcome import RunOutcome
+from isthmus.model.links.progress import LinkProgress, TopicProgress
+from isthmus.model.process.timings import Timings
 from isthmus.model.selection import TopicPattern, TopicSettings
-from isthmus.model.timings import Timings
-from isthmus.wire.client import Client
+from isthmus.run.controller import Controller
+from isthmus.run.following import Following
+from isthmus.run.succession import WhenOccupied
+from isthmus.run.workers import Workers
 from testing.patience import TERM_S, pause_s
 from testing.records.topics import as_admin
 

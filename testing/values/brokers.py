@@ -11,12 +11,12 @@ from typing import Any, Final, TypeVar, cast
 
 from kafka.protocol.consumer import ListOffsetsRequest
 
+from isthmus.kafka import codes
+from isthmus.kafka.client import Client
+from isthmus.kafka.connect.connection import Connection
+from isthmus.kafka.metadata import Broker, Metadata, PartitionMetadata, TopicMetadata
 from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION
 from isthmus.model.cluster import Cluster
-from isthmus.wire import codes
-from isthmus.wire.client import Client
-from isthmus.wire.connection import Connection
-from isthmus.wire.metadata import Broker, Metadata, PartitionMetadata, TopicMetadata
 
 NODE: Final = 1
 LEDGER_ID: Final = uuid.UUID(int=5)

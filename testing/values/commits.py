@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import uuid
 
-from isthmus.model.group import Committed
+from isthmus.model.kafka.group import Committed
 
 
 def text(value: str) -> bytes:

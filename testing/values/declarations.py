@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from isthmus.model.registers import SETTINGS, Author, changed
-from isthmus.model.reshaping import written
-from isthmus.model.tree import node_of
-from isthmus.model.treedeclaration import CLUSTERS, MEMBERS, TreeDeclaration
+from isthmus.model.trees.reshaping import written
+from isthmus.model.trees.tree import node_of
+from isthmus.model.trees.treedeclaration import CLUSTERS, MEMBERS, TreeDeclaration
 
 ROOT = node_of([["a", "b"], "c"])
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from isthmus.errors import ClusterError
+from isthmus.kafka.batches.batch import Batch
+from isthmus.kafka.client import Client
 from isthmus.lane.distance import Distances
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun
 from isthmus.lane.writer import AppendVerdict
 from isthmus.model.lane import LaneState
-from isthmus.wire.batch import Batch
-from isthmus.wire.client import Client
 from testing.values.looks import NOWHERE, PRODUCER
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from isthmus.control.groups.observation import GroupsView, GroupView
-from isthmus.control.groups.translation import Translation
-from isthmus.control.lanes.maps import LinkMaps
-from isthmus.ledger.documents import Document, MapDocument
-from isthmus.model.group import Committed, GroupDescription, GroupState, GroupType
+from isthmus.groups.observation import GroupsView, GroupView
+from isthmus.groups.positions.translation import Translation
+from isthmus.lanes.maps import LinkMaps
+from isthmus.ledger.documents.kinds import Document, MapDocument
 from isthmus.model.groupsettings import GroupSettings
-from isthmus.model.log import LogRange
+from isthmus.model.kafka.group import Committed, GroupDescription, GroupState, GroupType
+from isthmus.model.kafka.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import MappedRange

@@ -11,8 +11,8 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane
 from isthmus.model.link import Limits
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.receipt import Ending, Receipt
-from isthmus.spark.lease import LeaseSpec, LinkContext
+from isthmus.model.process.receipt import Ending, Receipt
+from isthmus.spark.leases.lease import LeaseSpec, LinkContext
 
 CONTEXT = LinkContext(
     link="l",

@@ -6,6 +6,9 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from isthmus.kafka.batches.batch import Batch
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.lane.pieces import Piece
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.routes import Leader, Routes
@@ -14,9 +17,6 @@ from isthmus.lane.writer import Writer
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneMark, Milestone, milestone_of
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.wire.batch import Batch
-from isthmus.wire.client import Client
-from isthmus.wire.offsets import PartitionKey
 
 PRODUCER: Final = ProducerIdentity(producer_id=1, marker_producer_id=2)
 NOWHERE: Final = Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import uuid
 
-from isthmus.ledger.documents import Document, PartedDocument, TopicDocument
+from isthmus.ledger.documents.kinds import Document, PartedDocument, TopicDocument
+from isthmus.model.links.recovery import DivergedPartition
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.recovery import DivergedPartition
 
 WHERE = DivergedPartition(partition=0, source_begin=0, source_end=30, target_begin=0, target_end=25, shared=20)
 

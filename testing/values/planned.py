@@ -9,13 +9,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from isthmus.control.topics.observation import ObservedLink
-from isthmus.control.topics.preflight import LONG_MAX, TopicPair
 from isthmus.model.cluster import Cluster
+from isthmus.model.kafka.topic import ConfigEntry, ConfigSource, TopicDescription
 from isthmus.model.link import Link
 from isthmus.model.naming import NamedTopics
 from isthmus.model.selection import TopicPattern, TopicSettings
-from isthmus.model.topic import ConfigEntry, ConfigSource, TopicDescription
+from isthmus.topics.observation import ObservedLink
+from isthmus.topics.preflight import LONG_MAX, TopicPair
 from testing.values.names import NAMES, ORDERS
 
 EAST, WEST = (Cluster(alias=alias, bootstrap_servers=("127.0.0.1:1",)) for alias in ("east", "west"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from isthmus.model.lastknown import (
+from isthmus.model.links.lastknown import (
     KnownBroker,
     KnownCluster,
     KnownFeature,

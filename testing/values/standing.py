@@ -9,10 +9,10 @@ from typing import Any
 from isthmus.metrics.observation import Observer
 from isthmus.metrics.server import MetricsAnswers
 from isthmus.model.lane import LaneState
-from isthmus.model.latency import BUCKETS, bucket_of
+from isthmus.model.links.progress import GroupProgress, LinkProgress, PartitionProgress, TopicProgress, topic_of
 from isthmus.model.loop import LoopProgress, LoopState
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.progress import GroupProgress, LinkProgress, PartitionProgress, TopicProgress, topic_of
+from isthmus.model.process.latency import BUCKETS, bucket_of
 from isthmus.model.state import LinkState
 from testing.values.promql import Scrapes, Vector
 

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
+from isthmus.kafka.client import Client
 from isthmus.local import LocalBroker, LocalCluster
-from isthmus.wire.client import Client
 from testing.patience import TERM_S
 
 _IN_SYNC_S: Final = TERM_S

@@ -17,13 +17,13 @@ from confluent_kafka.admin import (
 )
 from kafka.protocol.admin import ListTransactionsRequest
 
-from isthmus.control.doctor import examine
+from isthmus.doctor.examine import examine
+from isthmus.kafka.client import Client
 from isthmus.local import LocalCluster
-from isthmus.model.findings import Level
+from isthmus.model.kafka.findings import Level
 from isthmus.model.lane import Gap, LaneKey, LaneState
 from isthmus.model.link import Limits
 from isthmus.model.naming import TargetTopic
-from isthmus.wire.client import Client
 from testing.brokers.acls import denied, deny, permit
 from testing.patience import TERM_S
 from testing.records import oracle, topics

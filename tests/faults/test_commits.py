@@ -9,11 +9,11 @@ from typing import Final
 
 import pytest
 
-from isthmus.cluster.commits.follower import CommitFollower
-from isthmus.cluster.groups import describe_groups
+from isthmus.kafka.client import Client
+from isthmus.kafka.commits.follower import CommitFollower
+from isthmus.kafka.groups.groups import describe_groups
 from isthmus.local import LocalCluster
-from isthmus.model.group import offsets_partition
-from isthmus.wire.client import Client
+from isthmus.model.kafka.group import offsets_partition
 from testing.groups import consumers
 from testing.patience import TERM_S
 from testing.records.topics import as_admin, create

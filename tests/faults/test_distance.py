@@ -15,10 +15,10 @@ from typing import Final
 
 import pytest
 
-from isthmus.control.doctor import examine
+from isthmus.doctor.examine import examine
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
-from isthmus.model.findings import Level
+from isthmus.model.kafka.findings import Level
 from isthmus.model.link import Limits
 from testing.brokers.proxy import HOST, behind_proxy
 from testing.records import oracle, topics

@@ -11,14 +11,14 @@ from typing import Any, Final
 
 import pytest
 
-from isthmus.control.recovery.holdings import holdings
-from isthmus.control.recovery.links import LinkRecoverer
+from isthmus.kafka.client import Client
+from isthmus.kafka.metadata import NO_TOPIC_ID
 from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneKey, LaneReport, LaneState, milestone_of
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.switching import before_begin, stopped_at
-from isthmus.wire.client import Client
-from isthmus.wire.metadata import NO_TOPIC_ID
+from isthmus.model.trees.switching import before_begin, stopped_at
+from isthmus.recovery.holdings import holdings
+from isthmus.recovery.links import LinkRecoverer
 from testing.patience import TERM_S
 from testing.records import oracle, topics
 from testing.records.topics import Given

@@ -8,10 +8,10 @@ from typing import Final
 
 import pytest
 
+from isthmus.kafka.client import Client
 from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneKey
 from isthmus.model.naming import TargetTopic
-from isthmus.wire.client import Client
 from testing.patience import TERM_S
 from testing.records import topics
 from testing.runs.mapping import Maps, assert_mapped

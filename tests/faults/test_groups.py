@@ -10,8 +10,8 @@ from typing import Final
 
 import pytest
 
-from isthmus.cluster.groups import describe_groups
-from isthmus.model.carrying import Standing
+from isthmus.groups.positions.carrying import Standing
+from isthmus.kafka.groups.groups import describe_groups
 from testing.groups import consumers
 from testing.groups.carrying import Carrying, between, carrying
 from testing.records import topics

@@ -11,14 +11,14 @@ from typing import Final
 import pytest
 from confluent_kafka import Producer
 
-from isthmus.control.fabric import Administration
+from isthmus.fabric.fabric import Administration
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
-from isthmus.model.consumption import GroupReport
-from isthmus.model.elections import ElectionOutcome
-from isthmus.model.findings import Level
-from isthmus.model.group import offsets_partition
-from isthmus.model.partitions import Condition, PartitionState
+from isthmus.model.kafka.consumption import GroupReport
+from isthmus.model.kafka.elections import ElectionOutcome
+from isthmus.model.kafka.findings import Level
+from isthmus.model.kafka.group import offsets_partition
+from isthmus.model.kafka.partitions import Condition, PartitionState
 from testing.groups import consumers
 from testing.patience import TERM_S
 from testing.records.topics import create

@@ -11,9 +11,9 @@ from typing import Final
 
 import pytest
 
+from isthmus.kafka.connect.connection import Connection
 from isthmus.lane.engine import Engine
 from isthmus.local import LocalCluster
-from isthmus.wire.connection import Connection
 from testing.records import oracle, topics
 from testing.runs.mirror import Mirror, caught_up
 from testing.runs.witness import until_all_advance, until_one_advances

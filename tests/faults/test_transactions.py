@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from isthmus.local import LocalCluster
-from isthmus.model.transactions import AbortedPolicy
+from isthmus.model.kafka.transactions import AbortedPolicy
 from testing.brokers.hanging import trusting
 from testing.records import oracle, topics
 from testing.records.omission import assert_left_out

@@ -10,13 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from isthmus.cli.app import app
-from isthmus.control.running.outcome import RunOutcome
-from isthmus.control.topics.plan import LinkPlan, Plan
 from isthmus.errors import BrokerRefused, IsthmusError, RegistryRefused, error_classes, exit_codes
-from isthmus.model.checks import CHECKS
+from isthmus.model.kafka.checks import CHECKS
+from isthmus.model.links.outcome import RunOutcome
+from isthmus.model.links.progress import ControllerProgress, LinkProgress
 from isthmus.model.problem import Problem, exit_code_of, problem_dict, problem_of
-from isthmus.model.progress import ControllerProgress, LinkProgress
 from isthmus.model.state import ControllerState, LinkState
+from isthmus.topics.plan import LinkPlan, Plan
 
 ERRORS = list(error_classes())
 # A code is never changed nor used for something else; what is new is added here.

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from isthmus.ledger.documents import MapDocument, encoded
+from isthmus.ledger.documents.kinds import MapDocument, encoded
 from isthmus.model.naming import TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import MappedRange

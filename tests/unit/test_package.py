@@ -18,8 +18,8 @@ import pytest
 import yaml
 
 from isthmus import config
-from isthmus.config.document import ConfigDocument
 from isthmus.config.overrides import overridden, variables
+from isthmus.config.reading.document import ConfigDocument
 from isthmus.metrics import server
 from testing.patience import TERM_S
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from isthmus.model.carrying import Standing
+from isthmus.groups.positions.carrying import Standing
 from isthmus.model.lane import LaneState
+from isthmus.model.links.pair import PairState
+from isthmus.model.links.writability import NamespaceState
 from isthmus.model.loop import LoopState
-from isthmus.model.pair import PairState
 from isthmus.model.state import ControllerState, LinkState
-from isthmus.model.writability import NamespaceState
 
 PAGE = (Path(__file__).parents[2] / "docs" / "states.md").read_text(encoding="utf-8")
 

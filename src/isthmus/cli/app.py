@@ -17,9 +17,9 @@ from isthmus.cli import oneoff
 from isthmus.cli.endings import end_at_signals, told, written
 from isthmus.cli.logs import begin, log_into
 from isthmus.cli.options import VerboseOption
-from isthmus.config.contexts import VARIABLE as CONTEXT_VARIABLE
-from isthmus.config.places import VARIABLE as CONFIG_VARIABLE
-from isthmus.model.logsettings import LogSettings
+from isthmus.config.reading.contexts import VARIABLE as CONTEXT_VARIABLE
+from isthmus.config.reading.places import VARIABLE as CONFIG_VARIABLE
+from isthmus.model.process.logsettings import LogSettings
 
 
 class Command(NamedTuple):
@@ -34,35 +34,41 @@ class Command(NamedTuple):
 
 
 COMMANDS: Final = {
-    "init": Command("isthmus.cli.init", "Write a configuration to start with, after asking the clusters."),
-    "local": Command("isthmus.cli.local", "Start, stop and show real Kafka clusters on this machine."),
-    "plan": Command("isthmus.cli.plan", "Show what would be created and copied."),
-    "run": Command("isthmus.cli.run", "Create what is missing and copy."),
-    "status": Command("isthmus.cli.status", "Show how links, topics and partitions stand."),
-    "wait": Command("isthmus.cli.wait", "Wait until a link or a topic is caught up, or in a state."),
-    "verify": Command("isthmus.cli.verify", "Prove that both sides hold the same, or say where they do not."),
-    "groups": Command("isthmus.cli.groups", "Show and carry consumer groups; try a failover without one."),
-    "pause": Command("isthmus.cli.pause", "Stop copying a link or a topic for a while."),
-    "resume": Command("isthmus.cli.resume", "Go on copying what was paused."),
-    "filters": Command("isthmus.cli.filters", "Show or change what a link selects, while it runs."),
-    "settings": Command("isthmus.cli.settings", "Show or change limits and mm2 of a link, while it runs."),
-    "forget": Command("isthmus.cli.forget", "Forget topics that a link mirrors no more."),
-    "link": Command("isthmus.cli.link", "Declare links on their clusters, and change them."),
-    "quarantine": Command("isthmus.cli.quarantine", "Show and replay what was set aside when a topic was recovered."),
-    "tree": Command("isthmus.cli.trees", "Draw distribution trees."),
-    "namespace": Command("isthmus.cli.namespace", "Declare namespaces of a cluster: reserved, leading, following."),
-    "schemas": Command("isthmus.cli.schemas", "Show, compare and distribute what schema registries hold."),
-    "provenance": Command("isthmus.cli.provenance", "Show where the records of a topic came from."),
-    "cluster": Command("isthmus.cli.cluster", "List and describe clusters: brokers, topics, quorum, findings."),
-    "acls": Command("isthmus.cli.acls", "Make the access rules that a link needs."),
-    "gateway": Command("isthmus.cli.gateway", "Have clients reach a cluster through a gateway."),
-    "relay": Command("isthmus.cli.relay", "Join clusters that are behind NAT, both of them."),
-    "serve": Command("isthmus.cli.serve", "Answer over HTTP: the REST API."),
-    "token": Command("isthmus.cli.token", "Manage who may call the REST API."),
-    "doctor": Command("isthmus.cli.doctor", "Examine everything a configuration needs."),
-    "import": Command("isthmus.cli.imports", "Turn a configuration of MirrorMaker 2 into one of Isthmus."),
-    "context": Command("isthmus.cli.context", "Name configuration files, and choose which of them is used."),
-    "config": Command("isthmus.cli.config", "Check the configuration file, or show it resolved."),
+    "init": Command("isthmus.cli.setup.init", "Write a configuration to start with, after asking the clusters."),
+    "local": Command("isthmus.cli.setup.local", "Start, stop and show real Kafka clusters on this machine."),
+    "plan": Command("isthmus.cli.links.plan", "Show what would be created and copied."),
+    "run": Command("isthmus.cli.links.run", "Create what is missing and copy."),
+    "status": Command("isthmus.cli.links.status", "Show how links, topics and partitions stand."),
+    "wait": Command("isthmus.cli.links.wait", "Wait until a link or a topic is caught up, or in a state."),
+    "verify": Command("isthmus.cli.links.verify", "Prove that both sides hold the same, or say where they do not."),
+    "groups": Command("isthmus.cli.links.groups", "Show and carry consumer groups; try a failover without one."),
+    "pause": Command("isthmus.cli.links.pause", "Stop copying a link or a topic for a while."),
+    "resume": Command("isthmus.cli.links.resume", "Go on copying what was paused."),
+    "filters": Command("isthmus.cli.links.filters", "Show or change what a link selects, while it runs."),
+    "settings": Command("isthmus.cli.links.settings", "Show or change limits and mm2 of a link, while it runs."),
+    "forget": Command("isthmus.cli.links.forget", "Forget topics that a link mirrors no more."),
+    "link": Command("isthmus.cli.links.link", "Declare links on their clusters, and change them."),
+    "quarantine": Command(
+        "isthmus.cli.links.quarantine", "Show and replay what was set aside when a topic was recovered."
+    ),
+    "tree": Command("isthmus.cli.clusters.trees", "Draw distribution trees."),
+    "namespace": Command(
+        "isthmus.cli.clusters.namespace", "Declare namespaces of a cluster: reserved, leading, following."
+    ),
+    "schemas": Command("isthmus.cli.clusters.schemas", "Show, compare and distribute what schema registries hold."),
+    "provenance": Command("isthmus.cli.links.provenance", "Show where the records of a topic came from."),
+    "cluster": Command(
+        "isthmus.cli.clusters.cluster", "List and describe clusters: brokers, topics, quorum, findings."
+    ),
+    "acls": Command("isthmus.cli.clusters.acls", "Make the access rules that a link needs."),
+    "gateway": Command("isthmus.cli.servers.gateway", "Have clients reach a cluster through a gateway."),
+    "relay": Command("isthmus.cli.servers.relay", "Join clusters that are behind NAT, both of them."),
+    "serve": Command("isthmus.cli.servers.serve", "Answer over HTTP: the REST API."),
+    "token": Command("isthmus.cli.servers.token", "Manage who may call the REST API."),
+    "doctor": Command("isthmus.cli.setup.doctor", "Examine everything a configuration needs."),
+    "import": Command("isthmus.cli.setup.imports", "Turn a configuration of MirrorMaker 2 into one of Isthmus."),
+    "context": Command("isthmus.cli.setup.context", "Name configuration files, and choose which of them is used."),
+    "config": Command("isthmus.cli.setup.config", "Check the configuration file, or show it resolved."),
     "help": Command("isthmus.cli.help", "Show what exit codes, error codes and states mean, and pages of the docs."),
 }
 """All commands in the order of the help. The name is the one that people type."""
@@ -218,7 +224,7 @@ def isthmus(
     if log_file is not None:
         log_into(LogSettings(file=str(log_file)))
     if unsafe_trace:
-        from isthmus.wire.trace import trace_unsafely
+        from isthmus.kafka.trace import trace_unsafely
 
         trace_unsafely()
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from isthmus import config
-from isthmus.config.contexts import VARIABLE as CONTEXT_VARIABLE
-from isthmus.config.contexts import read_contexts
-from isthmus.config.places import user_folder
+from isthmus.config.reading.contexts import VARIABLE as CONTEXT_VARIABLE
+from isthmus.config.reading.contexts import read_contexts
+from isthmus.config.reading.places import user_folder
 from isthmus.errors import ConfigError
 
 VARIABLE: Final = "_ISTHMUS_COMPLETE"

@@ -9,12 +9,12 @@ from typing import Annotated, Final
 import typer
 
 from isthmus.cli.app import COMMANDS
-from isthmus.cli.columns import Cells, Column
 from isthmus.cli.options import OutputOption
 from isthmus.cli.output import OutputFormat, Row, print_line, render
 from isthmus.cli.reading import explained, page, pages, states
+from isthmus.cli.tables.columns import Cells, Column
 from isthmus.errors import ConfigError, IsthmusError, error_classes, exit_codes, what_happened
-from isthmus.model.checks import CHECKS, Check
+from isthmus.model.kafka.checks import CHECKS, Check
 
 _EXIT_COLUMNS: Final = (Column("exit_code"), Column("meaning", Cells.PROSE))
 _ERROR_COLUMNS: Final = (Column("code"), Column("exit_code"), Column("what_happened", Cells.PROSE))

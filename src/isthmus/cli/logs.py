@@ -19,9 +19,9 @@ from typing import Final
 from rich.logging import RichHandler
 
 from isthmus.cli.output import console, printable
-from isthmus.config.locked import exclusive
+from isthmus.config.reading.locked import exclusive
 from isthmus.errors import HostError
-from isthmus.model.logsettings import LogSettings
+from isthmus.model.process.logsettings import LogSettings
 
 _PACKAGE: Final = logging.getLogger("isthmus")
 _AUDIT: Final = logging.getLogger("isthmus.audit")

@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from isthmus.cli.columns import Cells, Column
-from isthmus.cli.grid import Grid, printable
+from isthmus.cli.tables.columns import Cells, Column
+from isthmus.cli.tables.grid import Grid, printable
 
 __all__ = ["OutputFormat", "Row", "applicable", "console", "print_line", "print_tree", "printable", "render"]
 

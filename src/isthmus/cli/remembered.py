@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import yaml
 
-from isthmus.config.places import xdg_folder
+from isthmus.config.reading.places import xdg_folder
 
 FRESH_S: Final = 5.0
 _LOOKING_S: Final = 30.0
@@ -132,7 +132,7 @@ def look(path: Path) -> None:
     # Loaded only here: they take longer than a shell may wait.
     from dataclasses import asdict
 
-    from isthmus.control.fabric import open_fabric
+    from isthmus.fabric.fabric import open_fabric
 
     file = cache_file(path)
     fabric = open_fabric(path, declared=True)

@@ -9,11 +9,11 @@ from typing import Final
 
 from rich.text import Text
 
-from isthmus.cli.columns import Cells, Column
 from isthmus.cli.output import OutputFormat, console, printable, render
-from isthmus.control.answers import DeclaredLink, DeclaredTree
+from isthmus.cli.tables.columns import Cells, Column
 from isthmus.errors import ConfigError
-from isthmus.model.treedeclaration import TreeDeclaration
+from isthmus.fabric.answers import DeclaredLink, DeclaredTree
+from isthmus.model.trees.treedeclaration import TreeDeclaration
 
 _COLUMNS: Final = (
     Column("said", Cells.NAME),

@@ -11,10 +11,10 @@ from typing import Final, TypeVar
 import typer
 from rich.text import Text
 
-from isthmus.cli.columns import Cells, Column
-from isthmus.cli.config import linked
 from isthmus.cli.logs import note
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
+from isthmus.cli.setup.config import linked
+from isthmus.cli.tables.columns import Cells, Column
 from isthmus.errors import IsthmusError
 from isthmus.model.configuration import Configuration
 from isthmus.model.problem import problem_dict, problem_of

@@ -11,7 +11,7 @@ from typer.main import get_command
 
 from isthmus.cli.app import COMMANDS, app
 from isthmus.cli.noun import SYNONYMS, Noun
-from isthmus.control.answers import task_names
+from isthmus.fabric.answers import task_names
 
 _BY_METAVAR: Final = {
     "LINK": "link",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from isthmus.config.places import find
+from isthmus.config.reading.places import find
 
 if TYPE_CHECKING:
     from isthmus.config.file import load, parse

@@ -13,7 +13,7 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from isthmus.errors import ConfigError
-from isthmus.model.assignment import Assignment
+from isthmus.model.kafka.assignment import Assignment
 
 _HINT: Final = "It is what isthmus cluster reassign --plan writes, or kafka-reassign-partitions --generate."
 

@@ -11,18 +11,18 @@ from typing import Any, Final
 import yaml
 from pydantic import ValidationError
 
-from isthmus.config.document import dotted
-from isthmus.config.problems import shape_problems
+from isthmus.config.reading.document import dotted
+from isthmus.config.reading.problems import shape_problems
 from isthmus.config.rules import section_problems
-from isthmus.config.schema import LinkSection
+from isthmus.config.sections.schema import LinkSection
 from isthmus.config.values import link_of
 from isthmus.errors import ConfigError
-from isthmus.model.access import AccessPolicy
 from isthmus.model.cluster import Cluster
-from isthmus.model.declaration import Declaration
+from isthmus.model.gateways.synchrony import SYNC
+from isthmus.model.kafka.access import AccessPolicy
 from isthmus.model.link import Link
+from isthmus.model.links.declaration import Declaration
 from isthmus.model.namespace import NamespaceNaming
-from isthmus.model.synchrony import SYNC
 
 _FIXED: Final = ("name", "source", "target", "topics.naming", "groups.naming", "mm2")
 """The fields that a declared link has in another form, or not at all."""

@@ -9,14 +9,14 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from isthmus.config.declared import as_said, as_written
-from isthmus.config.document import ConfigDocument, dotted
-from isthmus.config.problems import Mistake, refuse, shape_problems
-from isthmus.config.section import Section
+from isthmus.config.reading.document import ConfigDocument, dotted
+from isthmus.config.reading.problems import Mistake, refuse, shape_problems
+from isthmus.config.sections.section import Section
+from isthmus.config.sections.trees import TreeSection
 from isthmus.config.treerules import tree_rules, trees_of
-from isthmus.config.trees import TreeSection
 from isthmus.errors import ConfigError
-from isthmus.model.tree import TreeSettings
-from isthmus.model.treedeclaration import TreeDeclaration, flat_settings
+from isthmus.model.trees.tree import TreeSettings
+from isthmus.model.trees.treedeclaration import TreeDeclaration, flat_settings
 
 _FIXED: Final = ("name", "clusters")
 _IDS: Final = "cluster_ids"

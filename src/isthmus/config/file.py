@@ -8,14 +8,14 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from isthmus.config.document import ConfigDocument
 from isthmus.config.overrides import overridden
-from isthmus.config.places import DEFAULT_NAME, find
-from isthmus.config.problems import refusal, refuse, shape_problems
-from isthmus.config.references import Resolution
+from isthmus.config.reading.document import ConfigDocument
+from isthmus.config.reading.places import DEFAULT_NAME, find
+from isthmus.config.reading.problems import refusal, refuse, shape_problems
+from isthmus.config.reading.references import Resolution
 from isthmus.config.rules import one_writer, shape_rules, warnings
-from isthmus.config.schema import FabricSection
 from isthmus.config.schemarules import schema_settings
+from isthmus.config.sections.schema import FabricSection
 from isthmus.config.treerules import taken_names, tree_conflicts, tree_links, trees_of
 from isthmus.config.values import clusters_of, ledger_of, links_of, log_of, metrics_of, spark_of
 from isthmus.errors import ConfigError

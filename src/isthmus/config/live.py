@@ -8,11 +8,11 @@ from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
 
-from isthmus.config.document import dotted
-from isthmus.config.mirrormaker import MirrorMakerSection
-from isthmus.config.problems import shape_problems
-from isthmus.config.schema import LimitsSection
-from isthmus.config.section import Section
+from isthmus.config.reading.document import dotted
+from isthmus.config.reading.problems import shape_problems
+from isthmus.config.sections.mirrormaker import MirrorMakerSection
+from isthmus.config.sections.schema import LimitsSection
+from isthmus.config.sections.section import Section
 from isthmus.config.values import limits_of, mirror_maker_of
 from isthmus.errors import ConfigError
 from isthmus.model.link import Limits, Link

@@ -8,9 +8,9 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from isthmus.config.declared import as_said
-from isthmus.config.document import ConfigDocument, Path, dotted
+from isthmus.config.reading.document import ConfigDocument, Path, dotted
 from isthmus.errors import ConfigError
-from isthmus.model.declaration import ASYNC
+from isthmus.model.links.declaration import ASYNC
 from isthmus.model.namespace import KINDS, Namespace, NamespaceMap
 
 _READ: Final = ("link", "source", "target", "mode", "attached", "settings")

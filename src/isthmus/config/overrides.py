@@ -14,11 +14,11 @@ from typing import Any, Final, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 
-from isthmus.config.document import ConfigDocument, Path, dotted
-from isthmus.config.keys import inner, section_at, section_of
-from isthmus.config.problems import nearest
-from isthmus.config.schema import FabricSection
-from isthmus.config.section import Section
+from isthmus.config.reading.document import ConfigDocument, Path, dotted
+from isthmus.config.reading.keys import inner, section_at, section_of
+from isthmus.config.reading.problems import nearest
+from isthmus.config.sections.schema import FabricSection
+from isthmus.config.sections.section import Section
 from isthmus.errors import ConfigError
 
 PREFIX: Final = "ISTHMUS_"

@@ -9,20 +9,20 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from isthmus.config.beside import MetricsSection
-from isthmus.config.clientproperties import link_property_problem, property_problem
-from isthmus.config.document import ConfigDocument, Path, dotted
-from isthmus.config.naming import group_naming_of, names_of, naming_of
-from isthmus.config.problems import Mistake, nearest
-from isthmus.config.schema import ClusterSection, FabricSection, LinkSection, Section, SecuritySection
+from isthmus.config.reading.document import ConfigDocument, Path, dotted
+from isthmus.config.reading.problems import Mistake, nearest
 from isthmus.config.schemarules import schema_rules
-from isthmus.config.start import start_of
-from isthmus.config.topics import TopicsSection
+from isthmus.config.sections.beside import MetricsSection
+from isthmus.config.sections.clientproperties import link_property_problem, property_problem
+from isthmus.config.sections.naming import group_naming_of, names_of, naming_of
+from isthmus.config.sections.schema import ClusterSection, FabricSection, LinkSection, Section, SecuritySection
+from isthmus.config.sections.start import start_of
+from isthmus.config.sections.topics import TopicsSection
 from isthmus.config.treerules import reserved_topics, tree_rules
 from isthmus.errors import ConfigError
 from isthmus.model.link import Link
-from isthmus.model.listening import ListenAddress
 from isthmus.model.offsets import EARLIEST, OffsetPolicy
+from isthmus.model.process.listening import ListenAddress
 
 _BY_REFERENCE: Final = "Better keep it outside: ${file:/path}, ${file:/path:key} or ${env:NAME}."
 

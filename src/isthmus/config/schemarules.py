@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from isthmus.config.document import Path
-from isthmus.config.problems import Mistake
-from isthmus.config.schemas import SchemaRegistrySection, SchemasSection
+from isthmus.config.reading.document import Path
+from isthmus.config.reading.problems import Mistake
+from isthmus.config.sections.schemas import SchemaRegistrySection, SchemasSection
 from isthmus.errors import ConfigError
 from isthmus.model.naming import NameTemplate
-from isthmus.model.schemagate import SchemaGate
-from isthmus.model.schemas import SchemaSettings
+from isthmus.model.schemas.content import SchemaSettings
+from isthmus.model.schemas.gate import SchemaGate
+from isthmus.model.schemas.subjects import SubjectNaming
 from isthmus.model.selection import TopicPattern
-from isthmus.model.subjects import SubjectNaming
 
 
 def schema_rules(

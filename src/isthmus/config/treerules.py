@@ -8,9 +8,9 @@ from itertools import combinations
 from types import MappingProxyType
 from typing import Final
 
-from isthmus.config.document import Path
-from isthmus.config.problems import Mistake
-from isthmus.config.trees import TreeSection
+from isthmus.config.reading.document import Path
+from isthmus.config.reading.problems import Mistake
+from isthmus.config.sections.trees import TreeSection
 from isthmus.errors import ConfigError
 from isthmus.model.cluster import CLIENT_ID, Cluster
 from isthmus.model.copyflags import FlagsHeader
@@ -19,8 +19,8 @@ from isthmus.model.link import DistributorRole, Link
 from isthmus.model.naming import RESERVED_PREFIX, SCHEMAS_TOPIC, SourceTopic, is_reserved
 from isthmus.model.offsets import EARLIEST, OffsetPolicy
 from isthmus.model.selection import TopicPattern, TopicSettings
-from isthmus.model.switching import GoingOver, Onward, TargetChoice
-from isthmus.model.tree import Distributor, Tree, TreeSettings, node_of
+from isthmus.model.trees.switching import GoingOver, Onward, TargetChoice
+from isthmus.model.trees.tree import Distributor, Tree, TreeSettings, node_of
 
 NO_CHOICES: Final[Mapping[str, TargetChoice]] = MappingProxyType({})
 

@@ -9,13 +9,14 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from isthmus.config.beside import AccessSection, ConfigsSection
-from isthmus.config.clientproperties import EndOfLink, properties_of, side_properties
-from isthmus.config.document import Path as KeyPath
-from isthmus.config.mirrormaker import MirrorMakerSection
-from isthmus.config.naming import group_naming_of, names_of, naming_of
-from isthmus.config.network import ProxySection, ZooKeeperSection, proxy_parts
-from isthmus.config.schema import (
+from isthmus.config.reading.document import Path as KeyPath
+from isthmus.config.schemarules import schema_settings
+from isthmus.config.sections.beside import AccessSection, ConfigsSection
+from isthmus.config.sections.clientproperties import EndOfLink, properties_of, side_properties
+from isthmus.config.sections.mirrormaker import MirrorMakerSection
+from isthmus.config.sections.naming import group_naming_of, names_of, naming_of
+from isthmus.config.sections.network import ProxySection, ZooKeeperSection, proxy_parts
+from isthmus.config.sections.schema import (
     ClusterSection,
     FabricSection,
     GroupsSection,
@@ -24,11 +25,9 @@ from isthmus.config.schema import (
     OAuthSection,
     SecuritySection,
 )
-from isthmus.config.schemarules import schema_settings
-from isthmus.config.schemas import SchemaRegistrySection
-from isthmus.config.start import start_of
-from isthmus.config.tls import TlsSection
-from isthmus.model.access import AccessPolicy, AccessSettings, PrincipalPattern
+from isthmus.config.sections.schemas import SchemaRegistrySection
+from isthmus.config.sections.start import start_of
+from isthmus.config.sections.tls import TlsSection
 from isthmus.model.cluster import (
     CLIENT_ID,
     Cluster,
@@ -45,17 +44,18 @@ from isthmus.model.cluster import (
 )
 from isthmus.model.configsettings import ConfigSettings, KeptConfigs, PropertyPattern
 from isthmus.model.configuration import LedgerSettings, MetricsSettings, SparkSettings
+from isthmus.model.gateways.synchrony import OutOfSync, SyncSettings
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
+from isthmus.model.kafka.access import AccessPolicy, AccessSettings, PrincipalPattern
+from isthmus.model.kafka.transactions import AbortedPolicy, Visibility
 from isthmus.model.link import Limits, Link, Transactions
-from isthmus.model.logsettings import LogSettings
 from isthmus.model.mirrormaker import MirrorMakerSettings, MirrorMakerTopics, SyncsPlace
 from isthmus.model.offsets import OffsetPolicy, RemotePolicy
 from isthmus.model.offsetscopy import OffsetsCopy
-from isthmus.model.patterns import NamePattern
-from isthmus.model.reference import FileReference
+from isthmus.model.process.logsettings import LogSettings
 from isthmus.model.selection import TopicPattern, TopicSettings
-from isthmus.model.synchrony import OutOfSync, SyncSettings
-from isthmus.model.transactions import AbortedPolicy, Visibility
+from isthmus.model.text.patterns import NamePattern
+from isthmus.model.text.reference import FileReference
 
 Origins = Mapping[KeyPath, tuple[Secret | FileReference, ...]]
 """By the path of a text its parts, if some of them are files."""

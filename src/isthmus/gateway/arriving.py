@@ -8,24 +8,30 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from isthmus.cluster.offsets import ends_of_epochs
-from isthmus.cluster.partitions import partitions_of
-from isthmus.cluster.producers import active_producers
-from isthmus.cluster.transactions import producer_of
 from isthmus.errors import ClusterError, NotAuthorized, UnsupportedByBroker
-from isthmus.gateway.hidden import HIDING, HiddenTopics
-from isthmus.gateway.reserved import ReservedNames
+from isthmus.gateway.frames.hidden import HIDING, HiddenTopics
+from isthmus.gateway.frames.reserved import ReservedNames
+from isthmus.gateway.frames.serving import Serving
 from isthmus.gateway.server import Gateway
-from isthmus.gateway.serving import Serving
-from isthmus.ledger.documents import CarriedDocument, CarriedTransactionsDocument, NamespaceDocument, decoded, kind_of
+from isthmus.kafka.admin.partitions import partitions_of
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.listoffsets import PartitionKey
+from isthmus.kafka.log.offsets import ends_of_epochs
+from isthmus.kafka.transactions.open import producer_of
+from isthmus.kafka.transactions.producers import active_producers
+from isthmus.ledger.documents.kinds import (
+    CarriedDocument,
+    CarriedTransactionsDocument,
+    NamespaceDocument,
+    decoded,
+    kind_of,
+)
 from isthmus.ledger.records import Entry
 from isthmus.ledger.view import LedgerView
-from isthmus.model.carriedproducers import CarriedProducer, CarriedProducers
-from isthmus.model.carriedtransactions import CarriedTransactions
+from isthmus.model.gateways.carriedproducers import CarriedProducer, CarriedProducers
+from isthmus.model.gateways.carriedtransactions import CarriedTransactions
+from isthmus.model.links.writability import KeptBy, kept_by
 from isthmus.model.namespace import Namespace
-from isthmus.model.writability import KeptBy, kept_by
-from isthmus.wire.client import Client
-from isthmus.wire.offsets import PartitionKey
 
 _log = logging.getLogger(__name__)
 _ASK_S: Final = 0.05

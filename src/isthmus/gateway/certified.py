@@ -8,10 +8,10 @@ from typing import Final
 from cryptography import x509
 
 from isthmus.errors import ConfigError, PlanRefused
+from isthmus.kafka.connect.security import uses_sasl
 from isthmus.model.cluster import Cluster, Login
-from isthmus.model.gatewayfigures import Refusal
-from isthmus.model.patterns import NamePattern
-from isthmus.wire.security import uses_sasl
+from isthmus.model.gateways.figures import Refusal
+from isthmus.model.text.patterns import NamePattern
 
 _OPTION: Final = "--tls-client-ca"
 _ESCAPED: Final = frozenset(',=+<>#;"\\')

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
-from isthmus.gateway.acknowledging import acknowledged, refused
 from isthmus.gateway.bounds import GatewayBounds
-from isthmus.gateway.comingagain import ComingAgain
-from isthmus.gateway.committing import (
+from isthmus.gateway.frames.acknowledging import acknowledged, refused
+from isthmus.gateway.frames.comingagain import ComingAgain
+from isthmus.gateway.frames.committing import (
     CommitAsked,
     CommitOwed,
     PositionSent,
@@ -26,14 +26,13 @@ from isthmus.gateway.committing import (
     positions_within,
     transaction_ended,
 )
-from isthmus.gateway.cutting import Insertion, Ruling, inserted
-from isthmus.gateway.duties import NO_DUTIES, Duties, Duty, SyncLink
-from isthmus.gateway.epochends import epoch_ends_beyond
-from isthmus.gateway.hiding import READING, SHOWING, leaders_hidden, reading_ruling
-from isthmus.gateway.holding import HeldAnswer, Leaving, Owed
-from isthmus.gateway.joining import BEATING, is_joining, joining_anew
-from isthmus.gateway.layout import Edit, MessageCursor, Short, request_body, response_body, spliced
-from isthmus.gateway.messages import (
+from isthmus.gateway.frames.cutting import Insertion, Ruling, inserted
+from isthmus.gateway.frames.duties import NO_DUTIES, Duties, Duty, SyncLink
+from isthmus.gateway.frames.epochends import epoch_ends_beyond
+from isthmus.gateway.frames.hiding import READING, SHOWING, leaders_hidden, reading_ruling
+from isthmus.gateway.frames.joining import BEATING, is_joining, joining_anew
+from isthmus.gateway.frames.layout import Edit, MessageCursor, Short, request_body, response_body, spliced
+from isthmus.gateway.frames.messages import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
     API_VERSIONS,
@@ -50,17 +49,18 @@ from isthmus.gateway.messages import (
     TXN_OFFSET_COMMIT,
     is_flexible,
 )
-from isthmus.gateway.producing import tagged
-from isthmus.gateway.reserving import CONCERNED, ruling
-from isthmus.gateway.rewriting import LeadTo, edits, is_rewritten, refused_api_versions, refused_login
-from isthmus.gateway.serving import ANY, Serving
-from isthmus.gateway.settling import settled, taken
-from isthmus.gateway.transacting import ANNOUNCING, begun, committed_there, producer_within, told_within
-from isthmus.gateway.walking import ProduceWalk
-from isthmus.model.carriedtransactions import WithinVerdict
-from isthmus.wire import codes
-from isthmus.wire.frames import Buffer
-from isthmus.wire.offsets import PartitionKey
+from isthmus.gateway.frames.producing import tagged
+from isthmus.gateway.frames.reserving import CONCERNED, ruling
+from isthmus.gateway.frames.rewriting import LeadTo, edits, is_rewritten, refused_api_versions, refused_login
+from isthmus.gateway.frames.serving import ANY, Serving
+from isthmus.gateway.frames.settling import settled, taken
+from isthmus.gateway.frames.transacting import ANNOUNCING, begun, committed_there, producer_within, told_within
+from isthmus.gateway.frames.walking import ProduceWalk
+from isthmus.gateway.synchronous.holding import HeldAnswer, Leaving, Owed
+from isthmus.kafka import codes
+from isthmus.kafka.connect.frames import Buffer
+from isthmus.kafka.log.listoffsets import PartitionKey
+from isthmus.model.gateways.carriedtransactions import WithinVerdict
 
 _SIZE: Final = struct.Struct(">i")
 _REQUEST: Final = struct.Struct(">ihhi")

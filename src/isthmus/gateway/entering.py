@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final, cast
 
+from isthmus.kafka.connect.frames import decode_response, encode_request
+from isthmus.kafka.connect.login import LoggedIn, advance, login_steps
 from isthmus.model.cluster import Cluster
-from isthmus.wire.frames import decode_response, encode_request
-from isthmus.wire.login import LoggedIn, advance, login_steps
 
 _SIZE: Final = struct.Struct(">i")
 _ANSWER_BYTES_MAX: Final = 1 << 20

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from isthmus.cluster.brokers import describe_cluster
 from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError, ConfigError, IsthmusError, NotAuthorized, PlanRefused, Unreachable
 from isthmus.gateway.arriving import (
@@ -30,13 +29,15 @@ from isthmus.gateway.arriving import (
     take_reserved,
 )
 from isthmus.gateway.certified import lacking
-from isthmus.gateway.hidden import HIDING, HiddenTopics
-from isthmus.gateway.messages import END_TXN, WAITING
+from isthmus.gateway.frames.hidden import HIDING, HiddenTopics
+from isthmus.gateway.frames.messages import END_TXN, WAITING
+from isthmus.gateway.frames.reserved import ReservedNames
+from isthmus.gateway.frames.serving import Serving
 from isthmus.gateway.registering import registration
-from isthmus.gateway.reserved import ReservedNames
 from isthmus.gateway.server import Beside, Gateway, GatewaySettings, nothing
-from isthmus.gateway.serving import Serving
-from isthmus.ledger.documents import (
+from isthmus.kafka.admin.brokers import describe_cluster
+from isthmus.kafka.client import Client
+from isthmus.ledger.documents.kinds import (
     GatewayDocument,
     MovableGatewayDocument,
     MoveDocument,
@@ -44,18 +45,17 @@ from isthmus.ledger.documents import (
     decoded,
     kind_of,
 )
+from isthmus.ledger.documents.moves import MovesAway, arrived_by
 from isthmus.ledger.log import LedgerWriter, News
-from isthmus.ledger.moves import MovesAway, arrived_by
 from isthmus.ledger.records import Deletion, Entry, LedgerChange
 from isthmus.ledger.topic import is_missing
 from isthmus.ledger.view import LedgerView
 from isthmus.local.host import liveness_of
 from isthmus.model.configuration import Configuration
-from isthmus.model.moves import MoveStep
-from isthmus.model.producerids import cluster_tag
-from isthmus.model.whereabouts import Liveness
-from isthmus.model.wording import counted
-from isthmus.wire.client import Client
+from isthmus.model.gateways.moves import MoveStep
+from isthmus.model.gateways.producerids import cluster_tag
+from isthmus.model.process.whereabouts import Liveness
+from isthmus.model.text.wording import counted
 
 _log = logging.getLogger(__name__)
 _LOOK_S: Final = 0.1

@@ -14,18 +14,18 @@ from typing import Any, Final, Protocol, cast
 from isthmus.errors import ClusterError
 from isthmus.gateway.bounds import GatewayBounds, GatheringRoom
 from isthmus.gateway.certified import NotAdmitted
-from isthmus.gateway.committing import CommitAsked
 from isthmus.gateway.conversation import Conversation, NotPassed, Software
-from isthmus.gateway.duties import NO_DUTIES
-from isthmus.gateway.holding import HELD_BYTES_MAX, HELD_MAX, HeldAnswer, HoldingQueue, Leaving
-from isthmus.gateway.keeping import Keeper
-from isthmus.gateway.layout import Short
-from isthmus.gateway.rewriting import LeadTo
-from isthmus.gateway.serving import ANY, Serving
-from isthmus.model.gatewayfigures import Refusal
+from isthmus.gateway.frames.committing import CommitAsked
+from isthmus.gateway.frames.duties import NO_DUTIES
+from isthmus.gateway.frames.layout import Short
+from isthmus.gateway.frames.rewriting import LeadTo
+from isthmus.gateway.frames.serving import ANY, Serving
+from isthmus.gateway.synchronous.holding import HELD_BYTES_MAX, HELD_MAX, HeldAnswer, HoldingQueue, Leaving
+from isthmus.gateway.synchronous.keeping import Keeper
+from isthmus.kafka.clock import lasting_s
+from isthmus.kafka.connect.frames import Buffer
+from isthmus.model.gateways.figures import Refusal
 from isthmus.relay.passing import have_reset, keep_alive
-from isthmus.wire.clock import lasting_s
-from isthmus.wire.frames import Buffer
 
 _log = logging.getLogger(__name__)
 _READ_BYTES: Final = 256 << 10

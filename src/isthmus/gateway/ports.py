@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from isthmus.errors import ConfigError, PlanRefused
-from isthmus.model.listening import ListenAddress
-from isthmus.model.wording import counted
+from isthmus.model.process.listening import ListenAddress
+from isthmus.model.text.wording import counted
 
 _PORT_MAX = 65535
 _ID = "{id}"

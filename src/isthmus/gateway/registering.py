@@ -11,7 +11,7 @@ from typing import Final
 from isthmus import __version__
 from isthmus.gateway.ports import BrokerPorts
 from isthmus.gateway.server import Gateway, GatewaySettings
-from isthmus.ledger.gateways import GatewayDocument, HeldForLink, RefusedCount
+from isthmus.ledger.documents.gateways import GatewayDocument, HeldForLink, RefusedCount
 from isthmus.local.host import whereabouts
 
 _MS_PER_S: Final = 1000

@@ -23,7 +23,7 @@ from isthmus.gateway.standing import require_ledger, standing
 from isthmus.gateway.telling import Board, GatewayAnswers
 from isthmus.metrics.server import answering
 from isthmus.model.configuration import Configuration, MetricsSettings
-from isthmus.model.gatewayfigures import GatewayFigures
+from isthmus.model.gateways.figures import GatewayFigures
 
 TOLD_S: Final = 1.0
 """How often (s) a process reports its figures."""

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Final, Literal, TypeVar
 from weakref import WeakKeyDictionary
 
-from isthmus.cluster.brokers import describe_cluster
 from isthmus.errors import (
     AuthenticationFailed,
     ClusterError,
@@ -40,26 +39,27 @@ from isthmus.gateway.certified import (
     is_certificate_needed,
     subject_of,
 )
-from isthmus.gateway.duties import NO_DUTIES, Duties
 from isthmus.gateway.entering import Entrance
-from isthmus.gateway.keeping import Keeper
-from isthmus.gateway.messages import CONSUMING, FETCH, SHARE_FETCH
+from isthmus.gateway.frames.duties import NO_DUTIES, Duties
+from isthmus.gateway.frames.messages import CONSUMING, FETCH, SHARE_FETCH
+from isthmus.gateway.frames.serving import Serving
 from isthmus.gateway.passage import Passage, PassageEnd, Scratch
 from isthmus.gateway.ports import BrokerNames, BrokerPlaces, ListenRange, placed
-from isthmus.gateway.serving import Serving
+from isthmus.gateway.synchronous.keeping import Keeper
 from isthmus.gateway.tally import GatewayTally
+from isthmus.kafka.admin.brokers import describe_cluster
+from isthmus.kafka.client import Client
+from isthmus.kafka.clock import lasting_s
+from isthmus.kafka.connect.address import reached_at, whereabouts, written_address
+from isthmus.kafka.connect.certificates import serving_context, tls_context
+from isthmus.kafka.connect.credentials import renewed
+from isthmus.kafka.connect.diagnosis import unreached
+from isthmus.kafka.connect.reach import reach
+from isthmus.kafka.connect.security import uses_sasl, uses_tls
 from isthmus.model.cluster import Cluster
-from isthmus.model.gatewayfigures import GatewayFigures, Refusal
-from isthmus.model.listening import ListenAddress, is_unspecified
-from isthmus.model.wording import counted
-from isthmus.wire.address import reached_at, whereabouts, written_address
-from isthmus.wire.certificates import serving_context, tls_context
-from isthmus.wire.client import Client
-from isthmus.wire.clock import lasting_s
-from isthmus.wire.credentials import renewed
-from isthmus.wire.diagnosis import unreached
-from isthmus.wire.reach import reach
-from isthmus.wire.security import uses_sasl, uses_tls
+from isthmus.model.gateways.figures import GatewayFigures, Refusal
+from isthmus.model.process.listening import ListenAddress, is_unspecified
+from isthmus.model.text.wording import counted
 
 _log = logging.getLogger(__name__)
 _ProtocolT = TypeVar("_ProtocolT", bound=asyncio.BaseProtocol)

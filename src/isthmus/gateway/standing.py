@@ -7,23 +7,23 @@ import contextlib
 from collections.abc import AsyncIterator
 from functools import partial
 
-from isthmus.control.links.memory import remembered
 from isthmus.errors import NotAuthorized
-from isthmus.gateway.duties import Duties
 from isthmus.gateway.farewell import Farewell
+from isthmus.gateway.frames.duties import Duties
 from isthmus.gateway.moving import moving_with
 from isthmus.gateway.registering import registration
 from isthmus.gateway.server import Gateway, GatewaySettings, check_settings, listening
+from isthmus.gateway.synchronous.targets import WRITE_S
 from isthmus.gateway.synchrony import GatewayLinks, unreadable_error
-from isthmus.gateway.targets import WRITE_S
-from isthmus.ledger.documents import (
+from isthmus.kafka.client import Client
+from isthmus.ledger.documents.kinds import (
     GatewayDocument,
 )
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.records import Deletion
 from isthmus.ledger.topic import LEDGER_TOPIC, on_topic
+from isthmus.memory.links import remembered
 from isthmus.model.configuration import Configuration
-from isthmus.wire.client import Client
 
 
 @contextlib.asynccontextmanager

@@ -14,32 +14,31 @@ from functools import partial
 from typing import Any
 
 from isthmus.config.declared import declared_link
-from isthmus.control.links.filtering import operated
-from isthmus.control.links.memory import LedgerMemory, remembered
-from isthmus.control.links.synchronous import gateway_words
 from isthmus.errors import ClusterError, ConfigError, NotAuthorized, PlanRefused
-from isthmus.gateway.beside import watched
-from isthmus.gateway.crossing import cross
-from isthmus.gateway.duties import SyncLink
-from isthmus.gateway.heldlink import HeldLink
-from isthmus.gateway.others import OtherGateways
+from isthmus.gateway.frames.duties import SyncLink
 from isthmus.gateway.registering import beaten, registration
 from isthmus.gateway.server import Gateway, GatewaySettings
-from isthmus.gateway.targets import WRITE_S, Target
-from isthmus.gateway.unusable import LostNamespaces, UnheardLinks, UnusableLink
-from isthmus.ledger.declared import declaration_of
-from isthmus.ledger.documents import (
+from isthmus.gateway.synchronous.beside import watched
+from isthmus.gateway.synchronous.crossing import cross
+from isthmus.gateway.synchronous.heldlink import HeldLink
+from isthmus.gateway.synchronous.others import OtherGateways
+from isthmus.gateway.synchronous.targets import WRITE_S, Target
+from isthmus.gateway.synchronous.unusable import LostNamespaces, UnheardLinks, UnusableLink
+from isthmus.kafka.client import Client
+from isthmus.kafka.clock import lasting_s
+from isthmus.ledger.documents.declared import declaration_of
+from isthmus.ledger.documents.gateways import was_in_sync
+from isthmus.ledger.documents.kinds import (
     GatewayDocument,
     GatewayPairDocument,
 )
-from isthmus.ledger.gateways import was_in_sync
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.records import Deletion, LedgerChange
 from isthmus.ledger.topic import LEDGER_TOPIC, on_topic
+from isthmus.memory.filtering import operated
+from isthmus.memory.links import LedgerMemory, remembered
 from isthmus.model.configuration import Configuration
-from isthmus.model.declaration import Declaration
-from isthmus.model.link import Link
-from isthmus.model.synchrony import (
+from isthmus.model.gateways.synchrony import (
     FENCE_S,
     HEARD_S,
     LOOK_S,
@@ -47,9 +46,10 @@ from isthmus.model.synchrony import (
     SyncState,
     SyncWord,
 )
-from isthmus.model.wording import first_few
-from isthmus.wire.client import Client
-from isthmus.wire.clock import lasting_s
+from isthmus.model.link import Link
+from isthmus.model.links.declaration import Declaration
+from isthmus.model.text.wording import first_few
+from isthmus.synchronous.synchronous import gateway_words
 
 _log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final, Protocol
 
 from isthmus.gateway.conversation import Software
-from isthmus.model.gatewayfigures import ClientFigures, Refusal
+from isthmus.model.gateways.figures import ClientFigures, Refusal
 
 _KINDS_MAX: Final = 100
 _OTHERS: Final = Software("others", "any")

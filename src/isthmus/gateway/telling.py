@@ -15,8 +15,8 @@ from isthmus.errors import Unreachable
 from isthmus.metrics import gateways
 from isthmus.metrics.gateways import GatewayAnswer, GatewayCollector
 from isthmus.metrics.server import Exposition
-from isthmus.model.gatewayfigures import GatewayFigures, gateway_dict, together
-from isthmus.model.listening import ListenAddress
+from isthmus.model.gateways.figures import GatewayFigures, gateway_dict, together
+from isthmus.model.process.listening import ListenAddress
 
 _ASKED_S: Final = 10.0
 _SHOWN: Final = {"cluster", "clients", "refused"}

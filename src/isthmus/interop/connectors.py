@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from isthmus.errors import ConfigError
-from isthmus.interop.clients import CLIENTS, PASSED
+from isthmus.interop.clients.clients import CLIENTS, PASSED
 from isthmus.interop.deployment import Deployment, Flow, Impact, MirrorConnector, Notice, Setting, Settings
 from isthmus.interop.equivalents import PATH_OF_CLASSES
 

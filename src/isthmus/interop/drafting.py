@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from isthmus.errors import ConfigError
+from isthmus.interop.clients.security import ClusterDraft, cluster_draft
 from isthmus.interop.deployment import Deployment, Flow, Impact, Notice, Setting
 from isthmus.interop.gathering import Companion, Gathering, Surroundings
 from isthmus.interop.links import RESETS_OF_CLUSTER, LinkDraft, OffsetsChoice, link_draft, link_names
-from isthmus.interop.security import ClusterDraft, cluster_draft
 from isthmus.interop.writing import KeyPath, written
 
 _ALIAS: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

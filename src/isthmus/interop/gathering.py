@@ -10,8 +10,8 @@ from typing import Protocol
 import javaproperties
 
 from isthmus.errors import ConfigError
+from isthmus.interop.clients.references import Reference, TextPart, Words, escaped, pieces_of
 from isthmus.interop.deployment import Deployment, Impact, Notice, Setting
-from isthmus.interop.references import Reference, TextPart, Words, escaped, pieces_of
 
 
 class Surroundings(Protocol):

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from isthmus.interop.clients import flow_equivalent, is_client_setting, is_known_client_setting
+from isthmus.interop.clients.clients import flow_equivalent, is_client_setting, is_known_client_setting
+from isthmus.interop.clients.flowclients import flow_properties
+from isthmus.interop.clients.references import escaped
 from isthmus.interop.deployment import Flow, Impact, MirrorConnector, Setting, Settings, ambiguity
 from isthmus.interop.equivalents import (
     ALIASES,
@@ -20,10 +22,8 @@ from isthmus.interop.equivalents import (
     side,
     truth,
 )
-from isthmus.interop.flowclients import flow_properties
 from isthmus.interop.gathering import Gathering
 from isthmus.interop.names import NameList, group_names, merged, topic_names
-from isthmus.interop.references import escaped
 from isthmus.interop.routing import is_of_router, routed
 
 KeyPath = tuple[str, ...]

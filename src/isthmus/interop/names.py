@@ -11,8 +11,8 @@ from isthmus.errors import ConfigError
 from isthmus.interop.expressions import NoEquivalent, python_expression
 from isthmus.model.groupsettings import GroupPattern
 from isthmus.model.naming import is_reserved
-from isthmus.model.patterns import NamePattern
 from isthmus.model.selection import TopicPattern
+from isthmus.model.text.patterns import NamePattern
 
 _PLAIN: Final = re.compile(r"(?:[^\\^$.|?*+()\[\]{}/]|\\[.\-_])+")
 _ESCAPED: Final = re.compile(r"\\(.)")

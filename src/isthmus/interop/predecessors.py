@@ -8,7 +8,7 @@ from isthmus.errors import ConfigError
 from isthmus.interop.deployment import Deployment, Flow, MirrorConnector, Setting
 from isthmus.interop.properties import FORM as DEDICATED
 from isthmus.interop.strimzi import FORM as STRIMZI
-from isthmus.model.predecessor import Predecessor
+from isthmus.mirrormaker.predecessor import Predecessor
 
 _OFFSETS_TOPIC: Final = "offset.storage.topic"
 _OWN_OFFSETS_TOPIC: Final = "offsets.storage.topic"

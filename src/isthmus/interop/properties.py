@@ -11,7 +11,7 @@ from typing import Final
 import javaproperties
 
 from isthmus.errors import ConfigError
-from isthmus.interop.clients import is_client_setting
+from isthmus.interop.clients.clients import is_client_setting
 from isthmus.interop.deployment import Deployment, Flow, Impact, Notice, Setting, ambiguity
 from isthmus.interop.equivalents import ALIASES, EQUIVALENTS, equivalent_of, truth
 from isthmus.interop.names import split_list

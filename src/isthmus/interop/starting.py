@@ -6,14 +6,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from isthmus.clusters.survey import ClusterSurvey
+from isthmus.interop.clients.security import ClusterDraft, cluster_draft
 from isthmus.interop.deployment import Deployment, Setting, Settings
 from isthmus.interop.drafting import Draft
 from isthmus.interop.gathering import Gathering, Surroundings
 from isthmus.interop.properties import read_settings
-from isthmus.interop.security import ClusterDraft, cluster_draft
 from isthmus.interop.writing import KeyPath, written
-from isthmus.model.survey import ClusterSurvey
-from isthmus.model.wording import counted
+from isthmus.model.text.wording import counted
 
 _FORM: Final = "client properties"
 _HEAD: Final = (

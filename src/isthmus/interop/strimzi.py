@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final
 
-from isthmus.config.document import ConfigDocument, Path, dotted
+from isthmus.config.reading.document import ConfigDocument, Path, dotted
 from isthmus.errors import ConfigError
 from isthmus.interop.connectors import Connector, deployment_of
 from isthmus.interop.deployment import Deployment, Impact, MirrorConnector, Notice, Setting

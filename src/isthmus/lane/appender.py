@@ -19,6 +19,10 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from isthmus.errors import ClusterError, Unreachable
+from isthmus.kafka.client import SILENCE_S
+from isthmus.kafka.connect.connection import Connection
+from isthmus.kafka.connect.frames import Frame
+from isthmus.kafka.log import produce
 from isthmus.lane.distance import Distances, worth_bytes
 from isthmus.lane.faults import Faults
 from isthmus.lane.parcels import FAT_REQUEST_BYTES, Parcel, behind, head
@@ -26,10 +30,6 @@ from isthmus.lane.phase import Phase
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.run import LaneRun
 from isthmus.lane.writer import DEPTH, AppendVerdict
-from isthmus.wire import produce
-from isthmus.wire.client import SILENCE_S
-from isthmus.wire.connection import Connection
-from isthmus.wire.frames import Frame
 
 CONNECTIONS: Final = 2
 REQUEST_BYTES: Final = 1 << 20

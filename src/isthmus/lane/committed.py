@@ -8,7 +8,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from isthmus.wire.batch import Batch
+from isthmus.kafka.batches.batch import Batch
 
 _REPORTED_MAX: Final = 16
 """At most so many producers are reported of one partition."""

@@ -19,6 +19,8 @@ from typing import Any, Final
 
 from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError
+from isthmus.kafka.batches.batch import Batch
+from isthmus.kafka.client import Client
 from isthmus.lane.appender import AnsweredParcel, TargetAppender
 from isthmus.lane.distance import Distances
 from isthmus.lane.faults import Faults
@@ -41,12 +43,10 @@ from isthmus.lane.silence import leave_appenders
 from isthmus.lane.state.intake import Usability
 from isthmus.lane.writer import AppendVerdict, Writer
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, LaneState, Milestone
-from isthmus.model.latency import BUCKETS, bucket_of
 from isthmus.model.link import Limits
 from isthmus.model.problem import Problem
-from isthmus.model.schemagate import NO_SCHEMAS, SchemaIds
-from isthmus.wire.batch import Batch
-from isthmus.wire.client import Client
+from isthmus.model.process.latency import BUCKETS, bucket_of
+from isthmus.model.schemas.gate import NO_SCHEMAS, SchemaIds
 
 log = logging.getLogger(__name__)
 DEFAULT_LIMITS: Final = Limits()

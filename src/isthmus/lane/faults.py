@@ -9,6 +9,9 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from isthmus.errors import BrokerRefused, ClusterError
+from isthmus.kafka import codes
+from isthmus.kafka.batches.batch import Batch, crc_ok
+from isthmus.kafka.log.fetch import SESSION_LOST, Fetched
 from isthmus.lane.identity.ends import pass_gap
 from isthmus.lane.mapped.outlook import kept_at_target
 from isthmus.lane.outlook import DENIED_RETRY_S, RETRY_S, state_of, too_few_replicas
@@ -16,13 +19,10 @@ from isthmus.lane.resolver import Resolver
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun
 from isthmus.lane.writer import EXPLAINED, AppendVerdict
+from isthmus.model.kafka.rights import Right, grant, on_cluster, on_topic, on_transactional_id
 from isthmus.model.lane import NO_END, Gap, LaneState
-from isthmus.model.remedies import HeldOffsets, keep_or_delete, keep_or_delete_unknown
-from isthmus.model.rights import Right, grant, on_cluster, on_topic, on_transactional_id
-from isthmus.model.wording import counted
-from isthmus.wire import codes
-from isthmus.wire.batch import Batch, crc_ok
-from isthmus.wire.fetch import SESSION_LOST, Fetched
+from isthmus.model.links.remedies import HeldOffsets, keep_or_delete, keep_or_delete_unknown
+from isthmus.model.text.wording import counted
 
 _PASSING: Final = (
     codes.APPEND_PASSES

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from isthmus.kafka.batches.batch import Batch
 from isthmus.lane.pieces import Piece
 from isthmus.lane.rebatch import Record, records_of
 from isthmus.lane.run import LaneRun
 from isthmus.model.copyflags import is_done_with, is_to_copy
-from isthmus.model.schemagate import SchemaIds, unknown_id
-from isthmus.wire.batch import Batch
+from isthmus.model.schemas.gate import SchemaIds, unknown_id
 
 
 class SchemaMissing(Exception):

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from itertools import islice, takewhile
 from typing import Final, NamedTuple
 
+from isthmus.kafka.batches.batch import HEADER_BYTES, SEQUENCE_MASK, Batch, checked, stamp
+from isthmus.kafka.log.produce import Append
 from isthmus.lane.phase import Phase
 from isthmus.lane.pieces import Piece
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.rebatch import join
 from isthmus.lane.run import LaneRun
-from isthmus.wire.batch import HEADER_BYTES, SEQUENCE_MASK, Batch, checked, stamp
-from isthmus.wire.produce import Append
 
 FAT_REQUEST_BYTES: Final = 128 << 10
 JOIN_BELOW_BYTES: Final = 32 << 10

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from isthmus.wire.clock import lasting_s
+from isthmus.kafka.clock import lasting_s
 
 
 class Granted:

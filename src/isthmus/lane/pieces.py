@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
-from isthmus.wire.aborted import AbortedView
-from isthmus.wire.batch import CONTROL, LOG_APPEND_TIME, Batch
+from isthmus.kafka.batches.aborted import AbortedView
+from isthmus.kafka.batches.batch import CONTROL, LOG_APPEND_TIME, Batch
 
 
 class Piece(NamedTuple):

@@ -10,6 +10,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from isthmus.errors import ClusterError
+from isthmus.kafka import codes
+from isthmus.kafka.batches.batch import Batch, spans
+from isthmus.kafka.client import SILENCE_S
+from isthmus.kafka.connect.connection import Connection
+from isthmus.kafka.log.fetch import Fetched, FetchSession, Throttle, Want
+from isthmus.kafka.log.listoffsets import READ_COMMITTED, READ_UNCOMMITTED, PartitionKey
+from isthmus.kafka.metadata import NO_TOPIC_ID
 from isthmus.lane.distance import RESPONSE_BYTES, Distances, next_bytes
 from isthmus.lane.faults import Faults
 from isthmus.lane.gate import SchemaMissing, admitted
@@ -17,15 +24,8 @@ from isthmus.lane.pieces import pieces
 from isthmus.lane.rebatch import dense
 from isthmus.lane.room import Room
 from isthmus.lane.run import LaneRun
-from isthmus.model.schemagate import SchemaIds
-from isthmus.model.switching import Allowance
-from isthmus.wire import codes
-from isthmus.wire.batch import Batch, spans
-from isthmus.wire.client import SILENCE_S
-from isthmus.wire.connection import Connection
-from isthmus.wire.fetch import Fetched, FetchSession, Throttle, Want
-from isthmus.wire.metadata import NO_TOPIC_ID
-from isthmus.wire.offsets import READ_COMMITTED, READ_UNCOMMITTED, PartitionKey
+from isthmus.model.schemas.gate import SchemaIds
+from isthmus.model.trees.switching import Allowance
 
 LONG_POLL_MS: Final = 500
 SHORT_POLL_MS: Final = 5

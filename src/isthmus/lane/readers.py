@@ -8,13 +8,13 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
+from isthmus.kafka.log.listoffsets import READ_COMMITTED, READ_UNCOMMITTED, PartitionKey
 from isthmus.lane.reader import Reading, SourceReader
 from isthmus.lane.resolver import Resolver
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun
 from isthmus.lane.silence import leave_readers
-from isthmus.model.switching import Allowance
-from isthmus.wire.offsets import READ_COMMITTED, READ_UNCOMMITTED, PartitionKey
+from isthmus.model.trees.switching import Allowance
 
 _ROUTE_RETRY_S: Final = 0.1
 

@@ -17,9 +17,9 @@ from aiokafka.codec import snappy_encode
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 
-from isthmus.wire.batch import HEADER_BYTES, Batch, checked, compressed, scan
-from isthmus.wire.legacy import messages
-from isthmus.wire.records import Headers, encoded, records_in
+from isthmus.kafka.batches.batch import HEADER_BYTES, Batch, checked, compressed, scan
+from isthmus.kafka.batches.legacy import messages
+from isthmus.kafka.batches.records import Headers, encoded, records_in
 
 _BUILDER_BYTES: Final = 1 << 30
 _MAGIC: Final = 2

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
+from isthmus.kafka.batches.batch import Batch, scan
 from isthmus.lane import rebatch
 from isthmus.lane.pieces import Piece, passes
 from isthmus.lane.room import Room
 from isthmus.lane.run import LaneRun, Refused
 from isthmus.lane.writer import AppendVerdict
-from isthmus.wire.batch import Batch, scan
 
 
 class Judges(Protocol):

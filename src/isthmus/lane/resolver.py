@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple, Protocol
 
 from isthmus.errors import AuthenticationFailed, ClusterError
+from isthmus.kafka import codes
+from isthmus.kafka.connect.connection import Connection
 from isthmus.lane.identity.ends import Ends
 from isthmus.lane.mapped.places import MapStore, Places
 from isthmus.lane.outlook import DENIED_RETRY_S, RETRY_S, USUAL_DOUBT, Doubt
@@ -21,11 +23,9 @@ from isthmus.lane.run import LaneRun, Look
 from isthmus.lane.source import Bounds, bounds
 from isthmus.lane.target import look
 from isthmus.lane.writer import LogLook
+from isthmus.model.kafka.rights import grant, on_topic
 from isthmus.model.lane import LaneState
-from isthmus.model.remedies import BEGIN_ANEW, HeldOffsets, recreated
-from isthmus.model.rights import grant, on_topic
-from isthmus.wire import codes
-from isthmus.wire.connection import Connection
+from isthmus.model.links.remedies import BEGIN_ANEW, HeldOffsets, recreated
 
 _SLOW: Final = (LaneState.BLOCKED, LaneState.NOT_AUTHORIZED)
 

@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
 from isthmus.errors import ClusterError, Unreachable
-from isthmus.wire import codes
-from isthmus.wire.client import Client
-from isthmus.wire.connection import Connection
-from isthmus.wire.metadata import NO_TOPIC_ID, Metadata, PartitionMetadata
-from isthmus.wire.offsets import PartitionKey
+from isthmus.kafka import codes
+from isthmus.kafka.client import Client
+from isthmus.kafka.connect.connection import Connection
+from isthmus.kafka.log.listoffsets import PartitionKey
+from isthmus.kafka.metadata import NO_TOPIC_ID, Metadata, PartitionMetadata
 
 T = TypeVar("T")
 

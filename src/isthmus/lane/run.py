@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from isthmus.kafka.log.listoffsets import PartitionKey
+from isthmus.kafka.log.produce import AnswerKey, answer_keys
 from isthmus.lane.evidence import Evidence, Showing
 from isthmus.lane.phase import Phase
 from isthmus.lane.pieces import Piece
@@ -24,9 +26,7 @@ from isthmus.lane.state.transactions import TargetTransactions
 from isthmus.lane.writer import LogLook, Writer
 from isthmus.model.lane import NO_END, Lane, LaneMark, LaneReport, LaneState, Milestone
 from isthmus.model.problem import Problem
-from isthmus.model.switching import Allowance
-from isthmus.wire.offsets import PartitionKey
-from isthmus.wire.produce import AnswerKey, answer_keys
+from isthmus.model.trees.switching import Allowance
 
 if TYPE_CHECKING:
     from isthmus.lane.mapped.transit import Transit

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
-from isthmus.wire.connection import Connection
-from isthmus.wire.offsets import (
+from isthmus.kafka.connect.connection import Connection
+from isthmus.kafka.log.listoffsets import (
     EARLIEST,
     LATEST,
     READ_COMMITTED,

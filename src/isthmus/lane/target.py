@@ -8,12 +8,12 @@ from typing import Any, Final, NamedTuple
 
 from kafka.protocol.admin import DescribeProducersRequest
 
+from isthmus.kafka import codes
+from isthmus.kafka.connect.connection import Connection
+from isthmus.kafka.log.listoffsets import LATEST, READ_UNCOMMITTED, PartitionKey, list_offsets, log_ends
 from isthmus.lane.writer import LogLook, ProducerState
-from isthmus.model.rights import on_topic
-from isthmus.model.transactions import is_lone
-from isthmus.wire import codes
-from isthmus.wire.connection import Connection
-from isthmus.wire.offsets import LATEST, READ_UNCOMMITTED, PartitionKey, list_offsets, log_ends
+from isthmus.model.kafka.rights import on_topic
+from isthmus.model.kafka.transactions import is_lone
 
 DESCRIBE_PRODUCERS: Final = 61
 _TIMEOUT_S: Final = 3.0

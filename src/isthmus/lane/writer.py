@@ -22,8 +22,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from isthmus.wire import codes
-from isthmus.wire.batch import SEQUENCE_MASK
+from isthmus.kafka import codes
+from isthmus.kafka.batches.batch import SEQUENCE_MASK
 
 DEPTH: Final = 5
 """Requests in flight at most: as many batches of a producer as a leader remembers. A broker works on one request of a

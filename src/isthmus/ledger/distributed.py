@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 
-from isthmus.ledger.documents import DistributedSchemaDocument, decoded, kind_of
+from isthmus.kafka.client import Client
+from isthmus.ledger.documents.kinds import DistributedSchemaDocument, decoded, kind_of
 from isthmus.ledger.log import append_once
 from isthmus.ledger.view import LedgerView
-from isthmus.model.schemas import DistributedVersion, VersionKey
-from isthmus.wire.client import Client
+from isthmus.model.schemas.content import DistributedVersion, VersionKey
 
 
 class DistributedSchemas:

@@ -13,16 +13,16 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final, TypeVar
 
-from isthmus.cluster.transaction import Transaction
 from isthmus.deadline import Deadline
 from isthmus.errors import BrokerRefused, ClusterError, Fenced, Unreachable, UnsupportedByBroker
-from isthmus.ledger.documents import ControllerDocument
+from isthmus.kafka import codes
+from isthmus.kafka.batches.batch import HEADER_BYTES, stamp
+from isthmus.kafka.client import Client
+from isthmus.kafka.transactions.transaction import Transaction
+from isthmus.ledger.documents.kinds import ControllerDocument
 from isthmus.ledger.log import RETRY_S, LedgerLeader, ToShow
 from isthmus.ledger.records import Deletion, LedgerChange, mark_key, packed
 from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, on_topic
-from isthmus.wire import codes
-from isthmus.wire.batch import HEADER_BYTES, stamp
-from isthmus.wire.client import Client
 
 _ChangeT = TypeVar("_ChangeT", bound=LedgerChange)
 CONTENTION_S: Final = 30.0

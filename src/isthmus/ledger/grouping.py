@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import chain, dropwhile
 
 from isthmus.errors import Unreachable
+from isthmus.kafka.batches.batch import Batch
 from isthmus.ledger.records import LedgerChange, packed
-from isthmus.wire.batch import Batch
 
 
 @dataclass(eq=False, slots=True)

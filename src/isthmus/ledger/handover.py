@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from isthmus.ledger.documents import Document, LeaseDocument, MilestonesDocument, TaskDocument
+from isthmus.ledger.documents.kinds import Document, LeaseDocument, MilestonesDocument, TaskDocument
 from isthmus.model.lane import Lane, LaneMark, Milestone, furthest
 
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from isthmus.cluster.configs import describe_topic_configs
 from isthmus.errors import ClusterError, PlanRefused
+from isthmus.kafka.admin.configs import describe_topic_configs
+from isthmus.kafka.client import Client
 from isthmus.ledger.topic import LEDGER_TOPIC, is_missing
+from isthmus.model.kafka.topic import Configs
 from isthmus.model.problem import Problem
-from isthmus.model.topic import Configs
-from isthmus.wire.client import Client
 
 _POLICY: Final = "cleanup.policy"
 _COMPACT: Final = "compact"

@@ -12,7 +12,8 @@ from typing import Final, TypeVar
 from isthmus import __version__
 from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError, Fenced, IsthmusError, PlanRefused
-from isthmus.ledger.documents import (
+from isthmus.kafka.client import Client
+from isthmus.ledger.documents.kinds import (
     OTHERS,
     ControllerDocument,
     Document,
@@ -31,8 +32,7 @@ from isthmus.ledger.records import Deletion, Entry, LedgerChange, in_batches
 from isthmus.ledger.topic import ensure_topic, is_missing, on_topic
 from isthmus.ledger.view import LedgerView
 from isthmus.model.lane import LaneState
-from isthmus.model.whereabouts import Whereabouts
-from isthmus.wire.client import Client
+from isthmus.model.process.whereabouts import Whereabouts
 
 BEAT_S: Final = 2.0
 SILENCE_S: Final = 5 * BEAT_S

@@ -11,23 +11,24 @@ from typing import Any, Final, Literal, NamedTuple
 
 from kafka.protocol.consumer import FetchRequest
 
-from isthmus.cluster.producers import allocate_producer
 from isthmus.deadline import Deadline
 from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized, Unreachable
+from isthmus.kafka import codes
+from isthmus.kafka.batches.batch import HEADER_BYTES, Batch, stamp
+from isthmus.kafka.client import Client
+from isthmus.kafka.clock import lasting_s
+from isthmus.kafka.connect.connection import Connection
+from isthmus.kafka.log import produce
+from isthmus.kafka.log.fetch import PATIENCE_S, Throttle, held_back
+from isthmus.kafka.log.listoffsets import EARLIEST, LATEST, READ_UNCOMMITTED, list_offsets
+from isthmus.kafka.metadata import NO_TOPIC_ID
+from isthmus.kafka.transactions.producers import allocate_producer
 from isthmus.ledger.grouping import GroupedWrites
 from isthmus.ledger.pending import OpenTransactions
 from isthmus.ledger.records import Entry, LedgerChange, packed, unpacked
 from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, LedgerPlace, locate
 from isthmus.ledger.topic import on_topic as with_topic
-from isthmus.model.rights import on_cluster, on_topic
-from isthmus.wire import codes, produce
-from isthmus.wire.batch import HEADER_BYTES, Batch, stamp
-from isthmus.wire.client import Client
-from isthmus.wire.clock import lasting_s
-from isthmus.wire.connection import Connection
-from isthmus.wire.fetch import PATIENCE_S, Throttle, held_back
-from isthmus.wire.metadata import NO_TOPIC_ID
-from isthmus.wire.offsets import EARLIEST, LATEST, READ_UNCOMMITTED, list_offsets
+from isthmus.model.kafka.rights import on_cluster, on_topic
 
 POLL_MS: Final = 500
 RETRY_S: Final = 0.1

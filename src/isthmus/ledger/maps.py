@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, takewhile
 
-from isthmus.ledger.documents import Document, MapDocument, TopicDocument
+from isthmus.ledger.documents.kinds import Document, MapDocument, TopicDocument
+from isthmus.model.kafka.log import LogRange
 from isthmus.model.lane import LaneKey
-from isthmus.model.log import LogRange
 from isthmus.model.naming import TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import MappedRange, OffsetMap

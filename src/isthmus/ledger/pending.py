@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from isthmus.ledger.documents import WANTED, kind_of
+from isthmus.kafka.batches.aborted import ABORT, control_type
+from isthmus.kafka.batches.batch import Batch
+from isthmus.ledger.documents.kinds import WANTED, kind_of
 from isthmus.ledger.records import Entry
-from isthmus.wire.aborted import ABORT, control_type
-from isthmus.wire.batch import Batch
 
 
 class OpenTransactions:

@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from isthmus.ledger.documents import Document, MapDocument, encoded
+from isthmus.kafka.batches.batch import Batch, scan
+from isthmus.kafka.batches.records import records_in
+from isthmus.ledger.documents.kinds import Document, MapDocument, encoded
 from isthmus.ledger.poison import pass_over
-from isthmus.wire.batch import Batch, scan
-from isthmus.wire.records import records_in
 
 _MAGIC: Final = 2
 _NO_CODEC: Final = 0

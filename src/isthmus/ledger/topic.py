@@ -7,13 +7,14 @@ import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-from isthmus.cluster.changes import BROKER_DEFAULT, NewTopic, create_topics, is_there_already
 from isthmus.deadline import Deadline
 from isthmus.errors import BrokerRefused, ClusterError, Unreachable
-from isthmus.model import naming, rights
-from isthmus.wire import codes
-from isthmus.wire.client import Client
-from isthmus.wire.metadata import Metadata
+from isthmus.kafka import codes
+from isthmus.kafka.admin.changes import BROKER_DEFAULT, NewTopic, create_topics, is_there_already
+from isthmus.kafka.client import Client
+from isthmus.kafka.metadata import Metadata
+from isthmus.model import naming
+from isthmus.model.kafka import rights
 
 LEDGER_TOPIC: Final = naming.LEDGER_TOPIC
 PARTITION: Final = 0

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from isthmus.errors import ClusterError, Unreachable
+from isthmus.kafka.client import Client
+from isthmus.kafka.metadata import NO_TOPIC_ID
 from isthmus.ledger.log import LedgerTail, News, ToShow
 from isthmus.ledger.topic import is_missing
-from isthmus.wire.client import Client
-from isthmus.wire.metadata import NO_TOPIC_ID
 
 
 class Bookmark:

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Final, Self
 
-from isthmus.config.locked import exclusive
+from isthmus.config.reading.locked import exclusive
 from isthmus.local.folders import cache_folder
 from isthmus.local.jars import OnJars
 from isthmus.local.jvm import Jvm, jvm_for

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from isthmus.config.locked import exclusive
+from isthmus.config.reading.locked import exclusive
 from isthmus.errors import ConfigError, HostError, PlanRefused, PortBusy
 from isthmus.local.broker import BrokerStatus, Launcher, LocalBroker
 from isthmus.local.folders import state_folder, write_atomic

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from isthmus.config.places import xdg_folder
+from isthmus.config.reading.places import xdg_folder
 
 
 def cache_folder() -> Path:

@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 
 from isthmus.local.process import stat_of
-from isthmus.model.whereabouts import UNKNOWN, Liveness, Whereabouts, liveness
+from isthmus.model.process.whereabouts import UNKNOWN, Liveness, Whereabouts, liveness
 
 
 def whereabouts() -> Whereabouts:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Final
 from xml.sax.saxutils import quoteattr
 
-from isthmus.config.locked import exclusive
+from isthmus.config.reading.locked import exclusive
 from isthmus.errors import JarsUnavailable
 from isthmus.local.folders import cache_folder
 from isthmus.local.java import Java

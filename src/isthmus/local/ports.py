@@ -9,7 +9,7 @@ from typing import Final
 
 from isthmus.errors import ConfigError, HostError, PortBusy
 from isthmus.local.layout import HOST, Ports
-from isthmus.model.wording import counted
+from isthmus.model.text.wording import counted
 
 # From 32768 on the kernel hands ports out to outgoing connections: a listener there can find its
 # port taken.

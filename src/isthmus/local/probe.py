@@ -9,10 +9,10 @@ from typing import Any, Final
 from kafka.protocol.metadata import MetadataRequest
 
 from isthmus.errors import ClusterError, Unreachable
+from isthmus.kafka.connect.dial import dial
+from isthmus.kafka.connect.frames import decode_response, encode_request, pick_version
 from isthmus.local.layout import HOST
 from isthmus.model.cluster import Cluster
-from isthmus.wire.dial import dial
-from isthmus.wire.frames import decode_response, encode_request, pick_version
 
 _CLIENT_ID: Final = "isthmus-local"
 _CORRELATION: Final = 1

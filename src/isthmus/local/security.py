@@ -31,12 +31,12 @@ from kafka.protocol.admin.users import (
 
 from isthmus.deadline import Deadline
 from isthmus.errors import HostError
+from isthmus.kafka.codes import raise_for_code
 from isthmus.local.folders import write_atomic
 from isthmus.local.java import Java
 from isthmus.local.probe import ask
 from isthmus.model.cluster import SaslMechanism, Secret, Security, Tls
-from isthmus.model.rights import on_cluster
-from isthmus.wire.codes import raise_for_code
+from isthmus.model.kafka.rights import on_cluster
 
 User = Literal["admin", "isthmus"]
 USERS: Final[tuple[User, ...]] = ("admin", "isthmus")

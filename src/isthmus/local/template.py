@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from isthmus.config.locked import exclusive
+from isthmus.config.reading.locked import exclusive
 from isthmus.errors import HostError
 from isthmus.local.folders import cache_folder
 from isthmus.local.jars import OnJars

@@ -27,11 +27,11 @@ from isthmus.metrics.observation import (
     Observation,
 )
 from isthmus.model.lane import LaneState
-from isthmus.model.latency import FLOOR_MS, RATIO
+from isthmus.model.links.progress import LinkProgress, TopicProgress
 from isthmus.model.loop import LoopState
 from isthmus.model.problem import Problem
-from isthmus.model.progress import LinkProgress, TopicProgress
-from isthmus.model.receipt import LOST, Ending
+from isthmus.model.process.latency import FLOOR_MS, RATIO
+from isthmus.model.process.receipt import LOST, Ending
 from isthmus.model.state import RUNNING, LinkState
 
 TOPICS_MAX: Final = 2_000

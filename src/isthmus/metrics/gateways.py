@@ -15,7 +15,7 @@ from isthmus import __version__
 from isthmus.metrics import catalogue
 from isthmus.metrics.catalogue import GATEWAY_METRICS
 from isthmus.metrics.collector import Families
-from isthmus.model.gatewayfigures import FRESH_S, GatewayFigures, GatewayJson
+from isthmus.model.gateways.figures import FRESH_S, GatewayFigures, GatewayJson
 
 METADATA_AGE_MAX_S: Final = 30.0
 """If a cluster has not reported its brokers for so long, it is unknown whether it can be reached."""

@@ -8,9 +8,9 @@ from typing import Annotated, Final, Literal, NotRequired, TypedDict
 
 from isthmus import __version__
 from isthmus.metrics.observation import Observation
+from isthmus.model.links.progress import LinkProgress
 from isthmus.model.loop import LoopState
 from isthmus.model.problem import ProblemJson, problem_dict
-from isthmus.model.progress import LinkProgress
 from isthmus.model.state import RUNNING, LinkState
 
 STUCK_S: Final = 60.0

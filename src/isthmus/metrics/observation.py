@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from isthmus.groups.positions.carrying import Standing
 from isthmus.metrics.lateness import Lateness
-from isthmus.model.carrying import Standing
 from isthmus.model.lane import Gap, LaneKey, LaneState
-from isthmus.model.progress import LinkProgress, PartitionProgress
+from isthmus.model.links.progress import LinkProgress, PartitionProgress
 
 SOURCE_KINDS: Final = (LaneState.SOURCE_UNAVAILABLE, LaneState.DATA_GAP, LaneState.DIVERGED)
 TARGET_KINDS: Final = (LaneState.TARGET_UNAVAILABLE, LaneState.FOREIGN_WRITE)

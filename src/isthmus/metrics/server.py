@@ -25,8 +25,8 @@ from isthmus.metrics.collector import LinkCollector
 from isthmus.metrics.health import HealthAnswer
 from isthmus.metrics.observation import Observer
 from isthmus.model.configuration import MetricsSettings
-from isthmus.model.listening import ListenAddress, is_loopback
-from isthmus.model.progress import LinkProgress
+from isthmus.model.links.progress import LinkProgress
+from isthmus.model.process.listening import ListenAddress, is_loopback
 
 Show = Callable[[tuple[LinkProgress, ...]], None]
 _log = logging.getLogger(__name__)

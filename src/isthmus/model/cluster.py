@@ -8,10 +8,10 @@ from typing import Final, Literal
 
 from isthmus.errors import ConfigError
 from isthmus.model.naming import NO_NAMES, LogicalNames
-from isthmus.model.patterns import NamePattern
-from isthmus.model.reference import FileReference
-from isthmus.model.schemagate import NO_GATE, SchemaGate
-from isthmus.model.subjects import SubjectNaming
+from isthmus.model.schemas.gate import NO_GATE, SchemaGate
+from isthmus.model.schemas.subjects import SubjectNaming
+from isthmus.model.text.patterns import NamePattern
+from isthmus.model.text.reference import FileReference
 
 _CLUSTER_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,22}")
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]

@@ -10,8 +10,8 @@ from typing import Final, Literal, Self
 
 from isthmus.errors import ConfigError
 from isthmus.model.naming import SourceTopic
-from isthmus.model.patterns import NamePattern
 from isthmus.model.selection import TopicPattern
+from isthmus.model.text.patterns import NamePattern
 
 DefaultsFrom = Literal["target", "source"]
 

@@ -9,11 +9,11 @@ from difflib import get_close_matches
 from isthmus.errors import ConfigError
 from isthmus.model.cluster import Cluster
 from isthmus.model.link import Link
-from isthmus.model.logsettings import LogSettings
 from isthmus.model.problem import Problem
-from isthmus.model.schemas import SchemaSettings
-from isthmus.model.timings import USUAL, Timings
-from isthmus.model.tree import TreeSettings
+from isthmus.model.process.logsettings import LogSettings
+from isthmus.model.process.timings import USUAL, Timings
+from isthmus.model.schemas.content import SchemaSettings
+from isthmus.model.trees.tree import TreeSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

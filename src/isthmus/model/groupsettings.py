@@ -13,8 +13,8 @@ from typing import Final, Self
 from isthmus.errors import ConfigError
 from isthmus.model.naming import Naming, PrefixNaming
 from isthmus.model.offsetscopy import OffsetsCopy
-from isthmus.model.patterns import NamePattern
 from isthmus.model.problem import Problem
+from isthmus.model.text.patterns import NamePattern
 from isthmus.model.translation import Way
 
 OWN_PREFIX: Final = "__isthmus."

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from isthmus.model.copyflags import FlagsHeader, Selection
+from isthmus.model.kafka.transactions import AbortedPolicy
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import EARLIEST, Cursor
 from isthmus.model.problem import Problem
-from isthmus.model.schemagate import UNGATED, GatedFields
-from isthmus.model.transactions import AbortedPolicy
+from isthmus.model.schemas.gate import UNGATED, GatedFields
 
 NO_END: Final = 1 << 63
 """An offset behind all others."""

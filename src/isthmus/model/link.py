@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from isthmus.model.access import AccessSettings
 from isthmus.model.cluster import Cluster
 from isthmus.model.configsettings import ConfigSettings
 from isthmus.model.copyflags import FlagsHeader
+from isthmus.model.gateways.synchrony import SYNC, Mode, SyncSettings
 from isthmus.model.groupsettings import GroupSettings
+from isthmus.model.kafka.access import AccessSettings
+from isthmus.model.kafka.transactions import AbortedPolicy, Visibility
 from isthmus.model.mirrormaker import MirrorMakerNames, MirrorMakerSettings
 from isthmus.model.namespace import NamespaceMap, NamespaceNaming
 from isthmus.model.naming import LogicalNames, MirrorMakerNaming, SourceTopic, TemplateNaming
-from isthmus.model.positions import OffsetFlags
 from isthmus.model.selection import TopicSettings
-from isthmus.model.switching import BeginEpoch, GoingOver, LaneBegin, LeafDoubt
-from isthmus.model.synchrony import SYNC, Mode, SyncSettings
-from isthmus.model.transactions import AbortedPolicy, Visibility
+from isthmus.model.trees.positions import OffsetFlags
+from isthmus.model.trees.switching import BeginEpoch, GoingOver, LaneBegin, LeafDoubt
 
 DataGapPolicy = Literal["stop", "continue"]
 DivergencePolicy = Literal["stop", "recover"]

@@ -8,8 +8,8 @@ import enum
 from dataclasses import dataclass, replace
 from typing import Annotated, Final, TypedDict
 
-from isthmus.model.plain import OwnFields, plain, plain_fields
 from isthmus.model.problem import Problem, ProblemJson
+from isthmus.model.text.plain import OwnFields, plain, plain_fields
 
 DATA_TASK: Final = "data"
 TOPICS_TASK: Final = "topics"

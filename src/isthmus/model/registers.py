@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, NamedTuple, Self, TypedDict
 
-from isthmus.model.instant import written_instant
+from isthmus.model.text.instant import written_instant
 
 RESERVED: Final = "reserved"
 DELETED: Final = "deleted"

@@ -34,8 +34,8 @@ from isthmus.model.naming import (
     why_nameless,
 )
 from isthmus.model.offsets import EARLIEST, OffsetPolicy, RemotePolicy
-from isthmus.model.patterns import NamePattern
 from isthmus.model.problem import Problem
+from isthmus.model.text.patterns import NamePattern
 
 
 @dataclass(frozen=True, slots=True)

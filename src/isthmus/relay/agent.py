@@ -11,6 +11,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from isthmus.errors import AuthenticationFailed, ClusterError, PlanRefused, Unreachable
+from isthmus.kafka.client import Client
+from isthmus.kafka.connect.address import split_address, written_address
+from isthmus.kafka.connect.certificates import context_of
+from isthmus.kafka.connect.credentials import renewed
+from isthmus.kafka.connect.reach import reach
 from isthmus.model.cluster import Cluster, Tls
 from isthmus.relay.passing import Stream, pass_between
 from isthmus.relay.speech import (
@@ -24,11 +29,6 @@ from isthmus.relay.speech import (
     read_line,
     read_status,
 )
-from isthmus.wire.address import split_address, written_address
-from isthmus.wire.certificates import context_of
-from isthmus.wire.client import Client
-from isthmus.wire.credentials import renewed
-from isthmus.wire.reach import reach
 
 _log = logging.getLogger(__name__)
 _AGAIN_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0)

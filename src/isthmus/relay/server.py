@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from isthmus.errors import PortBusy
-from isthmus.model.listening import ListenAddress
+from isthmus.kafka.connect.certificates import serving_context
+from isthmus.model.process.listening import ListenAddress
 from isthmus.relay.passing import Stream, pass_between
 from isthmus.relay.speech import (
     BUFFER_BYTES,
@@ -25,7 +26,6 @@ from isthmus.relay.speech import (
     line,
     read_line,
 )
-from isthmus.wire.certificates import serving_context
 
 _log = logging.getLogger(__name__)
 _HEAD_S: Final = 10.0

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from isthmus.errors import RegistryRefused
-from isthmus.model.schemas import AVRO, Schema, SchemaReference, SchemaVersion
+from isthmus.model.schemas.content import AVRO, Schema, SchemaReference, SchemaVersion
 
 
 def subject_path(subject: str, version: int | None = None) -> str:

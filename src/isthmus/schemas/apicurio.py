@@ -19,7 +19,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from isthmus.errors import RegistryRefused, SchemaConflict
-from isthmus.model.schemas import RegistryContents, Schema, SchemaReference, SchemaVersion, VersionKey
+from isthmus.model.schemas.content import RegistryContents, Schema, SchemaReference, SchemaVersion, VersionKey
 from isthmus.schemas.answers import config_path, content_of, strange, subject_path
 from isthmus.schemas.client import RegistryClient
 

@@ -11,9 +11,9 @@ import logging
 from typing import Any, Final, NamedTuple, Self
 
 from isthmus.errors import HostError, RegistryRefused, RegistryUnreachable
+from isthmus.kafka.connect.certificates import context_of
+from isthmus.kafka.connect.credentials import renewed_registry
 from isthmus.model.cluster import SchemaRegistry
-from isthmus.wire.certificates import context_of
-from isthmus.wire.credentials import renewed_registry
 
 ANSWER_S: Final = 20.0
 _PAUSES_S: Final = (0.1, 0.5)

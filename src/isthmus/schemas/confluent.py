@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from isthmus.errors import RegistryRefused, SchemaConflict
-from isthmus.model.schemas import RegistryContents, SchemaVersion, VersionKey
+from isthmus.model.schemas.content import RegistryContents, SchemaVersion, VersionKey
 from isthmus.schemas.answers import config_path, registration, strange, subject_path, version_of
 from isthmus.schemas.client import RegistryClient
 

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from isthmus.errors import RegistryRefused, SchemaConflict
 from isthmus.model.problem import Problem, problem_of
-from isthmus.model.schemas import SchemaVersion, VersionKey
+from isthmus.model.schemas.content import SchemaVersion, VersionKey
 from isthmus.schemas.planning import SchemaChange, SchemaVerb
 from isthmus.schemas.registry import SchemaStore
 

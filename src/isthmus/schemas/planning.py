@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Final, TypedDict
 
 from isthmus.errors import SchemaConflict
-from isthmus.model.plain import plain
 from isthmus.model.problem import Problem, ProblemJson, problem_of
-from isthmus.model.schemas import IMPORT, DistributedVersion, RegistryContents, SchemaVersion, VersionKey
-from isthmus.model.subjects import SubjectNaming
+from isthmus.model.schemas.content import IMPORT, DistributedVersion, RegistryContents, SchemaVersion, VersionKey
+from isthmus.model.schemas.subjects import SubjectNaming
+from isthmus.model.text.plain import plain
 
 _DELETE_SOFTLY: Final = "Delete it softly at the primary first, or have it deleted: isthmus schemas sync --delete-gone."
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Protocol
 
 from isthmus.model.cluster import SchemaRegistry
-from isthmus.model.schemas import RegistryContents, SchemaVersion
+from isthmus.model.schemas.content import RegistryContents, SchemaVersion
 from isthmus.schemas.apicurio import ApicurioRegistry, SeenSchemas, is_apicurio
 from isthmus.schemas.client import RegistryClient
 from isthmus.schemas.confluent import ConfluentRegistry

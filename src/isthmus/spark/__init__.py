@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from isthmus.control.running.controller import Until
-    from isthmus.control.running.outcome import RunOutcome
     from isthmus.model.configuration import Configuration
+    from isthmus.model.links.outcome import RunOutcome
+    from isthmus.run.controller import Until
 
 
 def run(
@@ -36,6 +36,6 @@ def run(
     :raises PlanRefused: The session would run tasks twice (`spark.speculation`).
     """
     # The links are run by control, which stands above Spark. Executors import this package too and shall not load it.
-    fabric: Any = import_module("isthmus.control.fabric").open_fabric(config, spark=spark)
+    fabric: Any = import_module("isthmus.fabric.fabric").open_fabric(config, spark=spark)
     outcome: RunOutcome = fabric.run(until=until, link=link, take_over=take_over, standby=standby)
     return outcome

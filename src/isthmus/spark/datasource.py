@@ -29,17 +29,17 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from pyspark.sql.types import StructType
 
-from isthmus.cluster.offsets import log_ranges
-from isthmus.cluster.reading import LogReader, OffsetRange
-from isthmus.cluster.slices import slices
 from isthmus.errors import ConfigError, SparkMissing
+from isthmus.kafka import codes
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.offsets import log_ranges
+from isthmus.kafka.log.reading import LogReader, OffsetRange
+from isthmus.kafka.log.slices import slices
 from isthmus.model.cluster import Cluster
-from isthmus.model.rights import on_topic
+from isthmus.model.kafka.rights import on_topic
 from isthmus.spark.logs import known
 from isthmus.spark.ranges import MODES, NumberedRange, grouped, read_rows
 from isthmus.spark.rows import UNUSUAL_COLUMNS
-from isthmus.wire import codes
-from isthmus.wire.client import Client
 
 if TYPE_CHECKING:
     import pyarrow as pa

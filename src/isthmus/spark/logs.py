@@ -8,13 +8,13 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import NamedTuple, Self
 
-from isthmus.cluster.reading import LogReader, OffsetRange, StoredBatch
 from isthmus.errors import ConfigError
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.reading import LogReader, OffsetRange, StoredBatch
 from isthmus.lane.mapped.flagging import flagged
 from isthmus.lane.rebatch import Record, encode, records_of
 from isthmus.model.cluster import Cluster
 from isthmus.model.copyflags import FlagsHeader, is_done_with
-from isthmus.wire.client import Client
 
 
 class Copying(NamedTuple):

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from isthmus.cluster.reading import OffsetRange
-from isthmus.cluster.slices import SLICE_BYTES
+from isthmus.kafka.log.reading import OffsetRange
+from isthmus.kafka.log.slices import SLICE_BYTES
 from isthmus.model.cluster import Cluster
 from isthmus.spark.logs import Copying, Logs
 from isthmus.spark.rows import BATCH_COLUMNS, RECORD_COLUMNS, RowColumn, RowOrigin, Rows

@@ -24,10 +24,10 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from isthmus.cluster.reading import OffsetRange, StoredBatch, unreadable
-from isthmus.wire.aborted import ABORT, control_type
-from isthmus.wire.batch import CODEC_MASK, CODECS, LOG_APPEND_TIME, RECORDS_BEGIN, Batch
-from isthmus.wire.records import header_key, records_in
+from isthmus.kafka.batches.aborted import ABORT, control_type
+from isthmus.kafka.batches.batch import CODEC_MASK, CODECS, LOG_APPEND_TIME, RECORDS_BEGIN, Batch
+from isthmus.kafka.batches.records import header_key, records_in
+from isthmus.kafka.log.reading import OffsetRange, StoredBatch, unreadable
 
 if TYPE_CHECKING:
     from hashlib import _Hash as HASH

@@ -30,8 +30,8 @@ from fastapi import Depends, FastAPI, Response
 from fastapi.routing import APIRoute
 
 from isthmus.errors import InvariantError
-from isthmus.model.plain import OwnFields
 from isthmus.model.problem import Problem, ProblemJson
+from isthmus.model.text.plain import OwnFields
 from isthmus.web.conditions import CHANGING, repeatable
 
 JsonSchema = dict[str, Any]
@@ -109,7 +109,7 @@ def _describe(operation: dict[str, Any], schema: JsonSchema) -> None:
 
 
 def schema_of(hint: Any, components: dict[str, JsonSchema]) -> JsonSchema:
-    """Return the JSON schema of this type in plain form (`isthmus.model.plain`); a named type is added to `components`.
+    """Return the JSON schema of this type in plain form (`isthmus.model.text.plain`); a named type is added to `components`.
 
     :raises InvariantError: It is of no kind that answers have.
     """

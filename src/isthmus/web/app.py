@@ -13,29 +13,29 @@ from fastapi.security import HTTPBearer
 
 from isthmus import __version__
 from isthmus.errors import IsthmusError
+from isthmus.web.access.auditing import record_refusal
+from isthmus.web.access.door import ConsoleDoor
+from isthmus.web.access.guard import BODY_S, Guard, RateLimit
+from isthmus.web.access.hardening import Hardened
+from isthmus.web.access.tokens import TokenFile
 from isthmus.web.answers import DescribedApp
-from isthmus.web.auditing import record_refusal
-from isthmus.web.balancing import balancing_routes
-from isthmus.web.changing import changing_routes
-from isthmus.web.console.door import ConsoleDoor
 from isthmus.web.console.routes import console_routes
-from isthmus.web.declaring import declaring_routes
 from isthmus.web.desk import FabricDesk
-from isthmus.web.guard import BODY_S, Guard, RateLimit
-from isthmus.web.hardening import Hardened
-from isthmus.web.healthiness import health_routes
-from isthmus.web.namespaces import namespace_routes
-from isthmus.web.operating import operating_routes
 from isthmus.web.operations import OperationEventJson, Operations
 from isthmus.web.problems import MEDIA_TYPE, ProblemDetailsJson, answer_problems, problem_response
-from isthmus.web.promoting import promoting_routes
-from isthmus.web.reading import reading_routes
 from isthmus.web.rooms import Rooms
-from isthmus.web.schemas import schema_routes
-from isthmus.web.telling import telling_routes
-from isthmus.web.tending import tending_routes
-from isthmus.web.tokens import TokenFile
-from isthmus.web.treedeclaring import tree_declaring_routes
+from isthmus.web.routes.balancing import balancing_routes
+from isthmus.web.routes.changing import changing_routes
+from isthmus.web.routes.declaring import declaring_routes
+from isthmus.web.routes.healthiness import health_routes
+from isthmus.web.routes.namespaces import namespace_routes
+from isthmus.web.routes.operating import operating_routes
+from isthmus.web.routes.promoting import promoting_routes
+from isthmus.web.routes.reading import reading_routes
+from isthmus.web.routes.schemas import schema_routes
+from isthmus.web.routes.telling import telling_routes
+from isthmus.web.routes.tending import tending_routes
+from isthmus.web.routes.treedeclaring import tree_declaring_routes
 from isthmus.web.watching import LinkEventJson, Watch
 
 _bearer = HTTPBearer(auto_error=False, description="What isthmus token create printed.")

@@ -13,7 +13,8 @@ from weakref import WeakValueDictionary
 
 from fastapi import Response
 
-from isthmus.control.answers import (
+from isthmus.errors import ConfigError, RequestRefused
+from isthmus.fabric.answers import (
     AsyncAdministration,
     AsyncReassigning,
     Authorship,
@@ -22,16 +23,15 @@ from isthmus.control.answers import (
     DeclaredTree,
     authorship,
 )
-from isthmus.control.async_fabric import AsyncFabric
-from isthmus.control.opening import opened
-from isthmus.errors import ConfigError, RequestRefused
+from isthmus.fabric.async_fabric import AsyncFabric
+from isthmus.fabric.opening import opened
 from isthmus.model.configuration import Configuration
+from isthmus.model.kafka.transactions import AbortedPolicy, Visibility
 from isthmus.model.link import DataGapPolicy, DeletionPolicy, DivergencePolicy, Link
 from isthmus.model.namespace import NamespaceKind
 from isthmus.model.registers import Registers
-from isthmus.model.transactions import AbortedPolicy, Visibility
-from isthmus.model.tree import TreeSettings
-from isthmus.model.treeforms import TreeJson
+from isthmus.model.trees.tree import TreeSettings
+from isthmus.model.trees.treeforms import TreeJson
 from isthmus.web.conditions import IfMatch, check_match, etag_of
 from isthmus.web.lending import Lending
 

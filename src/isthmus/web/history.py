@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from isthmus.model.lane import LaneKey
-from isthmus.model.progress import LinkProgress, PartitionProgress
+from isthmus.model.links.progress import LinkProgress, PartitionProgress
 
 STEP_S: Final = 10.0
 HOUR_S: Final = 3600.0

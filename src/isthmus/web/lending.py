@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Final
 
-from isthmus.control.answers import ClusterPool
+from isthmus.fabric.answers import ClusterPool
 
 KEPT_S: Final = 60.0
 """The time that its connections are kept after the last request, for the next."""

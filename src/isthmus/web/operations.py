@@ -12,7 +12,9 @@ from enum import StrEnum
 from http import HTTPStatus
 from typing import Annotated, Any, Final, TypedDict
 
-from isthmus.control.answers import (
+from isthmus.deadline import Deadline
+from isthmus.errors import IsthmusError, RequestRefused, TokenRefused
+from isthmus.fabric.answers import (
     GroupDrillJson,
     MetJson,
     Reassignment,
@@ -20,17 +22,15 @@ from isthmus.control.answers import (
     SchemasPlanJson,
     now_ms,
 )
-from isthmus.deadline import Deadline
-from isthmus.errors import IsthmusError, RequestRefused, TokenRefused
-from isthmus.model.instant import written_instant
-from isthmus.model.promotion import PromotionJson
-from isthmus.model.recovery import RecoveryJson
-from isthmus.model.treeverdict import TreeVerdictJson
-from isthmus.model.verdict import VerificationJson
-from isthmus.web.auditing import audited, record
-from isthmus.web.guard import Caller
+from isthmus.model.links.promotion import PromotionJson
+from isthmus.model.links.recovery import RecoveryJson
+from isthmus.model.links.verdict import VerificationJson
+from isthmus.model.text.instant import written_instant
+from isthmus.model.trees.treeverdict import TreeVerdictJson
+from isthmus.web.access.auditing import audited, record
+from isthmus.web.access.guard import Caller
+from isthmus.web.access.tokens import Role
 from isthmus.web.problems import ProblemDetailsJson, problem_body, unforeseen
-from isthmus.web.tokens import Role
 
 _KEPT_MAX: Final = 200
 _STEPS_MAX: Final = 200

@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from isthmus.errors import RequestRefused
-from isthmus.web.guard import Caller
+from isthmus.web.access.guard import Caller
 
 LOOKS_MAX: Final = 16
 CHANGES_MAX: Final = 8

@@ -18,15 +18,15 @@ from typing import Final
 import uvicorn
 
 # All verbs of the fabric are loaded before the first request: packages may be replaced while a server runs.
-import isthmus.control.fabric  # noqa: F401
+import isthmus.fabric.fabric  # noqa: F401
 from isthmus.errors import ConfigError, HostError, PortBusy
 from isthmus.model.configuration import Configuration
-from isthmus.model.listening import ListenAddress
+from isthmus.model.process.listening import ListenAddress
+from isthmus.web.access.guard import BODY_S, RateLimit
+from isthmus.web.access.tokens import TokenFile
 from isthmus.web.app import create_app
 from isthmus.web.desk import FabricDesk
-from isthmus.web.guard import BODY_S, RateLimit
 from isthmus.web.patience import patient
-from isthmus.web.tokens import TokenFile
 from isthmus.web.watching import LinksProgress, Watch
 
 _log = logging.getLogger(__name__)

@@ -10,16 +10,16 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Final, NotRequired, TypedDict
 
-from isthmus.control.answers import StatusReader, now_ms
 from isthmus.deadline import Deadline
 from isthmus.errors import IsthmusError
+from isthmus.fabric.answers import StatusReader, now_ms
 from isthmus.metrics.health import HealthAnswer
 from isthmus.metrics.observation import Observer
 from isthmus.metrics.server import MetricsAnswers
 from isthmus.model.link import Link
-from isthmus.model.pair import PairState
+from isthmus.model.links.pair import PairState
+from isthmus.model.links.progress import LinkProgress
 from isthmus.model.problem import ProblemJson, problem_dict
-from isthmus.model.progress import LinkProgress
 from isthmus.model.state import LinkState
 from isthmus.web.events import Happenings
 from isthmus.web.history import STEP_S, History

@@ -23,7 +23,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from isthmus.local import LocalCluster
 from isthmus.local.probe import ask
 from isthmus.metrics.catalogue import LATENCY, LINK_LAG, METRICS
-from isthmus.web.tokens import Role, TokenFile
+from isthmus.web.access.tokens import Role, TokenFile
 from testing.groups import consumers
 from testing.patience import TERM_S
 from testing.records import oracle, topics

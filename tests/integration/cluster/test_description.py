@@ -12,14 +12,14 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from isthmus.cluster.description import describe
-from isthmus.control.fabric import Administration
+from isthmus.clusters.description import describe
 from isthmus.errors import ConfigError
+from isthmus.fabric.fabric import Administration
+from isthmus.kafka.client import Client
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
 from isthmus.model.cluster import Cluster, is_cluster_id
-from isthmus.model.description import ClusterReport, MetadataMode
-from isthmus.wire.client import Client
+from isthmus.model.kafka.description import ClusterReport, MetadataMode
 from testing.patience import TERM_S
 from testing.records import topics
 

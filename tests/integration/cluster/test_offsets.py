@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from isthmus.cluster.offsets import log_ranges
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.offsets import log_ranges
 from isthmus.local import LocalCluster
-from isthmus.wire.client import Client
 from testing.records import topics
 from testing.repeating import repeating
 

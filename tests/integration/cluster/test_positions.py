@@ -8,12 +8,12 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from isthmus.cluster.brokers import every_broker
-from isthmus.cluster.coordinators import find_coordinators
-from isthmus.cluster.groups import committed_offsets
+from isthmus.kafka.admin.brokers import every_broker
+from isthmus.kafka.client import Client
+from isthmus.kafka.groups.coordinators import find_coordinators
+from isthmus.kafka.groups.groups import committed_offsets
 from isthmus.local import LocalCluster
-from isthmus.model.group import Committed
-from isthmus.wire.client import Client
+from isthmus.model.kafka.group import Committed
 from testing.patience import TERM_S
 from testing.records import topics
 

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import pytest
 
-from isthmus.cluster.reading import LogReader, OffsetRange
-from isthmus.cluster.slices import slices
 from isthmus.errors import ClusterError
+from isthmus.kafka.batches.batch import Batch
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.reading import LogReader, OffsetRange
+from isthmus.kafka.log.slices import slices
 from isthmus.local import LocalCluster
-from isthmus.wire.batch import Batch
-from isthmus.wire.client import Client
 from testing.patience import TERM_S
 from testing.records import topics
 

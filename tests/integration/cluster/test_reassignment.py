@@ -24,15 +24,15 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from isthmus.clusters.reassigning import Reassignment, ReassignmentPlan, ReassignmentState
 from isthmus.config.assignments import write_assignments
-from isthmus.control.clusters.reassigning import Reassignment, ReassignmentPlan, ReassignmentState
-from isthmus.control.fabric import Administration, Reassigning
 from isthmus.errors import NotAuthorized
+from isthmus.fabric.fabric import Administration, Reassigning
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
-from isthmus.model.assignment import Assignment, Move
 from isthmus.model.configuration import Configuration
-from isthmus.web.tokens import Role
+from isthmus.model.kafka.assignment import Assignment, Move
+from isthmus.web.access.tokens import Role
 from testing.brokers.acls import CLUSTER, denied
 from testing.patience import TERM_S
 from testing.records import topics

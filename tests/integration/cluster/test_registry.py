@@ -14,15 +14,15 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 
-from isthmus.control.fabric import Administration
 from isthmus.errors import AuthenticationFailed, ClusterError, Unreachable
+from isthmus.fabric.fabric import Administration
 from isthmus.local import LocalCluster
 from isthmus.local.zookeeper import ZooKeeperModeCluster
 from isthmus.model.cluster import Secret, Tls, ZooKeeper
-from isthmus.model.description import MetadataMode
-from isthmus.model.elections import ElectionOutcome
-from isthmus.model.partitions import Condition
-from isthmus.model.registry import Registry, changes
+from isthmus.model.kafka.description import MetadataMode
+from isthmus.model.kafka.elections import ElectionOutcome
+from isthmus.model.kafka.partitions import Condition
+from isthmus.model.kafka.registry import Registry, changes
 from testing.patience import TERM_S
 
 pytestmark = pytest.mark.integration

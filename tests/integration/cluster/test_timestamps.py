@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from isthmus.cluster.offsets import log_ranges
-from isthmus.cluster.timestamps import record_timestamps
-from isthmus.control.groups.times import RecordTime, RecordTimes
+from isthmus.groups.trees.times import RecordTime, RecordTimes
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.offsets import log_ranges
+from isthmus.kafka.log.timestamps import record_timestamps
 from isthmus.local import LocalCluster
-from isthmus.wire.client import Client
 from testing.records import topics
 from testing.records.transactions import TransactionalProducer
 

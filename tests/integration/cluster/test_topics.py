@@ -8,15 +8,15 @@ from collections.abc import Callable
 
 import pytest
 
-from isthmus.cluster.changes import NewTopic, add_partitions, await_leaders, create_topics
-from isthmus.cluster.configs import alter_topic_configs
-from isthmus.cluster.offsets import log_ranges
-from isthmus.cluster.topics import describe_topics, selected_topics
 from isthmus.errors import BrokerRefused
+from isthmus.kafka.admin.changes import NewTopic, add_partitions, await_leaders, create_topics
+from isthmus.kafka.admin.configs import alter_topic_configs
+from isthmus.kafka.admin.topics import describe_topics, selected_topics
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.offsets import log_ranges
 from isthmus.local import LocalCluster
-from isthmus.model.log import LogRange
+from isthmus.model.kafka.log import LogRange
 from isthmus.model.selection import TopicPattern, TopicSettings
-from isthmus.wire.client import Client
 from testing.patience import TERM_S
 from testing.records.topics import await_served
 

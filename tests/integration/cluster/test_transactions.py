@@ -8,11 +8,11 @@ from typing import Final
 
 import pytest
 
-from isthmus.control.fabric import Administration
+from isthmus.fabric.fabric import Administration
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
-from isthmus.model.findings import Level
-from isthmus.model.transactions import TransactionState
+from isthmus.model.kafka.findings import Level
+from isthmus.model.kafka.transactions import TransactionState
 from testing.brokers.hanging import leave_hanging
 from testing.patience import TERM_S
 from testing.records import topics

@@ -7,11 +7,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from isthmus.ledger.documents import ControllerDocument, LeaseDocument
+from isthmus.kafka.client import Client
+from isthmus.ledger.documents.kinds import ControllerDocument, LeaseDocument
 from isthmus.ledger.link import read_documents
 from isthmus.local import LocalCluster
-from isthmus.model.whereabouts import Whereabouts
-from isthmus.wire.client import Client
+from isthmus.model.process.whereabouts import Whereabouts
 from testing.brokers.proxy import Link, Proxy
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
-from isthmus.control.links import declarations
+from isthmus.memory import declarations
 from testing.runs.recovering import Interrupted, interrupted_at
 
 ResultT = TypeVar("ResultT")

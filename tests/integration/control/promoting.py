@@ -8,12 +8,12 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from isthmus.control.fabric import Fabric, open_fabric
-from isthmus.control.links.promotion import Promoter
+from isthmus.fabric.fabric import Fabric, open_fabric
+from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
+from isthmus.model.links.promotion import Promotion
 from isthmus.model.namespace import NamespaceMap
-from isthmus.model.promotion import Promotion
 from testing.groups import consumers
 from testing.groups.carrying import records
 from testing.patience import TERM_S

@@ -16,34 +16,34 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from pyspark.sql import SparkSession
 
-from isthmus.cluster.aborting import commit_mirrored, transactions_in
-from isthmus.control.fabric import Fabric, open_fabric
-from isthmus.control.links.declared import DeclaredLink
-from isthmus.control.links.declaring import AsyncDeclaredLinks
-from isthmus.control.links.memory import recollect
-from isthmus.control.links.promotion import Promoter
-from isthmus.control.running.following import Following
 from isthmus.errors import PlanRefused
+from isthmus.fabric.fabric import Fabric, open_fabric
 from isthmus.gateway.ports import ListenRange
 from isthmus.gateway.server import Gateway, GatewaySettings, listening
 from isthmus.gateway.synchrony import GatewayLinks
-from isthmus.ledger.documents import Document, PreparedDocument
-from isthmus.ledger.gateways import prepared_commits
+from isthmus.kafka.client import Client
+from isthmus.kafka.transactions.aborting import commit_mirrored, transactions_in
+from isthmus.ledger.documents.gateways import prepared_commits
+from isthmus.ledger.documents.kinds import Document, PreparedDocument
 from isthmus.ledger.log import append_once
 from isthmus.ledger.records import Deletion
+from isthmus.links.declaring import AsyncDeclaredLinks
+from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
+from isthmus.memory.declared import DeclaredLink
+from isthmus.memory.links import recollect
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
-from isthmus.model.declaration import Declaration, attachment
-from isthmus.model.listening import ListenAddress
+from isthmus.model.gateways.prepared import PreparedCommit, PreparedPart
+from isthmus.model.gateways.synchrony import FirstUnheld, SyncState
+from isthmus.model.links.declaration import Declaration, attachment
+from isthmus.model.links.pair import PairState
+from isthmus.model.links.progress import LinkProgress
+from isthmus.model.links.promotion import Promised, Promotion
 from isthmus.model.namespace import NamespaceMap
-from isthmus.model.pair import PairState
-from isthmus.model.prepared import PreparedCommit, PreparedPart
-from isthmus.model.progress import LinkProgress
-from isthmus.model.promotion import Promised, Promotion
-from isthmus.model.synchrony import FirstUnheld, SyncState
-from isthmus.wire.client import Client
+from isthmus.model.process.listening import ListenAddress
+from isthmus.run.following import Following
 from testing.brokers.proxy import HOST, Proxy, Weather
 from testing.gateways.commits import Log
 from testing.gateways.gateways import free_range

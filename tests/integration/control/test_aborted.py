@@ -10,13 +10,13 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from isthmus.control.fabric import Fabric
-from isthmus.control.recovery.links import LinkRecoverer
 from isthmus.errors import GateNotMet
+from isthmus.fabric.fabric import Fabric
 from isthmus.local import LocalCluster
+from isthmus.model.kafka.transactions import AbortedPolicy, Visibility
 from isthmus.model.link import Link, Transactions
-from isthmus.model.recovery import RecoveryWay
-from isthmus.model.transactions import AbortedPolicy, Visibility
+from isthmus.model.links.recovery import RecoveryWay
+from isthmus.recovery.links import LinkRecoverer
 from testing.brokers.hanging import trusting
 from testing.records import oracle, topics
 from testing.records.omission import assert_left_out

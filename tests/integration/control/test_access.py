@@ -17,38 +17,38 @@ from kafka.protocol.admin import DescribeClientQuotasRequest
 from kafka.protocol.admin.acl import DescribeAclsRequest
 from pyspark.sql import SparkSession
 
-from isthmus.cluster.access import create_rules, delete_rules, describe_rules
-from isthmus.cluster.quotas import alter_quotas, user_quotas
-from isthmus.control.doctor import examine
-from isthmus.control.fabric import Fabric, open_fabric
-from isthmus.control.links.promotion import Promoter
-from isthmus.control.loops.access import AccessLoop
-from isthmus.control.loops.configs import ConfigsLoop
-from isthmus.control.loops.loop import LinkView
-from isthmus.control.loops.properties import PropertyChange
-from isthmus.control.loops.quotas import QuotasLoop
-from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
+from isthmus.access.loop import AccessLoop
+from isthmus.access.quotas import QuotasLoop
+from isthmus.configs.loop import ConfigsLoop
+from isthmus.configs.properties import PropertyChange
+from isthmus.doctor.examine import examine
 from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized, Unreachable
-from isthmus.ledger.access import AccessDocument
-from isthmus.ledger.document import Document
+from isthmus.fabric.fabric import Fabric, open_fabric
+from isthmus.kafka.admin.access import create_rules, delete_rules, describe_rules
+from isthmus.kafka.admin.quotas import alter_quotas, user_quotas
+from isthmus.kafka.client import Client
+from isthmus.ledger.documents.access import AccessDocument
+from isthmus.ledger.documents.document import Document
 from isthmus.ledger.log import append_once
 from isthmus.ledger.records import Deletion
+from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
 from isthmus.local.jvm import jvm_for
 from isthmus.local.tools import kafka_tool
-from isthmus.model.access import AccessPolicy, AccessSettings, PermissionType, PrincipalPattern, Rule, RulePattern
+from isthmus.loops.loop import LinkView
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
-from isthmus.model.findings import Level
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
+from isthmus.model.kafka.access import AccessPolicy, AccessSettings, PermissionType, PrincipalPattern, Rule, RulePattern
+from isthmus.model.kafka.findings import Level
+from isthmus.model.kafka.quotas import QuotaKey
+from isthmus.model.kafka.rights import Resource
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
 from isthmus.model.loop import Change, LoopProgress, LoopState
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import PrefixNaming, SourceTopic, TargetTopic
-from isthmus.model.quotas import QuotaKey
-from isthmus.model.rights import Resource
-from isthmus.wire.client import Client
+from isthmus.topics.plan import Action, LinkPlan, TopicPlan
 from testing.brokers.acls import CLUSTER, denied
 from testing.patience import TERM_S
 from testing.records import topics

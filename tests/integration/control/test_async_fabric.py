@@ -9,11 +9,11 @@ from collections.abc import Callable
 import pytest
 
 from isthmus import AsyncFabric
-from isthmus.control.links import memory
-from isthmus.control.links.filtering import Filters
+from isthmus.kafka.client import Client
 from isthmus.ledger.view import LedgerView
 from isthmus.local import LocalCluster
-from isthmus.wire.client import Client
+from isthmus.memory import links as memory
+from isthmus.memory.filtering import Filters
 from testing.records import topics
 from testing.runs.running import configuration_of, link_of
 

@@ -11,21 +11,21 @@ from typing import Any
 
 import pytest
 
-from isthmus.control.fabric import Fabric
-from isthmus.control.links import forgetting
-from isthmus.control.links.declared import DeclaredLink
-from isthmus.control.links.declaring import AsyncDeclaredLinks
-from isthmus.control.links.memory import recollect
 from isthmus.errors import IsthmusError, PlanRefused
-from isthmus.ledger.documents import ControllerDocument, PauseDocument
+from isthmus.fabric.fabric import Fabric
+from isthmus.kafka.client import Client
+from isthmus.ledger.documents.kinds import ControllerDocument, PauseDocument
 from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.log import append_once
 from isthmus.ledger.topic import on_topic
+from isthmus.links.declaring import AsyncDeclaredLinks
+from isthmus.memory import forgetting
+from isthmus.memory.declared import DeclaredLink
+from isthmus.memory.links import recollect
 from isthmus.model.configuration import Configuration
-from isthmus.model.declaration import ASYNC, Declaration, attachment
+from isthmus.model.gateways.synchrony import SYNC
+from isthmus.model.links.declaration import ASYNC, Declaration, attachment
 from isthmus.model.registers import MODE
-from isthmus.model.synchrony import SYNC
-from isthmus.wire.client import Client
 from testing.patience import TERM_S
 from testing.runs.declaring import both as both
 from testing.runs.declaring import maps

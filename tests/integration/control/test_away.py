@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from isthmus.control.answers import DeclaredLink
-from isthmus.control.fabric import Fabric, open_fabric
 from isthmus.errors import ConfigError, IsthmusError
+from isthmus.fabric.answers import DeclaredLink
+from isthmus.fabric.fabric import Fabric, open_fabric
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.model.configuration import Configuration

@@ -12,22 +12,22 @@ from functools import partial
 import pytest
 
 from isthmus import config
-from isthmus.cluster.transaction import Transaction
-from isthmus.control.links.declared import Declared
-from isthmus.control.links.memory import LedgerMemory
-from isthmus.control.links.switching import leave, read_allowances, read_choice, write_choice
-from isthmus.control.loops.allowance import AllowanceLoop
-from isthmus.control.loops.loop import LinkView
-from isthmus.control.topics.plan import LinkPlan
 from isthmus.errors import Unreachable
-from isthmus.ledger.declared import FiltersDocument
-from isthmus.ledger.documents import AllowanceDocument, Document, SwitchDocument
+from isthmus.kafka.client import Client
+from isthmus.kafka.transactions.transaction import Transaction
+from isthmus.ledger.documents.declared import FiltersDocument
+from isthmus.ledger.documents.kinds import AllowanceDocument, Document, SwitchDocument
 from isthmus.ledger.log import append_once
 from isthmus.local import LocalCluster
+from isthmus.loops.loop import LinkView
+from isthmus.memory.declared import Declared
+from isthmus.memory.links import LedgerMemory
+from isthmus.memory.switching import leave, read_allowances, read_choice, write_choice
 from isthmus.model.configuration import Configuration
 from isthmus.model.naming import SourceTopic
-from isthmus.model.switching import Allowance, LaneBegin, TargetChoice
-from isthmus.wire.client import Client
+from isthmus.model.trees.switching import Allowance, LaneBegin, TargetChoice
+from isthmus.topics.plan import LinkPlan
+from isthmus.trees.allowance import AllowanceLoop
 from testing.brokers.quotas import bounded
 from testing.patience import TERM_S
 from testing.records import topics

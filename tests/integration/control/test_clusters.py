@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from isthmus.control.doctor import examine
-from isthmus.control.fabric import Fabric
+from isthmus.doctor.examine import examine
 from isthmus.errors import PlanRefused
+from isthmus.fabric.fabric import Fabric
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster, Tls
-from isthmus.model.findings import Level
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
+from isthmus.model.kafka.findings import Level
 from isthmus.model.state import LinkState
 from testing.records import topics
 from testing.records.topics import Given

@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 
 from isthmus import config
 from isthmus.cli.app import app
-from isthmus.control.fabric import Fabric
 from isthmus.errors import IsthmusError, error_classes
-from isthmus.ledger.documents import LinkDocument
+from isthmus.fabric.fabric import Fabric
+from isthmus.ledger.documents.kinds import LinkDocument
 from isthmus.ledger.topic import LEDGER_TOPIC
 from isthmus.local import LocalCluster
 from testing.brokers.acls import denied

@@ -9,17 +9,17 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from isthmus.cluster.holes import count_holes
-from isthmus.control.fabric import Fabric
-from isthmus.control.links.claims import Claims
-from isthmus.control.topics.observation import observe
-from isthmus.control.topics.planning import plan_link
+from isthmus.fabric.fabric import Fabric
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.holes import count_holes
 from isthmus.local import LocalCluster
+from isthmus.memory.claims import Claims
 from isthmus.model.lane import LaneState
 from isthmus.model.naming import PrefixNaming
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.selection import TopicPattern, TopicSettings
-from isthmus.wire.client import Client
+from isthmus.topics.observation import observe
+from isthmus.topics.planning import plan_link
 from testing.records import oracle, topics
 from testing.records.compaction import Compacted, keys
 from testing.records.topics import Given

@@ -13,19 +13,19 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from pyspark.sql import SparkSession
 
-from isthmus.control.fabric import Fabric
-from isthmus.control.loops.configs import ConfigsLoop
-from isthmus.control.loops.loop import LinkView
-from isthmus.control.loops.properties import PropertyChange
-from isthmus.control.running.following import Following
-from isthmus.control.topics.plan import LinkPlan
+from isthmus.configs.loop import ConfigsLoop
+from isthmus.configs.properties import PropertyChange
+from isthmus.fabric.fabric import Fabric
+from isthmus.kafka.client import Client
 from isthmus.local import LocalCluster
+from isthmus.loops.loop import LinkView
 from isthmus.model.configsettings import ConfigSettings, KeptConfigs, PropertyPattern
 from isthmus.model.link import Link
 from isthmus.model.loop import LoopProgress, LoopState
 from isthmus.model.naming import TargetTopic
 from isthmus.model.selection import TopicPattern
-from isthmus.wire.client import Client
+from isthmus.run.following import Following
+from isthmus.topics.plan import LinkPlan
 from testing.patience import TERM_S
 from testing.records import topics
 from testing.runs.running import Running, configuration_of, link_of, patient, running

@@ -10,16 +10,16 @@ from functools import partial
 import pytest
 from pyspark.sql import SparkSession
 
-from isthmus.control.fabric import open_fabric
-from isthmus.control.links.memory import remembered
 from isthmus.errors import PlanRefused
-from isthmus.ledger.documents import GatewayDocument, MovableGatewayDocument
+from isthmus.fabric.fabric import open_fabric
+from isthmus.kafka.client import Client
+from isthmus.ledger.documents.kinds import GatewayDocument, MovableGatewayDocument
 from isthmus.ledger.log import append_once
 from isthmus.local import LocalCluster
+from isthmus.memory.links import remembered
 from isthmus.model.configuration import Configuration
-from isthmus.model.gateways import RegisteredGateway
-from isthmus.model.pair import PairState
-from isthmus.wire.client import Client
+from isthmus.model.gateways.registered import RegisteredGateway
+from isthmus.model.links.pair import PairState
 from testing.brokers.hanging import trusting
 from testing.brokers.proxy import HOST, Proxy, Weather
 from testing.patience import TERM_S

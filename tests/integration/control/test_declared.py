@@ -15,34 +15,34 @@ import pytest
 from pyspark.sql import SparkSession
 
 from isthmus.config.manifest import read_manifest
-from isthmus.control.fabric import Fabric, open_fabric
-from isthmus.control.links import declarations as declaring
-from isthmus.control.links.declarations import Declarations, looked
-from isthmus.control.links.declaring import AsyncDeclaredLinks
-from isthmus.control.links.filtering import Filters
-from isthmus.control.links.memory import recollect
-from isthmus.control.loops.loop import LinkView
-from isthmus.control.loops.semantics import SemanticsLoop
-from isthmus.control.running.following import Following
-from isthmus.control.topics.plan import LinkPlan
+from isthmus.doctor.semantics import SemanticsLoop
 from isthmus.errors import ClusterError, ConfigError, IsthmusError, PlanRefused
-from isthmus.ledger.documents import DeclarationDocument
+from isthmus.fabric.fabric import Fabric, open_fabric
+from isthmus.kafka.client import Client
+from isthmus.ledger.documents.kinds import DeclarationDocument
 from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.topic import ensure_topic
+from isthmus.links.declaring import AsyncDeclaredLinks
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
+from isthmus.loops.loop import LinkView
+from isthmus.memory import declarations as declaring
+from isthmus.memory.declarations import Declarations, looked
+from isthmus.memory.filtering import Filters
+from isthmus.memory.links import recollect
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
-from isthmus.model.declaration import SEMANTICS, Declaration, attachment
-from isthmus.model.lastknown import KnownLog
+from isthmus.model.links.declaration import SEMANTICS, Declaration, attachment
+from isthmus.model.links.lastknown import KnownLog
+from isthmus.model.links.pair import PairState
+from isthmus.model.links.writability import KeptBy
 from isthmus.model.namespace import Namespace, NamespaceMap
 from isthmus.model.naming import LEDGER_TOPIC
-from isthmus.model.pair import PairState
 from isthmus.model.registers import DELETED, SETTINGS
 from isthmus.model.state import LinkState
-from isthmus.model.writability import KeptBy
-from isthmus.wire.client import Client
+from isthmus.run.following import Following
+from isthmus.topics.plan import LinkPlan
 from testing.brokers.proxy import HOST, Proxy
 from testing.groups.carrying import records
 from testing.records import topics

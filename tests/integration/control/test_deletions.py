@@ -11,13 +11,11 @@ from typing import Any, Final, NamedTuple
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from isthmus.cluster.topics import known_deleted
-from isthmus.control.links.claiming import claimed
-from isthmus.control.links.memory import recollect
-from isthmus.control.recovery.attachment import LinkAttachment
-from isthmus.control.recovery.deleting import TopicDeleter, admit
 from isthmus.errors import GateNotMet, IsthmusError, PlanRefused
-from isthmus.ledger.documents import (
+from isthmus.kafka.admin.topics import known_deleted
+from isthmus.kafka.client import Client
+from isthmus.kafka.codes import NONE
+from isthmus.ledger.documents.kinds import (
     DeletionDocument,
     Document,
     EndedPartition,
@@ -27,14 +25,16 @@ from isthmus.ledger.documents import (
 )
 from isthmus.ledger.log import append_once
 from isthmus.ledger.records import Deletion
+from isthmus.links.claiming import claimed
 from isthmus.local import LocalCluster
+from isthmus.memory.links import recollect
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
-from isthmus.wire.client import Client
-from isthmus.wire.codes import NONE
+from isthmus.recovery.attachment import LinkAttachment
+from isthmus.recovery.deleting import TopicDeleter, admit
 from testing.brokers.acls import denied
 from testing.groups import consumers
 from testing.groups.carrying import records

@@ -12,15 +12,15 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 from kafka.protocol.admin import AlterClientQuotasRequest
 
-from isthmus.control.doctor import examine
-from isthmus.control.fabric import Administration, Fabric
+from isthmus.doctor.examine import examine
+from isthmus.fabric.fabric import Administration, Fabric
+from isthmus.kafka.client import Client
 from isthmus.ledger.topic import LEDGER_TOPIC, ensure_topic
 from isthmus.local import LocalCluster
 from isthmus.local.probe import ask
 from isthmus.model.cluster import Cluster, Security, Tls
-from isthmus.model.findings import Finding, Level
-from isthmus.model.transactions import TransactionState
-from isthmus.wire.client import Client
+from isthmus.model.kafka.findings import Finding, Level
+from isthmus.model.kafka.transactions import TransactionState
 from testing.brokers.acls import CLUSTER, denied, deny
 from testing.brokers.hanging import leave_hanging
 from testing.patience import TERM_S

@@ -12,20 +12,20 @@ from typing import Any
 import pytest
 
 from isthmus import config
-from isthmus.cluster.offsets import log_ranges
-from isthmus.control.links import draining
-from isthmus.control.links.declarations import Declarations
-from isthmus.control.links.draining import check_drained
-from isthmus.control.links.switching import lacking, lost_there
 from isthmus.errors import GateNotMet
-from isthmus.ledger.documents import Document, MapDocument, TopicDocument
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.offsets import log_ranges
+from isthmus.ledger.documents.kinds import Document, MapDocument, TopicDocument
 from isthmus.ledger.log import append_once
 from isthmus.ledger.topic import ensure_topic
 from isthmus.local import LocalCluster
+from isthmus.memory.declarations import Declarations
+from isthmus.memory.switching import lacking, lost_there
 from isthmus.model.lane import LaneKey
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
-from isthmus.wire.client import Client
+from isthmus.trees import draining
+from isthmus.trees.draining import check_drained
 from testing.groups.carrying import records
 from testing.patience import TERM_S
 from testing.records import topics

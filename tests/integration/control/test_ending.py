@@ -14,9 +14,10 @@ from dataclasses import replace
 
 import pytest
 
-from isthmus.control.fabric import Fabric, Promoting
 from isthmus.errors import GateNotMet
-from isthmus.ledger.documents import ControllerDocument, LeaseDocument
+from isthmus.fabric.fabric import Fabric, Promoting
+from isthmus.kafka.client import Client
+from isthmus.ledger.documents.kinds import ControllerDocument, LeaseDocument
 from isthmus.ledger.link import BEAT_S, read_documents
 from isthmus.local import LocalCluster
 from isthmus.local.host import start_of, whereabouts
@@ -24,9 +25,8 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.whereabouts import Whereabouts
-from isthmus.spark.tenure import REVOCATION_S
-from isthmus.wire.client import Client
+from isthmus.model.process.whereabouts import Whereabouts
+from isthmus.spark.leases.tenure import REVOCATION_S
 from testing.records import topics
 from testing.runs.declaring import both as both
 from testing.runs.declaring import cut

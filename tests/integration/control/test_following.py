@@ -14,18 +14,18 @@ from typing import Final
 import pytest
 from pyspark.sql import SparkSession
 
-from isthmus.control.fabric import Fabric
-from isthmus.control.links.filtering import Filters, write_filters
-from isthmus.control.running.following import Following
 from isthmus.errors import ConfigError
+from isthmus.fabric.fabric import Fabric
+from isthmus.kafka.client import Client
 from isthmus.local import LocalCluster
+from isthmus.memory.filtering import Filters, write_filters
 from isthmus.model.configsettings import OF_EACH_CLUSTER, ConfigSettings
 from isthmus.model.configuration import Configuration
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Limits, Link
 from isthmus.model.loop import DATA_TASK, LoopState
 from isthmus.model.selection import TopicPattern
-from isthmus.wire.client import Client
+from isthmus.run.following import Following
 from testing.groups import consumers
 from testing.groups.carrying import records
 from testing.records import topics

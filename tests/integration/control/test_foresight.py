@@ -14,27 +14,27 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 from pyspark.sql import SparkSession
 
-from isthmus.cluster import tail
-from isthmus.cluster.offsets import log_ranges
-from isthmus.cluster.outcomes import Outcomes
-from isthmus.control.doctor import examine
-from isthmus.control.fabric import Fabric
-from isthmus.control.running.outcome import RunOutcome
-from isthmus.control.topics import foresight
-from isthmus.control.topics.plan import LinkPlan, TopicPlanJson
+from isthmus.doctor.examine import examine
+from isthmus.fabric.fabric import Fabric
+from isthmus.kafka.client import Client
+from isthmus.kafka.log import tail
+from isthmus.kafka.log.fetch import fetch_once
+from isthmus.kafka.log.listoffsets import PartitionKey
+from isthmus.kafka.log.offsets import log_ranges
+from isthmus.kafka.outcomes import Outcomes
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
-from isthmus.model.findings import Level
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
+from isthmus.model.kafka.findings import Level
+from isthmus.model.kafka.log import LogRange
 from isthmus.model.link import Link
-from isthmus.model.log import LogRange
+from isthmus.model.links.outcome import RunOutcome
+from isthmus.model.links.progress import LinkProgress
 from isthmus.model.offsets import OffsetPolicy
-from isthmus.model.progress import LinkProgress
+from isthmus.model.process.timings import USUAL, Timings
 from isthmus.model.selection import TopicPattern, TopicSettings
-from isthmus.model.timings import USUAL, Timings
-from isthmus.wire.client import Client
-from isthmus.wire.fetch import fetch_once
-from isthmus.wire.offsets import PartitionKey
+from isthmus.topics import foresight
+from isthmus.topics.plan import LinkPlan, TopicPlanJson
 from testing.brokers.acls import denied
 from testing.groups import consumers
 from testing.records import topics

@@ -9,15 +9,15 @@ from functools import partial
 import pytest
 from pyspark.sql import SparkSession
 
-from isthmus.control.fabric import Fabric
-from isthmus.control.links.memory import recollect
-from isthmus.control.links.promotion import Promoter
 from isthmus.errors import ClusterError, GateNotMet
+from isthmus.fabric.fabric import Fabric
+from isthmus.kafka.client import Client
+from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
+from isthmus.memory.links import recollect
 from isthmus.model.configuration import Configuration
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import TargetTopic
-from isthmus.wire.client import Client
 from testing.groups import consumers
 from testing.groups.carrying import records
 from testing.records import topics

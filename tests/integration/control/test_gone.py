@@ -9,20 +9,20 @@ from collections.abc import Callable
 import pytest
 
 from isthmus import config
-from isthmus.control.links.declarations import Declarations
-from isthmus.control.links.gone import GoneCluster
-from isthmus.control.links.memory import recollect
-from isthmus.control.links.reshaping import TreeChanges
-from isthmus.control.links.switching import read_choice, write_choice
 from isthmus.errors import ConfigError, GateNotMet, PlanRefused
-from isthmus.ledger.documents import AllowanceDocument, ProgressDocument
+from isthmus.kafka.client import Client
+from isthmus.ledger.documents.kinds import AllowanceDocument, ProgressDocument
 from isthmus.ledger.log import append_once
 from isthmus.local import LocalCluster
+from isthmus.memory.declarations import Declarations
+from isthmus.memory.links import recollect
+from isthmus.memory.switching import read_choice, write_choice
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.reshaping import Reshaping, written
-from isthmus.model.switching import Allowance, LaneBegin, TargetChoice
-from isthmus.wire.client import Client
+from isthmus.model.trees.reshaping import Reshaping, written
+from isthmus.model.trees.switching import Allowance, LaneBegin, TargetChoice
+from isthmus.trees.gone import GoneCluster
+from isthmus.trees.reshaping import TreeChanges
 from testing.records import topics
 
 pytestmark = pytest.mark.integration

@@ -29,25 +29,25 @@ from confluent_kafka.admin import (
 from pyspark.sql import SparkSession
 
 from isthmus import config
-from isthmus.cli.acls import AclFormat, written
-from isthmus.control.doctor import examine
-from isthmus.control.fabric import Fabric, open_fabric
+from isthmus.access.grants import Grant, GrantedSide, grants_of
+from isthmus.cli.clusters.acls import AclFormat, written
+from isthmus.doctor.examine import examine
+from isthmus.fabric.fabric import Fabric, open_fabric
+from isthmus.groups.positions.carrying import Standing
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
-from isthmus.model.access import AccessPolicy, AccessSettings, Rule
-from isthmus.model.carrying import Standing
 from isthmus.model.cluster import Cluster, Security, Tls
 from isthmus.model.configuration import Configuration
-from isthmus.model.findings import Finding, Level
-from isthmus.model.grants import Grant, GrantedSide, grants_of
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
+from isthmus.model.kafka.access import AccessPolicy, AccessSettings, Rule
+from isthmus.model.kafka.findings import Finding, Level
+from isthmus.model.kafka.rights import Resource
 from isthmus.model.link import Link
+from isthmus.model.links.needs import Side
 from isthmus.model.mirrormaker import MirrorMakerSettings, MirrorMakerTopics, SyncsPlace
 from isthmus.model.namespace import Namespace, NamespaceMap
 from isthmus.model.naming import LEDGER_TOPIC
-from isthmus.model.needs import Side
 from isthmus.model.offsetscopy import OffsetsCopy
-from isthmus.model.rights import Resource
 from testing.groups import consumers
 from testing.patience import TERM_S, UNFENCED
 from testing.records import oracle, topics

@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 import isthmus
-from isthmus.cluster.groups import committed_offsets
+from isthmus.kafka.client import Client
+from isthmus.kafka.groups.groups import committed_offsets
 from isthmus.local import LocalCluster
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.lane import LaneState
-from isthmus.wire.client import Client
 from testing.groups import consumers
 from testing.groups.carrying import records
 from testing.records.topics import create, produce

@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import isthmus
-from isthmus.cli.imports import import_
-from isthmus.cluster.groups import committed_offsets
+from isthmus.cli.setup.imports import import_
+from isthmus.kafka.client import Client
+from isthmus.kafka.groups.groups import committed_offsets
 from isthmus.local import LocalCluster
-from isthmus.wire.client import Client
 from testing.groups import consumers
 from testing.groups.carrying import records
 from testing.records import oracle

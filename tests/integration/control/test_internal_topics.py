@@ -9,21 +9,21 @@ from dataclasses import replace
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from isthmus.cluster.contents import stored_records
-from isthmus.control.groups.plan import GroupPlan, GroupsPlan, PositionPlan
-from isthmus.control.loops.appending import TopicAppender
-from isthmus.control.loops.checkpoints import CheckpointLoop
-from isthmus.control.loops.heartbeats import HeartbeatLoop
-from isthmus.control.loops.internal_topics import InternalTopics
-from isthmus.control.loops.loop import LinkView
-from isthmus.control.topics.plan import LinkPlan
 from isthmus.errors import NotAuthorized
+from isthmus.groups.plan import GroupPlan, GroupsPlan, PositionPlan
+from isthmus.groups.positions.carrying import Standing
+from isthmus.kafka.admin.internal_topics import InternalTopics
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.contents import stored_records
+from isthmus.kafka.transactions.appending import TopicAppender
 from isthmus.local import LocalCluster
-from isthmus.model.carrying import Standing
-from isthmus.model.group import Committed
+from isthmus.loops.loop import LinkView
+from isthmus.mirrormaker.checkpoints import CheckpointLoop
+from isthmus.mirrormaker.heartbeats import HeartbeatLoop
+from isthmus.model.kafka.group import Committed
+from isthmus.model.kafka.mirrormaker_records import Checkpoint, CheckpointKey, KeyedRecord, checkpoint_of, heartbeat_of
 from isthmus.model.mirrormaker import MirrorMakerSettings
-from isthmus.model.mirrormaker_records import Checkpoint, CheckpointKey, KeyedRecord, checkpoint_of, heartbeat_of
-from isthmus.wire.client import Client
+from isthmus.topics.plan import LinkPlan
 from testing.brokers.acls import denied
 from testing.records import topics
 from testing.runs.running import link_of

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import SparkSession
 
-from isthmus.control.fabric import Fabric
+from isthmus.fabric.fabric import Fabric
 from isthmus.local import LocalCluster
 from testing.records import topics
 from testing.records.topics import Given

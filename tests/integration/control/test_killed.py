@@ -14,14 +14,14 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from pyspark.sql import SparkSession
 
-from isthmus.control.fabric import Fabric, open_fabric
-from isthmus.control.links.declaring import AsyncDeclaredLinks
-from isthmus.control.links.promotion import Promoter
+from isthmus.fabric.fabric import Fabric, open_fabric
+from isthmus.links.declaring import AsyncDeclaredLinks
+from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
+from isthmus.model.links.recovery import quarantine_of
 from isthmus.model.namespace import Namespace, NamespaceMap
 from isthmus.model.naming import LEDGER_TOPIC
-from isthmus.model.recovery import quarantine_of
 from testing.groups import consumers
 from testing.groups.carrying import records
 from testing.patience import TERM_S

@@ -17,16 +17,16 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from isthmus.control.clusters.lastknown import remember
-from isthmus.control.fabric import Fabric
+from isthmus.clusters.lastknown.lastknown import remember
+from isthmus.fabric.fabric import Fabric
+from isthmus.kafka.client import Client
 from isthmus.ledger.topic import locate, on_topic
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.model.configuration import Configuration
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
-from isthmus.model.lastknown import KnownNames
 from isthmus.model.link import Link
-from isthmus.wire.client import Client
+from isthmus.model.links.lastknown import KnownNames
 from testing.brokers.acls import denied
 from testing.groups import consumers
 from testing.groups.carrying import records
@@ -107,7 +107,7 @@ def test_a_cluster_that_is_slow_to_tell_its_names_is_remembered(
     async def slow(*_: object) -> list[KnownNames]:
         raise TimeoutError
 
-    monkeypatch.setattr("isthmus.control.clusters.lastknown.contents", slow)
+    monkeypatch.setattr("isthmus.clusters.lastknown.lastknown.contents", slow)
     asyncio.run(looked_at(link))
     found = Fabric(Configuration(clusters=(link.source, link.target), links=(link,))).cluster("east").last_known()
     assert (found.cluster.link, found.kept_by) == (name, "west")

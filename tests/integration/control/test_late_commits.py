@@ -10,13 +10,13 @@ import pytest
 from kafka.protocol.admin import DescribeTransactionsRequest
 from pyspark.sql import SparkSession
 
-from isthmus.cluster.groups import committed_offsets
-from isthmus.control.groups.transaction import GroupTransaction
+from isthmus.groups.transaction import GroupTransaction
+from isthmus.kafka import codes
+from isthmus.kafka.client import Client
+from isthmus.kafka.groups.groups import committed_offsets
 from isthmus.local import LocalCluster
-from isthmus.model.group import Committed
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
-from isthmus.wire import codes
-from isthmus.wire.client import Client
+from isthmus.model.kafka.group import Committed
 from testing.groups import consumers
 from testing.groups.carrying import records
 from testing.patience import UNFENCED

@@ -9,24 +9,24 @@ from typing import Any
 
 import pytest
 
-from isthmus.cluster import aborting
-from isthmus.cluster.aborting import leaderless
-from isthmus.cluster.finishing import finish
-from isthmus.cluster.offsets import log_ranges
-from isthmus.cluster.transactions import open_transactions
-from isthmus.control.fabric import Fabric
-from isthmus.control.links import promotion
-from isthmus.control.links.declaring import AsyncDeclaredLinks
-from isthmus.control.links.promotion import OnStep, Promoter
 from isthmus.errors import Unreachable
+from isthmus.fabric.fabric import Fabric
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.listoffsets import PartitionKey
+from isthmus.kafka.log.offsets import log_ranges
+from isthmus.kafka.transactions import aborting
+from isthmus.kafka.transactions.aborting import leaderless
+from isthmus.kafka.transactions.finishing import finish
+from isthmus.kafka.transactions.open import open_transactions
+from isthmus.links import promotion
+from isthmus.links.declaring import AsyncDeclaredLinks
+from isthmus.links.promotion import OnStep, Promoter
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
+from isthmus.model.gateways.synchrony import SYNC
+from isthmus.model.links.promotion import Promotion
 from isthmus.model.namespace import NamespaceMap
-from isthmus.model.promotion import Promotion
 from isthmus.model.registers import MODE
-from isthmus.model.synchrony import SYNC
-from isthmus.wire.client import Client
-from isthmus.wire.offsets import PartitionKey
 from testing.brokers.hanging import trusting
 from testing.gateways.commits import Log
 from testing.patience import TERM_S

@@ -10,9 +10,9 @@ from typing import Final
 import pytest
 from pyspark.sql import SparkSession
 
-from isthmus.control.async_fabric import AsyncFabric
-from isthmus.control.links.filtering import Filters
+from isthmus.fabric.async_fabric import AsyncFabric
 from isthmus.local import LocalCluster
+from isthmus.memory.filtering import Filters
 from testing.records import topics
 from testing.records.topics import Given
 from testing.runs.running import configuration_of, ends, link_of, running

@@ -11,14 +11,14 @@ from functools import partial
 import pytest
 from pyspark.sql import SparkSession
 
-from isthmus.control.fabric import Fabric
-from isthmus.control.running.following import Following
 from isthmus.errors import ConfigError
+from isthmus.fabric.fabric import Fabric
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration, SparkSettings
 from isthmus.model.link import Link
 from isthmus.model.naming import PrefixNaming
 from isthmus.model.state import LinkState
+from isthmus.run.following import Following
 from testing.groups.carrying import records
 from testing.records import oracle, topics
 from testing.runs.processes import kill, python_workers

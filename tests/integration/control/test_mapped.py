@@ -11,14 +11,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 import isthmus
-from isthmus.cluster.changes import add_partitions, await_leaders
-from isthmus.control.links.forgetting import forget
-from isthmus.control.links.pausing import Named, pause
-from isthmus.control.topics.preflight import TopicMode
 from isthmus.errors import GateNotMet
+from isthmus.kafka.admin.changes import add_partitions, await_leaders
+from isthmus.kafka.client import Client
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.maps import lane_maps
+from isthmus.links.pausing import Named, pause
 from isthmus.local import LocalCluster
+from isthmus.memory.forgetting import forget
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.link import Link
@@ -26,7 +26,7 @@ from isthmus.model.naming import PrefixNaming, TargetTopic
 from isthmus.model.offsets import LATEST, OffsetPolicy
 from isthmus.model.selection import TopicPattern
 from isthmus.model.translation import OffsetMap
-from isthmus.wire.client import Client
+from isthmus.topics.preflight import TopicMode
 from testing.groups.carrying import records
 from testing.records.topics import create, create_both, delete, produce
 from testing.runs.mapping import assert_mapped

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from isthmus.control.fabric import Fabric
+from isthmus.fabric.fabric import Fabric
+from isthmus.groups.positions.carrying import Standing
 from isthmus.local import LocalCluster
-from isthmus.model.carrying import Standing
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Link
 from isthmus.model.offsets import OffsetPolicy

@@ -8,14 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from isthmus.control.fabric import Fabric
-from isthmus.control.links.forgetting import forget
-from isthmus.control.links.memory import recorded_topics
-from isthmus.control.topics.preflight import TopicMode
-from isthmus.control.topics.recording import begun
-from isthmus.ledger.documents import Document, MapDocument
+from isthmus.fabric.fabric import Fabric
+from isthmus.kafka.client import Client
+from isthmus.ledger.documents.kinds import Document, MapDocument
 from isthmus.ledger.link import LinkLedger, read_documents
 from isthmus.local import LocalCluster
+from isthmus.memory.forgetting import forget
+from isthmus.memory.links import recorded_topics
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
@@ -23,7 +22,8 @@ from isthmus.model.naming import TargetTopic
 from isthmus.model.offsets import LATEST, Cursor, OffsetPolicy
 from isthmus.model.selection import TopicPattern
 from isthmus.model.translation import MappedRange
-from isthmus.wire.client import Client
+from isthmus.topics.preflight import TopicMode
+from isthmus.topics.recording import begun
 from testing.groups.carrying import declare, records
 from testing.records import topics
 from testing.records.topics import SEPTEMBER

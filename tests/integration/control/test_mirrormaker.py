@@ -13,15 +13,15 @@ from confluent_kafka import TopicPartition
 from pyspark.sql import SparkSession
 
 from isthmus import config
-from isthmus.cluster.contents import stored_records
-from isthmus.control.fabric import Fabric
-from isthmus.control.running.following import Following
+from isthmus.fabric.fabric import Fabric
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.contents import stored_records
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
+from isthmus.model.kafka.mirrormaker_records import Heartbeat, KeyedRecord, checkpoint_of, heartbeat_of, offset_sync_of
+from isthmus.model.links.progress import LinkProgress
 from isthmus.model.loop import LoopState
-from isthmus.model.mirrormaker_records import Heartbeat, KeyedRecord, checkpoint_of, heartbeat_of, offset_sync_of
-from isthmus.model.progress import LinkProgress
-from isthmus.wire.client import Client
+from isthmus.run.following import Following
 from testing.groups import consumers
 from testing.patience import TERM_S, UNFENCED
 from testing.records import topics

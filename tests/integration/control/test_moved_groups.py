@@ -16,16 +16,16 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
-from isthmus.control.fabric import Fabric, open_fabric
-from isthmus.control.links.clientmoves import client_move
-from isthmus.control.links.promotion import Promoter
-from isthmus.control.running.following import Following
 from isthmus.errors import PlanRefused
+from isthmus.fabric.fabric import Fabric, open_fabric
+from isthmus.links.clientmoves import client_move
+from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration, SparkSettings
+from isthmus.model.links.pair import PairState
+from isthmus.model.links.promotion import Promotion
 from isthmus.model.namespace import NamespaceKind, NamespaceMap
-from isthmus.model.pair import PairState
-from isthmus.model.promotion import Promotion
+from isthmus.run.following import Following
 from testing.gateways.gateways import gateway
 from testing.gateways.moving import Writer, await_gateway, await_more, committed_records, librdkafka, made
 from testing.groups import consumers

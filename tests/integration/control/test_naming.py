@@ -10,18 +10,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 import isthmus
-from isthmus.cluster.groups import committed_offsets
-from isthmus.control.doctor import examine
-from isthmus.control.links.pausing import Named, pause, resume
-from isthmus.control.topics.plan import Action
+from isthmus.doctor.examine import examine
+from isthmus.kafka.client import Client
+from isthmus.kafka.groups.groups import committed_offsets
+from isthmus.links.pausing import Named, pause, resume
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import LedgerSettings
-from isthmus.model.findings import Level
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
+from isthmus.model.kafka.findings import Level
 from isthmus.model.lane import LaneState
 from isthmus.model.naming import MirrorMakerNaming, NameTemplate, Naming, PrefixNaming, TemplateNaming
 from isthmus.model.selection import TopicPattern
-from isthmus.wire.client import Client
+from isthmus.topics.plan import Action
 from testing.groups import consumers
 from testing.groups.carrying import records
 from testing.records import oracle

@@ -20,17 +20,17 @@ import trustme
 import yaml
 from pyspark.sql import SparkSession
 
-from isthmus.control.doctor import examine
-from isthmus.control.fabric import Fabric
-from isthmus.control.running.following import Following
+from isthmus.doctor.examine import examine
 from isthmus.errors import AuthenticationFailed, ClusterError, Unreachable
+from isthmus.fabric.fabric import Fabric
+from isthmus.kafka.client import Client
+from isthmus.kafka.connect.dial import dial
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.model.cluster import Cluster, Login, Proxy, ProxyKind, Secret, Security, Tls
 from isthmus.model.configuration import Configuration
-from isthmus.model.findings import Finding, Level
-from isthmus.wire.client import Client
-from isthmus.wire.dial import dial
+from isthmus.model.kafka.findings import Finding, Level
+from isthmus.run.following import Following
 from testing.brokers.proxy import HOST
 from testing.patience import TERM_S
 from testing.records import oracle, topics

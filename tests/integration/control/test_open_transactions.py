@@ -18,11 +18,11 @@ from typer.testing import CliRunner
 
 from isthmus import config
 from isthmus.cli.app import app
-from isthmus.control.fabric import Fabric
-from isthmus.control.links.status import StatusReader
 from isthmus.errors import GateNotMet
+from isthmus.fabric.fabric import Fabric
 from isthmus.local import LocalCluster
-from isthmus.model.progress import LinkProgress
+from isthmus.model.links.progress import LinkProgress
+from isthmus.status.status import StatusReader
 from testing.patience import TERM_S
 from testing.records import topics
 from testing.records.topics import Given

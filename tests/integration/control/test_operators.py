@@ -12,17 +12,17 @@ import pytest
 from confluent_kafka import KafkaError
 from pyspark.sql import SparkSession
 
-from isthmus.control.fabric import Fabric, Namespaces, open_fabric
-from isthmus.control.links.promotion import Promoter
-from isthmus.control.recovery.links import LinkRecoverer
-from isthmus.control.running.following import Following
+from isthmus.fabric.fabric import Fabric, Namespaces, open_fabric
+from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.lane import LaneState
+from isthmus.model.links.pair import FOLLOWING_S, PairState
+from isthmus.model.links.reservation import Reservation
+from isthmus.model.links.writability import NamespaceState
 from isthmus.model.namespace import Namespace, NamespaceMap
-from isthmus.model.pair import FOLLOWING_S, PairState
-from isthmus.model.reservation import Reservation
-from isthmus.model.writability import NamespaceState
+from isthmus.recovery.links import LinkRecoverer
+from isthmus.run.following import Following
 from testing.groups.carrying import records
 from testing.records import oracle, topics
 from testing.runs.running import Running, ends, patient, running

@@ -12,26 +12,26 @@ from types import SimpleNamespace
 import pytest
 from pyspark.sql import SparkSession
 
-from isthmus.control.fabric import Fabric
-from isthmus.control.links.hearing import is_run
-from isthmus.control.links.memory import recorded_topics
-from isthmus.control.links.others import neighbouring_claims, selection
-from isthmus.control.topics.plan import Action, TopicPlan
-from isthmus.control.topics.recording import begun, changed_topics
 from isthmus.errors import ConfigError
+from isthmus.fabric.fabric import Fabric
+from isthmus.kafka.client import Client
 from isthmus.ledger import records
-from isthmus.ledger.documents import ControllerDocument
+from isthmus.ledger.documents.kinds import ControllerDocument
 from isthmus.ledger.link import LinkLedger
 from isthmus.ledger.records import Deletion
 from isthmus.local import LocalCluster
+from isthmus.memory.hearing import is_run
+from isthmus.memory.links import recorded_topics
+from isthmus.memory.others import neighbouring_claims, selection
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
 from isthmus.model.naming import MirrorMakerNaming, SourceTopic, TargetTopic
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.problem import Problem
+from isthmus.model.process.whereabouts import Whereabouts
 from isthmus.model.state import LinkState
-from isthmus.model.whereabouts import Whereabouts
-from isthmus.wire.client import Client
+from isthmus.topics.plan import Action, TopicPlan
+from isthmus.topics.recording import begun, changed_topics
 from testing.groups.carrying import declare
 from testing.patience import TERM_S
 from testing.records import topics

@@ -15,15 +15,15 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
-from isthmus.control.fabric import Fabric, open_fabric
-from isthmus.control.links.promotion import Promoter
-from isthmus.control.running.following import Following
+from isthmus.fabric.fabric import Fabric, open_fabric
+from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.model.configuration import Configuration
+from isthmus.model.links.pair import PairState
 from isthmus.model.namespace import NamespaceMap
-from isthmus.model.pair import PairState
 from isthmus.model.state import LinkState
+from isthmus.run.following import Following
 from testing.brokers.proxy import HOST, Proxy, Weather
 from testing.gateways.gateways import Running
 from testing.gateways.gateways import gateway as standing_before

@@ -11,18 +11,18 @@ from typing import Final
 
 import pytest
 
-from isthmus.cluster.topics import describe_topics
-from isthmus.control.fabric import Fabric
-from isthmus.control.topics.plan import Action, TopicPlan
+from isthmus.fabric.fabric import Fabric
+from isthmus.kafka.admin.topics import describe_topics
+from isthmus.kafka.client import Client
 from isthmus.local import LocalCluster
 from isthmus.local.jvm import jvm_for
 from isthmus.local.zookeeper import ZooKeeperModeCluster
 from isthmus.model.configsettings import ConfigSettings, PropertyPattern
 from isthmus.model.configuration import Configuration
+from isthmus.model.kafka.topic import TopicDescription
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
-from isthmus.model.topic import TopicDescription
-from isthmus.wire.client import Client
+from isthmus.topics.plan import Action, TopicPlan
 from testing.patience import TERM_S, UNFENCED
 from testing.records import topics
 from testing.runs.mirrored import Mirrored

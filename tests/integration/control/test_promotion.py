@@ -19,30 +19,30 @@ from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 from pyspark.sql import SparkSession
 
-from isthmus.control.clusters.namespaces import AsyncNamespaces
-from isthmus.control.fabric import Fabric, open_fabric
-from isthmus.control.links import pausing
-from isthmus.control.links.cutover import promote_together
-from isthmus.control.links.leaving import with_transactional_ids
-from isthmus.control.links.memory import HEARING_S, LinkMemory, names_of_transactions, recollect
-from isthmus.control.links.promotion import Promoter
-from isthmus.control.links.provenance import provenance_of
-from isthmus.control.running.following import Following
-from isthmus.control.topics.creation import FILLING
 from isthmus.errors import GateNotMet, IsthmusError, PlanRefused
-from isthmus.ledger.documents import ProgressDocument, ProvenanceDocument
+from isthmus.fabric.fabric import Fabric, open_fabric
+from isthmus.kafka.client import Client
+from isthmus.ledger.documents.kinds import ProgressDocument, ProvenanceDocument
 from isthmus.ledger.link import read_documents
+from isthmus.links import pausing
+from isthmus.links.cutover import promote_together
+from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
+from isthmus.memory.leaving import with_transactional_ids
+from isthmus.memory.links import HEARING_S, LinkMemory, names_of_transactions, recollect
+from isthmus.memory.provenance import provenance_of
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration, LedgerSettings
+from isthmus.model.kafka.transactions import TransactionState
 from isthmus.model.lane import LaneState
+from isthmus.model.links.promotion import Promotion
+from isthmus.model.links.writability import NamespaceState
 from isthmus.model.namespace import Namespace, NamespaceMap
 from isthmus.model.naming import LEDGER_TOPIC
-from isthmus.model.promotion import Promotion
-from isthmus.model.transactions import TransactionState
-from isthmus.model.writability import NamespaceState
-from isthmus.wire.client import Client
+from isthmus.namespaces.namespaces import AsyncNamespaces
+from isthmus.run.following import Following
+from isthmus.topics.creation import FILLING
 from testing.brokers.hanging import leave_hanging, trusting
 from testing.brokers.proxy import HOST, Proxy
 from testing.groups import consumers

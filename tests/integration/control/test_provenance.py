@@ -8,18 +8,18 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from isthmus.control.fabric import Fabric, open_fabric
-from isthmus.control.links.promotion import Promoter
-from isthmus.control.running.following import Following
 from isthmus.errors import GateNotMet
-from isthmus.ledger.documents import LeaseDocument, ProgressDocument, TopicDocument
+from isthmus.fabric.fabric import Fabric, open_fabric
+from isthmus.kafka.metadata import NO_TOPIC_ID
+from isthmus.ledger.documents.kinds import LeaseDocument, ProgressDocument, TopicDocument
+from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
 from isthmus.local.host import whereabouts
 from isthmus.model.configuration import Configuration
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.wire.metadata import NO_TOPIC_ID
+from isthmus.run.following import Following
 from testing.groups.carrying import records
 from testing.records import topics
 from testing.runs.declaring import both as both

@@ -22,29 +22,29 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from isthmus.cluster.brokers import Operation, describe_cluster
-from isthmus.control.clusters import reading
-from isthmus.control.clusters.enforcement import Keeping
-from isthmus.control.fabric import Fabric, open_fabric
-from isthmus.control.links.declaring import AsyncDeclaredLinks
-from isthmus.control.loops.loop import LinkView
-from isthmus.control.loops.reservations import ReservationsLoop
-from isthmus.control.topics.plan import LinkPlan
+from isthmus.access import readers as reading
+from isthmus.access.enforcement import Keeping
 from isthmus.errors import ClusterError
-from isthmus.ledger.documents import Document, GatewayPairDocument, ReadableDocument
+from isthmus.fabric.fabric import Fabric, open_fabric
+from isthmus.kafka.admin.brokers import Operation, describe_cluster
+from isthmus.kafka.client import Client
+from isthmus.ledger.documents.kinds import Document, GatewayPairDocument, ReadableDocument
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.log import append_once
+from isthmus.links.declaring import AsyncDeclaredLinks
 from isthmus.local import LocalCluster
+from isthmus.loops.loop import LinkView
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
-from isthmus.model.declaration import attachment, letting_go
+from isthmus.model.gateways.synchrony import OutOfSync, SyncState
 from isthmus.model.link import Link
+from isthmus.model.links.declaration import attachment, letting_go
+from isthmus.model.links.progress import LinkProgress
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.problem import Problem
-from isthmus.model.progress import LinkProgress
 from isthmus.model.registers import MODE
-from isthmus.model.synchrony import OutOfSync, SyncState
-from isthmus.wire.client import Client
+from isthmus.namespaces.reservations import ReservationsLoop
+from isthmus.topics.plan import LinkPlan
 from testing.gateways.gateways import gateway
 from testing.patience import TERM_S
 from testing.records import topics

@@ -16,29 +16,29 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from isthmus.control.fabric import Fabric, open_fabric
-from isthmus.control.links import operators
-from isthmus.control.links.claiming import claimed
-from isthmus.control.links.memory import recollect
-from isthmus.control.links.promotion import Promoter
-from isthmus.control.recovery import quarantine, rebuilding, replaying
-from isthmus.control.recovery.holdings import holdings, replay_of
-from isthmus.control.recovery.links import LinkRecoverer
-from isthmus.control.recovery.quarantine import Row, parcels
-from isthmus.control.recovery.sides import described
 from isthmus.errors import GateNotMet, IsthmusError, PlanRefused
+from isthmus.fabric.fabric import Fabric, open_fabric
+from isthmus.kafka.batches.batch import Batch
+from isthmus.kafka.client import Client
+from isthmus.links.claiming import claimed
+from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
+from isthmus.memory import operators
+from isthmus.memory.links import recollect
 from isthmus.model.configsettings import ConfigSettings, KeptConfigs, PropertyPattern
 from isthmus.model.configuration import Configuration
+from isthmus.model.kafka.topic import TopicDescription
 from isthmus.model.lane import LaneState
+from isthmus.model.links.recovery import Recovery, RecoveryStage, quarantine_of
 from isthmus.model.namespace import NamespaceMap
-from isthmus.model.recovery import Recovery, RecoveryStage, quarantine_of
+from isthmus.model.process.whereabouts import Liveness
 from isthmus.model.selection import TopicPattern
-from isthmus.model.topic import TopicDescription
-from isthmus.model.whereabouts import Liveness
-from isthmus.wire.batch import Batch
-from isthmus.wire.client import Client
+from isthmus.recovery import quarantine, rebuilding, replaying
+from isthmus.recovery.holdings import holdings, replay_of
+from isthmus.recovery.links import LinkRecoverer
+from isthmus.recovery.quarantine import Row, parcels
+from isthmus.recovery.sides import described
 from testing.brokers.proxy import HOST
 from testing.groups import consumers
 from testing.groups.carrying import filled, records

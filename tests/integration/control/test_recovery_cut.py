@@ -8,19 +8,19 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from isthmus.control.links import pausing
-from isthmus.control.recovery import replaying
-from isthmus.control.recovery.links import LinkRecoverer
-from isthmus.control.recovery.positions import restore
-from isthmus.control.recovery.quarantine import Row, parcels
-from isthmus.control.recovery.replaying import Replayer
 from isthmus.errors import GateNotMet
-from isthmus.ledger.documents import RecoveryDocument
+from isthmus.kafka.batches.batch import Batch
+from isthmus.kafka.client import Client
+from isthmus.ledger.documents.kinds import RecoveryDocument
+from isthmus.links import pausing
 from isthmus.local import LocalCluster
+from isthmus.model.links.recovery import RecoveryStage, RecoveryWay, RestoredPosition
 from isthmus.model.naming import TargetTopic
-from isthmus.model.recovery import RecoveryStage, RecoveryWay, RestoredPosition
-from isthmus.wire.batch import Batch
-from isthmus.wire.client import Client
+from isthmus.recovery import replaying
+from isthmus.recovery.links import LinkRecoverer
+from isthmus.recovery.positions import restore
+from isthmus.recovery.quarantine import Row, parcels
+from isthmus.recovery.replaying import Replayer
 from testing.groups import consumers
 from testing.groups.carrying import records
 from testing.records import topics

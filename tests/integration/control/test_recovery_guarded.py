@@ -11,26 +11,26 @@ from typing import Any
 
 import pytest
 
-from isthmus.cluster.brokers import describe_cluster
-from isthmus.control.fabric import Fabric, open_fabric
-from isthmus.control.links import operators
-from isthmus.control.links.filtering import Filters, write_filters
-from isthmus.control.links.promotion import Promoter
-from isthmus.control.recovery.links import LinkRecoverer
-from isthmus.control.recovery.sides import described
-from isthmus.control.running.recovering import SelfRecovery
 from isthmus.errors import GateNotMet, PlanRefused
-from isthmus.ledger.documents import LinkDocument
+from isthmus.fabric.fabric import Fabric, open_fabric
+from isthmus.kafka.admin.brokers import describe_cluster
+from isthmus.kafka.client import Client
+from isthmus.ledger.documents.kinds import LinkDocument
+from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
+from isthmus.memory import operators
+from isthmus.memory.filtering import Filters, write_filters
 from isthmus.model.configuration import Configuration
 from isthmus.model.lane import LaneState
+from isthmus.model.links.progress import LinkProgress, PartitionProgress, TopicProgress
+from isthmus.model.links.recovery import RecoveryStage, quarantine_of
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.progress import LinkProgress, PartitionProgress, TopicProgress
-from isthmus.model.recovery import RecoveryStage, quarantine_of
+from isthmus.model.process.whereabouts import Liveness
 from isthmus.model.state import LinkState
-from isthmus.model.whereabouts import Liveness
-from isthmus.wire.client import Client
+from isthmus.recovery.links import LinkRecoverer
+from isthmus.recovery.sides import described
+from isthmus.run.recovering import SelfRecovery
 from testing.groups.carrying import filled, records
 from testing.records import topics
 from testing.runs.declaring import both as both

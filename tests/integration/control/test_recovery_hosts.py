@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from isthmus.control.links.claiming import claimed
-from isthmus.control.links.operators import require_nobody_recovers
 from isthmus.errors import PlanRefused
-from isthmus.ledger.documents import RecoveryClaimDocument, encoded
+from isthmus.kafka.client import Client
+from isthmus.ledger.documents.kinds import RecoveryClaimDocument, encoded
 from isthmus.ledger.topic import ensure_topic
+from isthmus.links.claiming import claimed
 from isthmus.local import LocalCluster
+from isthmus.memory.operators import require_nobody_recovers
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.naming import LEDGER_TOPIC
-from isthmus.wire.client import Client
 from testing.records import topics
 from testing.records.topics import Given
 from testing.repeating import repeating

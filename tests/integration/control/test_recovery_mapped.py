@@ -10,20 +10,20 @@ from functools import partial
 import pytest
 from pyspark.sql import SparkSession
 
-from isthmus.control.fabric import Fabric
-from isthmus.control.links.memory import recollect
-from isthmus.control.recovery.links import LinkRecoverer
 from isthmus.errors import ClusterError, PlanRefused
-from isthmus.ledger.documents import MapDocument
+from isthmus.fabric.fabric import Fabric
+from isthmus.kafka.client import Client
+from isthmus.ledger.documents.kinds import MapDocument
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.records import Deletion
 from isthmus.local import LocalCluster
+from isthmus.memory.links import recollect
 from isthmus.model.configuration import Configuration
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.lane import LaneState
+from isthmus.model.links.recovery import Recovery, RecoveryStage, RecoveryWay, quarantine_of
 from isthmus.model.offsets import Cursor
-from isthmus.model.recovery import Recovery, RecoveryStage, RecoveryWay, quarantine_of
-from isthmus.wire.client import Client
+from isthmus.recovery.links import LinkRecoverer
 from testing.groups import consumers
 from testing.groups.carrying import records
 from testing.records import topics

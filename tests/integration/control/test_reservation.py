@@ -21,26 +21,26 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from isthmus.control.clusters import namespaces as namespaces_module
-from isthmus.control.clusters.enforcement import Keeping, make
-from isthmus.control.clusters.namespaces import AsyncNamespaces
-from isthmus.control.fabric import Fabric, Namespaces
-from isthmus.control.links.declarations import Declarations
-from isthmus.control.links.declaring import AsyncDeclaredLinks
-from isthmus.control.loops.loop import LinkView
-from isthmus.control.loops.reservations import ReservationsLoop
-from isthmus.control.topics.plan import LinkPlan
+from isthmus.access.enforcement import Keeping, make
 from isthmus.errors import ClusterError, ConfigError, NotAuthorized, PlanRefused
+from isthmus.fabric.fabric import Fabric, Namespaces
+from isthmus.kafka.client import Client
+from isthmus.links.declaring import AsyncDeclaredLinks
 from isthmus.local import LocalCluster
+from isthmus.loops.loop import LinkView
+from isthmus.memory.declarations import Declarations
 from isthmus.model.cluster import Login
 from isthmus.model.configuration import Configuration, LedgerSettings
-from isthmus.model.declaration import attachment
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
+from isthmus.model.links.declaration import attachment
+from isthmus.model.links.reservation import Reservation
+from isthmus.model.links.writability import KeptBy, NamespaceState
 from isthmus.model.namespace import Namespace, NamespaceMap, NamespaceNaming
 from isthmus.model.problem import Problem
-from isthmus.model.reservation import Reservation
-from isthmus.model.writability import KeptBy, NamespaceState
-from isthmus.wire.client import Client
+from isthmus.namespaces import namespaces as namespaces_module
+from isthmus.namespaces.namespaces import AsyncNamespaces
+from isthmus.namespaces.reservations import ReservationsLoop
+from isthmus.topics.plan import LinkPlan
 from testing.groups import consumers
 from testing.patience import TERM_S
 from testing.records import topics

@@ -10,17 +10,17 @@ from dataclasses import replace
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from isthmus.cluster.groups import describe_groups
-from isthmus.control.fabric import Fabric, open_fabric
-from isthmus.control.links.filtering import Filters
-from isthmus.control.links.promotion import Promoter
-from isthmus.control.links.reversing import require_no_members
 from isthmus.errors import ClusterError, GateNotMet, NotAuthorized, PlanRefused
+from isthmus.fabric.fabric import Fabric, open_fabric
+from isthmus.kafka.client import Client
+from isthmus.kafka.groups.groups import describe_groups
+from isthmus.links.promotion import Promoter
+from isthmus.links.reversing import require_no_members
 from isthmus.local import LocalCluster
+from isthmus.memory.filtering import Filters
 from isthmus.model.configuration import Configuration
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.namespace import NamespaceMap
-from isthmus.wire.client import Client
 from testing.brokers import acls
 from testing.groups import consumers
 from testing.records import topics

@@ -15,12 +15,13 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 import isthmus.spark
-from isthmus.control.fabric import Fabric
-from isthmus.control.links import pausing
-from isthmus.control.links.memory import recollect
 from isthmus.errors import ConfigError, JavaMissing, Unreachable
-from isthmus.ledger.loops import LoopDocument
+from isthmus.fabric.fabric import Fabric
+from isthmus.kafka.client import Client
+from isthmus.ledger.documents.loops import LoopDocument
+from isthmus.links import pausing
 from isthmus.local import LocalCluster
+from isthmus.memory.links import recollect
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.lane import Gap, LaneKey, LaneState
@@ -28,7 +29,6 @@ from isthmus.model.link import Link
 from isthmus.model.loop import LoopState
 from isthmus.model.naming import TargetTopic
 from isthmus.model.state import LinkState
-from isthmus.wire.client import Client
 from testing.patience import TERM_S
 from testing.records import topics
 from testing.records.topics import Given

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from isthmus.control.clusters.safeguards import Safeguards, safeguards, transactional_topics
+from isthmus.kafka.client import Client
 from isthmus.local import LocalCluster
-from isthmus.wire.client import Client
+from isthmus.topics.checks.safeguards import Safeguards, safeguards, transactional_topics
 from testing.brokers.hanging import trusting
 from testing.records import topics
 from testing.records.transactions import TransactionalProducer, end_without_data

@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from isthmus.control.fabric import Fabric
 from isthmus.errors import ConfigError
+from isthmus.fabric.fabric import Fabric
 from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneState
 from testing.groups.carrying import records

@@ -16,17 +16,17 @@ from typer.testing import CliRunner
 
 from isthmus import config
 from isthmus.cli.app import app
+from isthmus.cli.links.run import show_outcome
 from isthmus.cli.output import OutputFormat
-from isthmus.cli.run import show_outcome
-from isthmus.control.fabric import Fabric
-from isthmus.control.links import pausing
-from isthmus.control.links.status import StatusReader
-from isthmus.control.running.outcome import RunOutcome
 from isthmus.errors import ConfigError, GateNotMet
+from isthmus.fabric.fabric import Fabric
+from isthmus.links import pausing
 from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneState
-from isthmus.model.progress import LinkProgress, TopicProgress
+from isthmus.model.links.outcome import RunOutcome
+from isthmus.model.links.progress import LinkProgress, TopicProgress
 from isthmus.model.state import ControllerState, LinkState
+from isthmus.status.status import StatusReader
 from testing.records import topics
 from testing.records.topics import Given
 from testing.runs.running import Running, ends, patient, running

@@ -16,16 +16,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from isthmus.control.running.succession import WhenOccupied
 from isthmus.errors import Fenced, Occupied
-from isthmus.ledger.documents import ControllerDocument
+from isthmus.kafka.client import Client
+from isthmus.ledger.documents.kinds import ControllerDocument
 from isthmus.ledger.link import LinkLedger, read_documents
 from isthmus.ledger.log import LedgerWriter
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
+from isthmus.model.process.whereabouts import Whereabouts
 from isthmus.model.state import LinkState
-from isthmus.model.whereabouts import Whereabouts
-from isthmus.wire.client import Client
+from isthmus.run.succession import WhenOccupied
 from testing.brokers.proxy import Proxy
 from testing.patience import TERM_S
 from testing.records import topics

@@ -16,16 +16,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from isthmus.config.declared import declared_link
-from isthmus.control.fabric import Fabric
-from isthmus.control.links.declarations import looked
-from isthmus.control.links.declaring import AsyncDeclaredLinks
-from isthmus.control.links.memory import remembered
-from isthmus.control.links.promotion import Promoter
-from isthmus.control.links.synchronous import Detachment, acknowledged_since, gateway_words
+from isthmus.fabric.fabric import Fabric
 from isthmus.gateway.ports import ListenRange
 from isthmus.gateway.registering import registration
 from isthmus.gateway.server import GatewaySettings
-from isthmus.ledger.documents import (
+from isthmus.kafka.client import Client
+from isthmus.ledger.documents.kinds import (
     Document,
     GatewayDocument,
     GatewayPairDocument,
@@ -35,18 +31,22 @@ from isthmus.ledger.documents import (
 from isthmus.ledger.log import LedgerWriter, append_once
 from isthmus.ledger.records import Deletion
 from isthmus.ledger.topic import on_topic
+from isthmus.links.declaring import AsyncDeclaredLinks
+from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
+from isthmus.memory.declarations import looked
+from isthmus.memory.links import remembered
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
-from isthmus.model.declaration import SOURCE, TARGET, Declaration, attachment
+from isthmus.model.gateways.synchrony import FENCE_S, LOOK_S, SYNC, FirstUnheld, OutOfSync, SyncSettings, SyncState
 from isthmus.model.link import Link
-from isthmus.model.listening import ListenAddress
+from isthmus.model.links.declaration import SOURCE, TARGET, Declaration, attachment
+from isthmus.model.links.pair import PairState
+from isthmus.model.links.promotion import Promised, Promotion
 from isthmus.model.namespace import NamespaceMap
-from isthmus.model.pair import PairState
-from isthmus.model.promotion import Promised, Promotion
+from isthmus.model.process.listening import ListenAddress
 from isthmus.model.registers import MODE, Author, changed
-from isthmus.model.synchrony import FENCE_S, LOOK_S, SYNC, FirstUnheld, OutOfSync, SyncSettings, SyncState
-from isthmus.wire.client import Client
+from isthmus.synchronous.synchronous import Detachment, acknowledged_since, gateway_words
 from testing.brokers.hanging import trusting
 from testing.brokers.proxy import HOST, Proxy, Weather
 from testing.patience import TERM_S

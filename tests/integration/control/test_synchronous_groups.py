@@ -9,12 +9,12 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
-from isthmus.cluster.groups import committed_offsets
-from isthmus.control.links.promotion import Promoter
+from isthmus.kafka.client import Client
+from isthmus.kafka.groups.groups import committed_offsets
+from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
+from isthmus.model.links.pair import PairState
 from isthmus.model.namespace import Namespace
-from isthmus.model.pair import PairState
-from isthmus.wire.client import Client
 from testing.brokers.proxy import HOST
 from testing.groups import consumers
 from testing.patience import TERM_S

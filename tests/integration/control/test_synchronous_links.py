@@ -11,8 +11,8 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from pyspark.sql import SparkSession
 
 from isthmus.local import LocalCluster
-from isthmus.model.pair import PairState
-from isthmus.model.synchrony import Synchrony, SyncState
+from isthmus.model.gateways.synchrony import Synchrony, SyncState
+from isthmus.model.links.pair import PairState
 from testing.brokers.acls import denied
 from testing.brokers.hanging import trusting
 from testing.brokers.proxy import Proxy

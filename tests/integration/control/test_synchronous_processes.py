@@ -15,9 +15,9 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from isthmus.control.fabric import open_fabric
+from isthmus.fabric.fabric import open_fabric
 from isthmus.local import LocalCluster
-from isthmus.model.pair import PairState
+from isthmus.model.links.pair import PairState
 from testing.brokers.proxy import HOST, Proxy, Weather
 from testing.gateways.command import ISTHMUS, served_by
 from testing.gateways.gateways import free_range

@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from pyspark.sql import SparkSession
 
-from isthmus.gateway.heldlink import HeldLink
+from isthmus.gateway.synchronous.heldlink import HeldLink
 from isthmus.local import LocalCluster
-from isthmus.model.pair import PairState
+from isthmus.model.links.pair import PairState
 from testing.brokers.proxy import HOST
 from testing.patience import TERM_S
 from testing.records import oracle

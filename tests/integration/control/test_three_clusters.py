@@ -9,17 +9,17 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from isthmus.control.fabric import Fabric, open_fabric
-from isthmus.control.links.promotion import Promoter
-from isthmus.control.recovery.holdings import replay_of
-from isthmus.control.recovery.links import LinkRecoverer
-from isthmus.control.recovery.replaying import ReplayedPartition
 from isthmus.errors import ConfigError
+from isthmus.fabric.fabric import Fabric, open_fabric
+from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
+from isthmus.model.links.promotion import Promotion
+from isthmus.model.links.recovery import Recovery
 from isthmus.model.namespace import NamespaceMap
-from isthmus.model.promotion import Promotion
-from isthmus.model.recovery import Recovery
+from isthmus.recovery.holdings import replay_of
+from isthmus.recovery.links import LinkRecoverer
+from isthmus.recovery.replaying import ReplayedPartition
 from testing.groups import consumers
 from testing.groups.carrying import records
 from testing.records import topics

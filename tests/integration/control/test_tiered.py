@@ -14,8 +14,7 @@ from typing import Final
 import pytest
 from pyspark.sql import SparkSession
 
-from isthmus.control.fabric import Fabric
-from isthmus.control.topics.preflight import TopicMode
+from isthmus.fabric.fabric import Fabric
 from isthmus.local import LocalCluster
 from isthmus.local.jars import class_path
 from isthmus.local.java import find_java
@@ -23,6 +22,7 @@ from isthmus.local.locks import load_lock, parse_lock
 from isthmus.local.tools import kafka_tool
 from isthmus.model.naming import PrefixNaming
 from isthmus.model.offsets import OffsetPolicy, RemotePolicy
+from isthmus.topics.preflight import TopicMode
 from testing.patience import TERM_S, UNFENCED
 from testing.records import oracle, topics
 from testing.runs.running import configuration_of, link_of

@@ -11,26 +11,26 @@ from typing import Any
 import pytest
 from kafka.protocol.admin import DeleteTopicsRequest
 
-from isthmus.cluster.changes import NewTopic, add_partitions, await_leaders, create_topics
-from isthmus.cluster.offsets import log_ranges
-from isthmus.cluster.outcomes import Outcomes
-from isthmus.cluster.topics import describe_topics
-from isthmus.control.links.claims import Claim
-from isthmus.control.loops.reconciling import ReconcilingLoop
-from isthmus.control.topics import execution, observation
-from isthmus.control.topics.plan import Action, TopicPlan
-from isthmus.control.topics.preflight import TopicMode
 from isthmus.errors import ClusterError, NotAuthorized
+from isthmus.kafka.admin.changes import NewTopic, add_partitions, await_leaders, create_topics
+from isthmus.kafka.admin.topics import describe_topics
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.listoffsets import PartitionKey
+from isthmus.kafka.log.offsets import log_ranges
+from isthmus.kafka.metadata import Metadata
+from isthmus.kafka.outcomes import Outcomes
 from isthmus.local import LocalCluster
+from isthmus.memory.claims import Claim
+from isthmus.model.kafka.log import LogRange
 from isthmus.model.lane import LaneState
-from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.selection import TopicPattern
-from isthmus.model.switching import Lack, LaneBegin
-from isthmus.wire.client import Client
-from isthmus.wire.metadata import Metadata
-from isthmus.wire.offsets import PartitionKey
+from isthmus.model.trees.switching import Lack, LaneBegin
+from isthmus.topics import execution, observation
+from isthmus.topics.plan import Action, TopicPlan
+from isthmus.topics.preflight import TopicMode
+from isthmus.trees.reconciling import ReconcilingLoop
 from testing.records import topics
 from testing.runs.mirrored import Rival, mirrored
 

@@ -13,8 +13,8 @@ from confluent_kafka import TopicPartition
 from pyspark.sql import SparkSession
 
 from isthmus import config
+from isthmus.groups.positions.carrying import Standing
 from isthmus.local import LocalCluster
-from isthmus.model.carrying import Standing
 from testing.groups import consumers
 from testing.patience import TERM_S
 from testing.records import topics

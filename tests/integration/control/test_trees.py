@@ -22,8 +22,8 @@ from pyspark.sql import SparkSession
 
 import isthmus
 from isthmus import config
+from isthmus.groups.positions.carrying import Standing
 from isthmus.local import LocalCluster
-from isthmus.model.carrying import Standing
 from testing.groups import consumers
 from testing.groups.carrying import going_on
 from testing.patience import TERM_S

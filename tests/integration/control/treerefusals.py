@@ -11,14 +11,14 @@ import pytest
 
 import isthmus
 from isthmus import config
-from isthmus.control.fabric import DeclaredTrees
-from isthmus.control.links.declarations import Declarations, author
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
+from isthmus.fabric.fabric import DeclaredTrees
+from isthmus.memory.declarations import Declarations, author
 from isthmus.model.configuration import Configuration
 from isthmus.model.registers import SETTINGS, changed
-from isthmus.model.reshaping import written
-from isthmus.model.tree import node_of
-from isthmus.model.treedeclaration import CLUSTERS, MEMBERS, TreeDeclaration
+from isthmus.model.trees.reshaping import written
+from isthmus.model.trees.tree import node_of
+from isthmus.model.trees.treedeclaration import CLUSTERS, MEMBERS, TreeDeclaration
 from testing.runs.treeload import Clusters
 
 

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator
 
 from isthmus.gateway.conversation import RequestStream
-from isthmus.gateway.messages import PASSING
+from isthmus.gateway.frames.messages import PASSING
 from tests.integration.gateway.definitions import (
     Definition,
     definitions,

@@ -12,13 +12,13 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AclOperation, ResourceType
 from kafka.protocol.producer import EndTxnRequest
 
-from isthmus.gateway.serving import Serving
+from isthmus.gateway.frames.serving import Serving
+from isthmus.kafka import codes
+from isthmus.kafka.client import Client
 from isthmus.local import LocalCluster
-from isthmus.model.carriedtransactions import CarriedTransaction, CarriedTransactions
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
-from isthmus.wire import codes
-from isthmus.wire.client import Client
+from isthmus.model.gateways.carriedtransactions import CarriedTransaction, CarriedTransactions
 from testing.brokers.acls import denied
 from testing.gateways.gateways import gateway
 from testing.patience import TERM_S

@@ -21,12 +21,12 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AclOperation, AdminClient, NewTopic
 
 from isthmus.errors import ConfigError, PlanRefused
+from isthmus.kafka import codes
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster, Login, Secret, SecretOrigin, Security, Tls
-from isthmus.model.gatewayfigures import Refusal
-from isthmus.model.patterns import NamePattern
-from isthmus.model.reference import FileReference
-from isthmus.wire import codes
+from isthmus.model.gateways.figures import Refusal
+from isthmus.model.text.patterns import NamePattern
+from isthmus.model.text.reference import FileReference
 from testing.gateways.gateways import HOST, Running, gateway
 from testing.patience import TERM_S, UNFENCED
 

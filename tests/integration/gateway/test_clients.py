@@ -14,7 +14,7 @@ from confluent_kafka import Producer, ShareConsumer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from isthmus.local import LocalCluster
-from isthmus.model.producerids import is_tagged
+from isthmus.model.gateways.producerids import is_tagged
 from testing.gateways.gateways import Running, gateway, producers_of
 from testing.patience import TERM_S
 

@@ -9,9 +9,9 @@ import pytest
 
 from isthmus.gateway.bounds import DEFAULTS
 from isthmus.gateway.conversation import Conversation, Expected
-from isthmus.gateway.messages import FLEXIBLE_FROM, LEFT_OUT, NEVER, PASSING, is_flexible
-from isthmus.gateway.rewriting import is_rewritten
-from isthmus.gateway.serving import Serving
+from isthmus.gateway.frames.messages import FLEXIBLE_FROM, LEFT_OUT, NEVER, PASSING, is_flexible
+from isthmus.gateway.frames.rewriting import is_rewritten
+from isthmus.gateway.frames.serving import Serving
 from tests.integration.gateway.definitions import Definition, MadeUp, addressed, definitions, encoded, moved, uvarint
 from tests.integration.gateway.frames import answer, elsewhere, pieces, request
 

@@ -10,9 +10,9 @@ from functools import partial
 
 import pytest
 
-from isthmus.gateway.follower import FollowerWatch
+from isthmus.gateway.synchronous.follower import FollowerWatch
+from isthmus.kafka.client import Client
 from isthmus.local import LocalCluster
-from isthmus.wire.client import Client
 from testing.patience import TERM_S
 from testing.records import topics
 

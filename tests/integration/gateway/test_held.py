@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from isthmus.gateway.duties import Duty
+from isthmus.gateway.frames.duties import Duty
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
-from isthmus.model.synchrony import SyncSettings
+from isthmus.model.gateways.synchrony import SyncSettings
 from testing.gateways.gateways import Running
 from testing.gateways.synchronous import Link, lanes, synchronous
 from testing.patience import TERM_S

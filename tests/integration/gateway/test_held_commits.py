@@ -14,13 +14,13 @@ from kafka.protocol.consumer import OffsetCommitRequest
 from kafka.protocol.producer import EndTxnRequest
 
 from isthmus.errors import Unreachable
-from isthmus.gateway.duties import Duty
-from isthmus.gateway.unusable import LostNamespaces
+from isthmus.gateway.frames.duties import Duty
+from isthmus.gateway.synchronous.unusable import LostNamespaces
+from isthmus.kafka.client import Client
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
-from isthmus.model.declaration import Declaration
+from isthmus.model.links.declaration import Declaration
 from isthmus.model.namespace import NamespaceMap
-from isthmus.wire.client import Client
 from testing.gateways.commits import Doing, await_held
 from testing.gateways.gateways import Running, gateway
 from testing.gateways.synchronous import Link, Links, lanes, synchronous

@@ -25,18 +25,18 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from isthmus.cluster.brokers import describe_cluster
-from isthmus.ledger.declared import declaration_of
-from isthmus.ledger.documents import DeclarationDocument, Document, ReadableDocument
+from isthmus.kafka.admin.brokers import describe_cluster
+from isthmus.kafka.client import Client
+from isthmus.ledger.documents.declared import declaration_of
+from isthmus.ledger.documents.kinds import DeclarationDocument, Document, ReadableDocument
 from isthmus.ledger.log import append_once
 from isthmus.local import LocalCluster
 from isthmus.local.jvm import jvm_for
 from isthmus.model.configuration import Configuration
-from isthmus.model.declaration import SOURCE, TARGET, attachment
+from isthmus.model.gateways.synchrony import SYNC
+from isthmus.model.links.declaration import SOURCE, TARGET, attachment
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.registers import MODE, Author, changed
-from isthmus.model.synchrony import SYNC
-from isthmus.wire.client import Client
 from testing.gateways.gateways import Running, gateway
 from testing.gateways.moving import process
 from testing.patience import TERM_S

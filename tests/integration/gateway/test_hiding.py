@@ -10,15 +10,15 @@ import pytest
 
 from isthmus.gateway.bounds import DEFAULTS
 from isthmus.gateway.conversation import Conversation, RequestStream
-from isthmus.gateway.hidden import HiddenTopics
-from isthmus.gateway.messages import PASSING
-from isthmus.gateway.serving import Serving
-from isthmus.ledger.declared import declaration_of
-from isthmus.ledger.documents import DeclarationDocument, ReadableDocument, SynchronizedDocument
-from isthmus.model.declaration import SOURCE, TARGET, attachment
+from isthmus.gateway.frames.hidden import HiddenTopics
+from isthmus.gateway.frames.messages import PASSING
+from isthmus.gateway.frames.serving import Serving
+from isthmus.ledger.documents.declared import declaration_of
+from isthmus.ledger.documents.kinds import DeclarationDocument, ReadableDocument, SynchronizedDocument
+from isthmus.model.gateways.synchrony import SYNC
+from isthmus.model.links.declaration import SOURCE, TARGET, attachment
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.registers import DELETED, MODE, Author, changed
-from isthmus.model.synchrony import SYNC
 from tests.integration.gateway.definitions import MadeUp, Value, defaults, definitions, encoded, moved
 from tests.integration.gateway.frames import answer, elsewhere, passed, request, versions_of
 

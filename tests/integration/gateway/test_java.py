@@ -20,7 +20,7 @@ from isthmus.local import LocalCluster
 from isthmus.local.jvm import jvm_for
 from isthmus.local.locks import LockName
 from isthmus.local.tools import kafka_tool
-from isthmus.model.producerids import is_tagged
+from isthmus.model.gateways.producerids import is_tagged
 from testing.gateways.gateways import Running, gateway, producers_of
 from testing.gateways.synchronous import lanes, synchronous
 from testing.patience import TERM_S

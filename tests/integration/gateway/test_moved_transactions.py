@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from isthmus.cluster.aborting import transactions_in
-from isthmus.cluster.groups import OFFSETS_TOPIC
-from isthmus.gateway.messages import PRODUCE, TXN_OFFSET_COMMIT
+from isthmus.gateway.frames.messages import PRODUCE, TXN_OFFSET_COMMIT
+from isthmus.kafka.client import Client
+from isthmus.kafka.groups.groups import OFFSETS_TOPIC
+from isthmus.kafka.transactions.aborting import transactions_in
 from isthmus.local import LocalCluster
-from isthmus.model.transactions import OpenTransaction
-from isthmus.wire.client import Client
+from isthmus.model.kafka.transactions import OpenTransaction
 from testing.gateways.commits import Doing
 from testing.gateways.moving import (
     committed_at,

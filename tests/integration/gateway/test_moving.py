@@ -13,24 +13,25 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from isthmus.control.fabric import Fabric
-from isthmus.control.links import leaving, promotion
-from isthmus.control.links.promotion import Promoter
 from isthmus.errors import ConfigError, GateNotMet, PlanRefused
+from isthmus.fabric.fabric import Fabric
 from isthmus.gateway.moving import moving_with
 from isthmus.gateway.ports import ListenRange
 from isthmus.gateway.server import GatewaySettings, listening
-from isthmus.ledger.documents import MoveDocument
+from isthmus.kafka.client import Client
+from isthmus.ledger.documents.kinds import MoveDocument
 from isthmus.ledger.log import append_once
 from isthmus.ledger.records import Deletion
+from isthmus.links import promotion
+from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
+from isthmus.memory import leaving
 from isthmus.model.configuration import Configuration
-from isthmus.model.group import Committed
-from isthmus.model.listening import ListenAddress
-from isthmus.model.moves import MoveStep
+from isthmus.model.gateways.moves import MoveStep
+from isthmus.model.kafka.group import Committed
+from isthmus.model.links.promotion import LeftPartition
 from isthmus.model.namespace import NamespaceMap
-from isthmus.model.promotion import LeftPartition
-from isthmus.wire.client import Client
+from isthmus.model.process.listening import ListenAddress
 from testing.gateways.gateways import HOST, Running, free_range, gateway
 from testing.gateways.moving import (
     Judged,

@@ -14,16 +14,16 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from kafka.protocol.admin import DescribeTransactionsRequest
 
-from isthmus.cluster.aborting import transactions_in
-from isthmus.cluster.finishing import finish, unfinished
-from isthmus.gateway.duties import Duty
-from isthmus.gateway.keeping import GIVEN_UP_S
+from isthmus.gateway.frames.duties import Duty
+from isthmus.gateway.synchronous.keeping import GIVEN_UP_S
+from isthmus.kafka import codes
+from isthmus.kafka.client import Client
+from isthmus.kafka.transactions.aborting import transactions_in
+from isthmus.kafka.transactions.finishing import finish, unfinished
 from isthmus.local import LocalCluster
-from isthmus.model.prepared import PreparedCommit, PreparedPart
-from isthmus.model.synchrony import SyncSettings
-from isthmus.model.transactions import source_producer_id
-from isthmus.wire import codes
-from isthmus.wire.client import Client
+from isthmus.model.gateways.prepared import PreparedCommit, PreparedPart
+from isthmus.model.gateways.synchrony import SyncSettings
+from isthmus.model.kafka.transactions import source_producer_id
 from testing.brokers.hanging import trusting
 from testing.gateways.commits import Doing, Log, await_held
 from testing.gateways.gateways import HOST, Running

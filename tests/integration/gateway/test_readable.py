@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from isthmus.gateway.readable import ReadRights
+from isthmus.gateway.synchronous.readable import ReadRights
+from isthmus.kafka.client import Client
 from isthmus.local import LocalCluster
-from isthmus.wire.client import Client
 from testing.brokers.acls import denied
 from testing.records import topics
 

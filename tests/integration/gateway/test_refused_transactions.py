@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from isthmus.gateway.duties import Duty
+from isthmus.gateway.frames.duties import Duty
 from isthmus.local import LocalCluster
 from isthmus.local.jvm import jvm_for
 from testing.gateways.synchronous import synchronous

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from isthmus.control.fabric import open_fabric
-from isthmus.ledger.documents import GatewayDocument
+from isthmus.fabric.fabric import open_fabric
+from isthmus.ledger.documents.kinds import GatewayDocument
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
-from isthmus.model.gateways import GatewaysReport, RegisteredGateway
+from isthmus.model.gateways.registered import GatewaysReport, RegisteredGateway
 from testing.gateways.command import ISTHMUS
 from testing.gateways.gateways import HOST, free_range
 from testing.gateways.registered import elsewhere, movable, written

@@ -30,22 +30,22 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from isthmus.control.fabric import Namespaces
-from isthmus.gateway.acknowledging import acknowledged
+from isthmus.fabric.fabric import Namespaces
 from isthmus.gateway.bounds import DEFAULTS
 from isthmus.gateway.conversation import Conversation, RequestStream
-from isthmus.gateway.duties import Duty
-from isthmus.gateway.messages import PASSING
-from isthmus.gateway.refusing import GROUPED, LISTINGS
-from isthmus.gateway.reserved import ReservedNames
-from isthmus.gateway.reserving import CONCERNED
-from isthmus.gateway.serving import Serving
+from isthmus.gateway.frames.acknowledging import acknowledged
+from isthmus.gateway.frames.duties import Duty
+from isthmus.gateway.frames.messages import PASSING
+from isthmus.gateway.frames.refusing import GROUPED, LISTINGS
+from isthmus.gateway.frames.reserved import ReservedNames
+from isthmus.gateway.frames.reserving import CONCERNED
+from isthmus.gateway.frames.serving import Serving
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
 from isthmus.model.configuration import Configuration, LedgerSettings
+from isthmus.model.gateways.synchrony import SyncSettings
+from isthmus.model.links.writability import KeptBy
 from isthmus.model.namespace import Namespace
-from isthmus.model.synchrony import SyncSettings
-from isthmus.model.writability import KeptBy
 from testing.gateways.gateways import gateway
 from testing.patience import TERM_S
 from tests.conftest import HEAP_MB

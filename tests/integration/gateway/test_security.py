@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import SaslMechanism
-from isthmus.model.gatewayfigures import Refusal
+from isthmus.model.gateways.figures import Refusal
 from testing.gateways.gateways import Running, gateway
 from testing.patience import TERM_S
 

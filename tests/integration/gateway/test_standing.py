@@ -11,27 +11,27 @@ from functools import partial
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from isthmus.control.links.memory import remembered
 from isthmus.errors import NotAuthorized
 from isthmus.gateway.ports import ListenRange
 from isthmus.gateway.running import serve
 from isthmus.gateway.server import Gateway, GatewaySettings
 from isthmus.gateway.standing import standing
-from isthmus.ledger.declared import declaration_of
-from isthmus.ledger.documents import DeclarationDocument
-from isthmus.ledger.gateways import GatewayDocument, GatewayPairDocument, pair_words
+from isthmus.kafka.client import Client
+from isthmus.ledger.documents.declared import declaration_of
+from isthmus.ledger.documents.gateways import GatewayDocument, GatewayPairDocument, pair_words
+from isthmus.ledger.documents.kinds import DeclarationDocument
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.records import Deletion
 from isthmus.ledger.topic import LEDGER_TOPIC, on_topic
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
+from isthmus.memory.links import remembered
 from isthmus.model.configuration import Configuration, MetricsSettings
-from isthmus.model.declaration import SOURCE, TARGET, attachment
-from isthmus.model.listening import ListenAddress
+from isthmus.model.gateways.synchrony import SYNC, SyncState
+from isthmus.model.links.declaration import SOURCE, TARGET, attachment
 from isthmus.model.namespace import NamespaceMap
+from isthmus.model.process.listening import ListenAddress
 from isthmus.model.registers import MODE, Author, changed
-from isthmus.model.synchrony import SYNC, SyncState
-from isthmus.wire.client import Client
 from testing.brokers.acls import denied
 from testing.brokers.proxy import Proxy, Weather
 from testing.gateways.gateways import HOST, free_range

@@ -18,20 +18,20 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from kafka.protocol.admin import DescribeTransactionsRequest
 
-from isthmus.cluster.partitions import partitions_of
-from isthmus.cluster.producers import active_producers, allocate_producer
-from isthmus.cluster.transaction import Transaction
-from isthmus.control.fabric import Fabric
 from isthmus.errors import GateNotMet
-from isthmus.ledger.documents import LinkDocument
+from isthmus.fabric.fabric import Fabric
+from isthmus.kafka.admin.partitions import partitions_of
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.listoffsets import PartitionKey
+from isthmus.kafka.transactions.producers import active_producers, allocate_producer
+from isthmus.kafka.transactions.transaction import Transaction
+from isthmus.ledger.documents.kinds import LinkDocument
 from isthmus.ledger.log import append_once
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.model.configuration import Configuration
+from isthmus.model.gateways.producerids import is_tagged
 from isthmus.model.namespace import NamespaceMap
-from isthmus.model.producerids import is_tagged
-from isthmus.wire.client import Client
-from isthmus.wire.offsets import PartitionKey
 from testing.brokers.proxy import Proxy, Weather
 from testing.gateways.command import ISTHMUS
 from testing.gateways.commits import Doing, await_held

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from isthmus.cluster.commits import follower, poller
-from isthmus.cluster.groups import list_groups
-from isthmus.cluster.outcomes import Outcomes
 from isthmus.errors import Unreachable
-from isthmus.model.group import GroupListing
-from isthmus.model.log import LogRange
-from isthmus.wire.client import Client
+from isthmus.kafka.client import Client
+from isthmus.kafka.commits import follower, poller
+from isthmus.kafka.groups.groups import list_groups
+from isthmus.kafka.outcomes import Outcomes
+from isthmus.model.kafka.group import GroupListing
+from isthmus.model.kafka.log import LogRange
 
 
 def committed_long_ago(patch: pytest.MonkeyPatch) -> None:

@@ -10,17 +10,17 @@ from functools import partial
 import pytest
 from confluent_kafka import TopicPartition
 
-from isthmus.cluster.groups import committed_offsets, describe_groups
-from isthmus.control.groups.review import GroupReview
 from isthmus.errors import Unreachable
-from isthmus.ledger.documents import EndedPartition
+from isthmus.groups.positions.carrying import Standing
+from isthmus.groups.review import GroupReview
+from isthmus.kafka.client import Client
+from isthmus.kafka.groups.groups import committed_offsets, describe_groups
+from isthmus.ledger.documents.kinds import EndedPartition
 from isthmus.local import LocalCluster
-from isthmus.model.carrying import Standing
-from isthmus.model.group import Committed, GroupState
+from isthmus.model.kafka.group import Committed, GroupState
 from isthmus.model.link import Link
 from isthmus.model.naming import NameTemplate, PrefixNaming, TemplateNaming
-from isthmus.model.timings import Timings
-from isthmus.wire.client import Client
+from isthmus.model.process.timings import Timings
 from testing.groups import consumers
 from testing.groups.carrying import Carrying, between, carrying, commit_in_transaction, filled, records
 from testing.patience import TERM_S, UNFENCED

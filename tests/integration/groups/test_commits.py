@@ -13,13 +13,13 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from isthmus.cluster.commits.follower import CommitFollower
-from isthmus.cluster.commits.poller import CommitPoller
-from isthmus.cluster.commits.source import CommitSource
-from isthmus.cluster.groups import OFFSETS_TOPIC, committed_offsets
+from isthmus.kafka.client import Client
+from isthmus.kafka.commits.follower import CommitFollower
+from isthmus.kafka.commits.poller import CommitPoller
+from isthmus.kafka.commits.source import CommitSource
+from isthmus.kafka.groups.groups import OFFSETS_TOPIC, committed_offsets
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
-from isthmus.wire.client import Client
 from testing.brokers.acls import denied
 from testing.groups import consumers
 from testing.patience import TERM_S

@@ -10,11 +10,11 @@ from typing import Final
 
 import pytest
 
-from isthmus.control.fabric import Administration
+from isthmus.fabric.fabric import Administration
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
-from isthmus.model.consumption import GroupReport
-from isthmus.model.group import GroupState, GroupType
+from isthmus.model.kafka.consumption import GroupReport
+from isthmus.model.kafka.group import GroupState, GroupType
 from testing.groups import consumers
 from testing.records import topics
 from testing.records.topics import Given

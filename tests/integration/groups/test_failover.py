@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
-from isthmus.cluster.groups import committed_offsets
+from isthmus.kafka.client import Client
+from isthmus.kafka.groups.groups import committed_offsets
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
-from isthmus.wire.client import Client
 from testing.groups import consumers
 from testing.groups.carrying import between, carrying, filled, going_on, records
 from testing.patience import TERM_S

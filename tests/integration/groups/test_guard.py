@@ -10,13 +10,13 @@ from typing import Final, Literal
 
 import pytest
 
-from isthmus.cluster.groups import committed_offsets
-from isthmus.control.groups.committing import CommitOutcome, GroupCommit, GroupCommitter
-from isthmus.control.groups.transaction import GroupTransaction, Placed, commit_outside
+from isthmus.groups.committing import CommitOutcome, GroupCommit, GroupCommitter
+from isthmus.groups.transaction import GroupTransaction, Placed, commit_outside
+from isthmus.kafka.client import Client
+from isthmus.kafka.groups.groups import committed_offsets
 from isthmus.local import LocalCluster
 from isthmus.local.zookeeper import ZooKeeperModeCluster
-from isthmus.model import group as model
-from isthmus.wire.client import Client
+from isthmus.model.kafka import group as model
 from testing.groups import consumers
 from testing.patience import TERM_S
 from testing.records.topics import SEPTEMBER, Brokers, Given, as_admin, create, produce

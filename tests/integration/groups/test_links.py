@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from isthmus.cluster.groups import list_groups, listed
 from isthmus.errors import PlanRefused
+from isthmus.groups.positions.carrying import Standing
+from isthmus.kafka.client import Client
+from isthmus.kafka.groups.groups import list_groups, listed
 from isthmus.local import LocalCluster
-from isthmus.model.carrying import Standing
 from isthmus.model.groupsettings import OWN_PREFIX
-from isthmus.wire.client import Client
 from testing.groups import consumers
 from testing.groups.carrying import between, declared, filled, opened, records
 from testing.records.topics import as_admin, create, create_both, produce

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from isthmus.cluster.groups import committed_offsets
+from isthmus.groups.positions.carrying import Standing
+from isthmus.kafka.groups.groups import committed_offsets
 from isthmus.local import LocalCluster
-from isthmus.model.carrying import Standing
 from testing.groups import consumers
 from testing.groups.carrying import between, carrying, declared, filled, going_on, opened, records
 from testing.records.mapped import HandMade

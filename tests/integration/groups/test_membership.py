@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from isthmus.cluster.groups import describe_groups
-from isthmus.cluster.membership import remove_members
+from isthmus.kafka.client import Client
+from isthmus.kafka.groups.groups import describe_groups
+from isthmus.kafka.groups.membership import remove_members
 from isthmus.local import LocalCluster
-from isthmus.model.group import GroupDescription
-from isthmus.wire.client import Client
+from isthmus.model.kafka.group import GroupDescription
 from testing.groups import consumers
 from testing.patience import TERM_S
 from testing.records.topics import create

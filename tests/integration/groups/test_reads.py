@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import pytest
 
-from isthmus.cluster.groups import committed_offsets, describe_groups, list_groups, listed
+from isthmus.kafka.client import Client
+from isthmus.kafka.groups.groups import committed_offsets, describe_groups, list_groups, listed
 from isthmus.local import LocalCluster
-from isthmus.model.group import Committed, GroupState, GroupType
-from isthmus.wire.client import Client
+from isthmus.model.kafka.group import Committed, GroupState, GroupType
 from testing.groups.consumers import commit, joined
 from testing.records.topics import create
 

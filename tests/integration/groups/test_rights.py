@@ -9,13 +9,13 @@ from contextlib import ExitStack
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from isthmus.cluster.groups import OFFSETS_TOPIC
-from isthmus.control.doctor import examine
+from isthmus.doctor.examine import examine
+from isthmus.groups.positions.carrying import Standing
+from isthmus.kafka.groups.groups import OFFSETS_TOPIC
 from isthmus.ledger.topic import LEDGER_TOPIC
 from isthmus.local import LocalCluster
-from isthmus.model.carrying import Standing
 from isthmus.model.configuration import Configuration
-from isthmus.model.findings import Level
+from isthmus.model.kafka.findings import Level
 from testing.brokers.acls import CLUSTER, denied, deny
 from testing.groups import consumers
 from testing.groups.carrying import carrying, commit_in_transaction, declared, filled, link_of

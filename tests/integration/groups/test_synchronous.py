@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from isthmus.control.fabric import Fabric
+from isthmus.fabric.fabric import Fabric
+from isthmus.groups.positions.carrying import Standing
 from isthmus.local import LocalCluster
-from isthmus.model.carrying import Standing
 from isthmus.model.configuration import Configuration
 from isthmus.model.namespace import NamespaceMap, NamespaceNaming
 from testing.gateways.synchronous import synchronous

@@ -10,8 +10,8 @@ from itertools import pairwise
 import pytest
 
 from isthmus.local import LocalCluster
+from isthmus.model.kafka.transactions import AbortedPolicy
 from isthmus.model.lane import LaneState
-from isthmus.model.transactions import AbortedPolicy
 from testing.records import oracle, topics
 from testing.records.compaction import Compacted, keys
 from testing.records.transactions import TransactionalProducer

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from isthmus.errors import Unreachable
+from isthmus.kafka import codes
 from isthmus.lane.identity.markers import Markers
-from isthmus.model.transactions import AbortedPolicy
-from isthmus.wire import codes
+from isthmus.model.kafka.transactions import AbortedPolicy
 from testing.records import oracle, topics
 from testing.records.transactions import TransactionalProducer
 from testing.runs.mirror import Mirror, Running, caught_up

@@ -9,16 +9,16 @@ from typing import Final, cast
 
 import pytest
 
-from isthmus.cluster.reading import LogReader, OffsetRange
-from isthmus.control.fabric import Administration, Fabric
-from isthmus.control.loops.configs import ConfigsLoop
-from isthmus.control.loops.loop import LinkView
-from isthmus.control.topics.plan import LinkPlan
+from isthmus.configs.loop import ConfigsLoop
+from isthmus.fabric.fabric import Administration, Fabric
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.reading import LogReader, OffsetRange
 from isthmus.local import LocalCluster
 from isthmus.local.zookeeper import ZooKeeperModeCluster
-from isthmus.model.description import MetadataMode
-from isthmus.model.transactions import TransactionState
-from isthmus.wire.client import Client
+from isthmus.loops.loop import LinkView
+from isthmus.model.kafka.description import MetadataMode
+from isthmus.model.kafka.transactions import TransactionState
+from isthmus.topics.plan import LinkPlan
 from testing.brokers.legacy import Old
 from testing.records import oracle, topics
 from testing.records.transactions import TransactionalProducer, end_without_data, interleave

@@ -9,12 +9,12 @@ from contextlib import nullcontext
 import pytest
 from confluent_kafka.admin import AclOperation
 
-from isthmus.control.fabric import Administration
+from isthmus.fabric.fabric import Administration
 from isthmus.local import LocalCluster
-from isthmus.model.findings import Level
+from isthmus.model.kafka.findings import Level
+from isthmus.model.kafka.transactions import TransactionState
 from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.naming import TargetTopic
-from isthmus.model.transactions import TransactionState
 from testing.brokers.acls import CLUSTER, denied, deny, permit
 from testing.brokers.hanging import trusting
 from testing.patience import UNFENCED

@@ -12,10 +12,10 @@ import pytest
 from confluent_kafka.admin import AclOperation
 
 from isthmus.local import LocalCluster
+from isthmus.model.kafka.transactions import AbortedPolicy
 from isthmus.model.lane import LaneKey
 from isthmus.model.link import Limits
 from isthmus.model.naming import TargetTopic
-from isthmus.model.transactions import AbortedPolicy
 from testing.brokers.acls import CLUSTER, deny, permit
 from testing.brokers.hanging import trusting
 from testing.records import oracle, topics

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from isthmus.kafka.connect.connection import Connection
 from isthmus.lane.engine import Engine
 from isthmus.lane.identity.markers import AT_ONCE
 from isthmus.lane.run import LaneRun
 from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneKey
 from isthmus.model.naming import TargetTopic
-from isthmus.wire.connection import Connection
 from testing.records import oracle, topics
 from testing.records.transactions import interleave
 from testing.runs.mirror import Mirror, Reports, caught_up, lanes_of, reached

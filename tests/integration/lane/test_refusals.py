@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
+from isthmus.kafka.connect.connection import Connection
 from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.link import Limits
 from isthmus.model.naming import TargetTopic
-from isthmus.wire.connection import Connection
 from testing.brokers.acls import denied
 from testing.records import oracle, topics
 from testing.records.transactions import TransactionalProducer

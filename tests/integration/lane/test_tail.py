@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from isthmus.cluster.tail import Found, NoBatch, Read, batches_at
-from isthmus.wire.batch import Batch
-from isthmus.wire.client import Client
-from isthmus.wire.fetch import Want
+from isthmus.kafka.batches.batch import Batch
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.fetch import Want
+from isthmus.kafka.log.tail import Found, NoBatch, Read, batches_at
 from testing.records import topics
 from testing.runs.mirror import Mirror
 

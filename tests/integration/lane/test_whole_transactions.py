@@ -14,26 +14,27 @@ from typing import Any, Final, cast
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from isthmus.cluster.aborting import abort_transactions
-from isthmus.cluster.finishing import unfinished
-from isthmus.control.fabric import Fabric
-from isthmus.control.links.forgetting import Forgotten, forget
 from isthmus.errors import NotAuthorized, Unreachable
+from isthmus.fabric.fabric import Fabric
+from isthmus.kafka import codes
+from isthmus.kafka.client import Client
+from isthmus.kafka.connect.connection import Connection
+from isthmus.kafka.log import produce
+from isthmus.kafka.transactions.aborting import abort_transactions
+from isthmus.kafka.transactions.finishing import unfinished
 from isthmus.lane.reader import SourceReader
-from isthmus.ledger.documents import TopicDocument
+from isthmus.ledger.documents.kinds import TopicDocument
 from isthmus.ledger.log import append_once
 from isthmus.local import LocalCluster
 from isthmus.local.zookeeper import ZooKeeperModeCluster
+from isthmus.memory.forgetting import Forgotten, forget
 from isthmus.model.configuration import LedgerSettings
+from isthmus.model.gateways.prepared import PreparedCommit, PreparedPart
+from isthmus.model.kafka.transactions import AbortedPolicy, OpenTransaction, Visibility
 from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.link import Link, Transactions
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.prepared import PreparedCommit, PreparedPart
 from isthmus.model.selection import TopicPattern, TopicSettings
-from isthmus.model.transactions import AbortedPolicy, OpenTransaction, Visibility
-from isthmus.wire import codes, produce
-from isthmus.wire.client import Client
-from isthmus.wire.connection import Connection
 from soak.aborted import one
 from testing.brokers.acls import denied
 from testing.brokers.hanging import trusting

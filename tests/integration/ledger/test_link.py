@@ -14,12 +14,13 @@ import pytest
 from kafka.protocol.admin import DeleteTopicsRequest
 
 from isthmus import __version__
-from isthmus.cluster.transaction import Transaction
-from isthmus.control.links.memory import remembered
-from isthmus.control.links.pausing import Named, pause
 from isthmus.errors import BrokerRefused, ClusterError, Fenced, PlanRefused, Unreachable
-from isthmus.ledger.declared import FiltersDocument
-from isthmus.ledger.documents import (
+from isthmus.kafka.client import Client
+from isthmus.kafka.clock import lasting_s
+from isthmus.kafka.metadata import NO_TOPIC_ID
+from isthmus.kafka.transactions.transaction import Transaction
+from isthmus.ledger.documents.declared import FiltersDocument
+from isthmus.ledger.documents.kinds import (
     ControllerDocument,
     Document,
     LinkDocument,
@@ -34,16 +35,15 @@ from isthmus.ledger.log import LedgerTail, LedgerWriter, Poll
 from isthmus.ledger.records import Deletion, Entry
 from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, LedgerPlace, ensure_topic, locate
 from isthmus.ledger.view import LedgerView
+from isthmus.links.pausing import Named, pause
 from isthmus.local import LocalCluster
+from isthmus.memory.links import remembered
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.process.whereabouts import Whereabouts
 from isthmus.model.selection import TopicSettings
-from isthmus.model.whereabouts import Whereabouts
-from isthmus.spark.allowance import SourceWord, follow, prove
-from isthmus.wire.client import Client
-from isthmus.wire.clock import lasting_s
-from isthmus.wire.metadata import NO_TOPIC_ID
+from isthmus.spark.leases.allowance import SourceWord, follow, prove
 from testing.patience import TERM_S
 from testing.records.committed import committed, cut_off, killed, until_committed
 from testing.records.topics import SEPTEMBER, Given, configure, produce

@@ -12,9 +12,10 @@ from typing import Any, cast
 
 import pytest
 
+from isthmus.kafka.client import Client
 from isthmus.lane.mapped.places import Known
 from isthmus.lane.mapped.transit import Transit
-from isthmus.ledger.documents import MapDocument, TaskDocument
+from isthmus.ledger.documents.kinds import MapDocument, TaskDocument
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.maps import lane_map
@@ -25,8 +26,7 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.problem import Problem
 from isthmus.model.translation import MappedRange
-from isthmus.spark.maps import LedgerMaps
-from isthmus.wire.client import Client
+from isthmus.spark.leases.maps import LedgerMaps
 from testing.records import topics
 
 pytestmark = pytest.mark.integration

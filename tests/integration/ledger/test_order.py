@@ -9,15 +9,15 @@ from dataclasses import replace
 
 import pytest
 
-from isthmus.control.links.memory import recollect
 from isthmus.errors import Unreachable
-from isthmus.ledger.documents import PreparedDocument
+from isthmus.kafka.client import Client
+from isthmus.ledger.documents.kinds import PreparedDocument
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.topic import ensure_topic
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
-from isthmus.model.prepared import PreparedCommit
-from isthmus.wire.client import Client
+from isthmus.memory.links import recollect
+from isthmus.model.gateways.prepared import PreparedCommit
 from testing.brokers.proxy import HOST, Link, Proxy
 
 pytestmark = pytest.mark.integration

@@ -9,20 +9,20 @@ from collections.abc import Callable
 
 import pytest
 
-from isthmus.cluster.reading import LogReader, OffsetRange
-from isthmus.cluster.tail import Read, batches_at
-from isthmus.control.links.memory import now_ms, recollect
-from isthmus.control.running.succession import Succession, WhenOccupied
 from isthmus.errors import ClusterError, Occupied
-from isthmus.ledger.documents import LoopDocument
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.fetch import Want
+from isthmus.kafka.log.reading import LogReader, OffsetRange
+from isthmus.kafka.log.tail import Read, batches_at
+from isthmus.ledger.documents.kinds import LoopDocument
 from isthmus.ledger.link import SILENCE_S, LinkLedger, read_documents
 from isthmus.ledger.log import LedgerTail, LedgerWriter
 from isthmus.ledger.topic import ensure_topic
 from isthmus.local import LocalCluster
+from isthmus.memory.links import now_ms, recollect
 from isthmus.model.state import ControllerState
-from isthmus.spark.allowance import SourceWord, follow, prove
-from isthmus.wire.client import Client
-from isthmus.wire.fetch import Want
+from isthmus.run.succession import Succession, WhenOccupied
+from isthmus.spark.leases.allowance import SourceWord, follow, prove
 from testing.brokers.quotas import bounded
 from testing.patience import TERM_S
 from testing.records import topics

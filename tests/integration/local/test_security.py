@@ -23,9 +23,9 @@ from confluent_kafka.admin import (
 )
 
 from isthmus.errors import AuthenticationFailed, ClusterError
+from isthmus.kafka.client import Client
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster, SaslMechanism, Secret, Security, Tls
-from isthmus.wire.client import Client
 from testing.brokers.acls import deny
 from testing.patience import TERM_S, UNFENCED
 

@@ -9,8 +9,8 @@ from kafka.protocol.consumer import OffsetCommitRequest
 from pyspark.sql import SparkSession
 
 import isthmus
+from isthmus.groups.positions.carrying import Standing
 from isthmus.local.probe import ask
-from isthmus.model.carrying import Standing
 from testing.groups import consumers
 from testing.records.flows import PER_PARTITION, Flow, Side, create, positions, produce, until_at, until_there
 from testing.runs.running import Running, configuration_of, running

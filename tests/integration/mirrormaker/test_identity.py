@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import isthmus
-from isthmus.control.topics.preflight import TopicMode
 from isthmus.model.naming import IDENTITY
+from isthmus.topics.preflight import TopicMode
 from testing.records import oracle, topics
 from testing.records.flows import PARTITIONS, PER_PARTITION, Flow, consume, create, go_on, produce
 from testing.runs.running import configuration_of

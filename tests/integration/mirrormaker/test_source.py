@@ -14,12 +14,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 import isthmus
-from isthmus.control.running.succession import WhenOccupied
-from isthmus.control.topics.preflight import LONG_MAX
 from isthmus.local import LocalCluster
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.selection import TopicPattern
 from isthmus.model.state import LinkState
+from isthmus.run.succession import WhenOccupied
+from isthmus.topics.preflight import LONG_MAX
 from testing.patience import UNFENCED
 from testing.records import topics
 from testing.records.flows import (

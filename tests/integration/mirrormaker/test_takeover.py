@@ -16,8 +16,8 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 import isthmus
-from isthmus.cli.imports import import_
 from isthmus.cli.output import OutputFormat
+from isthmus.cli.setup.imports import import_
 from isthmus.errors import GateNotMet
 from testing.patience import TERM_S
 from testing.records import oracle, topics

@@ -16,24 +16,24 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from pyspark.sql import SparkSession
 
 import isthmus
-from isthmus.control.links.memory import recollect
-from isthmus.control.takeover.execution import OnProgress, TakeoverSettings, take_over
-from isthmus.control.takeover.plan import LinkTakeover, Outcome, PartitionTakeover
-from isthmus.control.topics.recording import begun
 from isthmus.errors import GateNotMet, PlanRefused
-from isthmus.ledger.documents import Document, MapDocument, PauseDocument
+from isthmus.kafka.client import Client
+from isthmus.ledger.documents.kinds import Document, MapDocument, PauseDocument
 from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.link import LinkLedger
 from isthmus.local import LocalCluster
+from isthmus.memory.links import recollect
+from isthmus.mirrormaker.predecessor import Predecessor
+from isthmus.mirrormaker.takeover.execution import OnProgress, TakeoverSettings, take_over
+from isthmus.mirrormaker.takeover.plan import LinkTakeover, Outcome, PartitionTakeover
+from isthmus.model.kafka.topic import TopicIds
 from isthmus.model.lane import Gap
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import LATEST, OffsetPolicy
-from isthmus.model.predecessor import Predecessor
 from isthmus.model.state import LinkState
-from isthmus.model.topic import TopicIds
 from isthmus.model.translation import MappedRange
-from isthmus.wire.client import Client
+from isthmus.topics.recording import begun
 from testing.brokers.acls import denied
 from testing.groups import consumers
 from testing.patience import TERM_S

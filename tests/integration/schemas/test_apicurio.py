@@ -13,7 +13,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from isthmus.errors import SchemaConflict
 from isthmus.local.apicurio import ApicurioServer
 from isthmus.model.cluster import SchemaRegistry
-from isthmus.model.schemas import RegistryContents, Schema, SchemaReference, SchemaVersion
+from isthmus.model.schemas.content import RegistryContents, Schema, SchemaReference, SchemaVersion
 from isthmus.schemas.registry import SchemaStore, opened
 
 pytestmark = pytest.mark.integration

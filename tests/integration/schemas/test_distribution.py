@@ -28,15 +28,15 @@ from google.protobuf.message_factory import GetMessageClass
 from pyspark.sql import SparkSession
 
 from isthmus import config
-from isthmus.control.fabric import Schemas
-from isthmus.control.loops.loop import LinkView
-from isthmus.control.loops.schemas import SchemasLoop
-from isthmus.control.topics.plan import LinkPlan
 from isthmus.errors import PlanRefused, RegistryUnreachable
+from isthmus.fabric.fabric import Schemas
+from isthmus.kafka.client import Client
 from isthmus.local import LocalCluster
 from isthmus.local.apicurio import ApicurioServer
+from isthmus.loops.loop import LinkView
 from isthmus.model.loop import Change
-from isthmus.wire.client import Client
+from isthmus.schemas.loop import SchemasLoop
+from isthmus.topics.plan import LinkPlan
 from testing.brokers.registry import registry_server
 from testing.patience import TERM_S
 from testing.records import topics

@@ -11,18 +11,18 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from isthmus.cluster.offsets import log_ranges
-from isthmus.cluster.producers import allocate_producer
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.offsets import log_ranges
+from isthmus.kafka.transactions.producers import allocate_producer
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.ledger.link import LinkLedger
 from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneKey, LaneReport
 from isthmus.model.link import Limits
-from isthmus.spark.lease import LinkContext
-from isthmus.spark.leases import LeaseScheduler
-from isthmus.spark.slots import TaskSlots
-from isthmus.spark.timings import USUAL_OF_LEASES, LeaseTimings
-from isthmus.wire.client import Client
+from isthmus.spark.leases.driver import LeaseScheduler
+from isthmus.spark.leases.lease import LinkContext
+from isthmus.spark.leases.slots import TaskSlots
+from isthmus.spark.leases.timings import USUAL_OF_LEASES, LeaseTimings
 from testing.patience import TERM_S
 from testing.runs.mirror import lanes_of
 

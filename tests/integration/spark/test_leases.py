@@ -11,16 +11,16 @@ from kafka.protocol.admin import DeleteTopicsRequest
 from pyspark.sql import SparkSession
 
 from isthmus.errors import Fenced
-from isthmus.ledger.documents import Document, MilestonesDocument, ProgressDocument, TaskDocument
+from isthmus.kafka.metadata import NO_TOPIC_ID
+from isthmus.ledger.documents.kinds import Document, MilestonesDocument, ProgressDocument, TaskDocument
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.topic import LEDGER_TOPIC
 from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneKey, LaneMark, LaneState, Milestone
 from isthmus.model.naming import TargetTopic
-from isthmus.model.receipt import Ending
-from isthmus.spark.tenure import REVOCATION_S
-from isthmus.spark.timings import LeaseTimings
-from isthmus.wire.metadata import NO_TOPIC_ID
+from isthmus.model.process.receipt import Ending
+from isthmus.spark.leases.tenure import REVOCATION_S
+from isthmus.spark.leases.timings import LeaseTimings
 from testing.patience import TERM_S
 from testing.records import oracle, topics
 from testing.records.traffic import traffic

@@ -9,14 +9,14 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import SparkSession
 
-from isthmus.ledger.documents import MapDocument
+from isthmus.ledger.documents.kinds import MapDocument
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.maps import lane_maps
 from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneKey
 from isthmus.model.naming import TargetTopic
 from isthmus.model.translation import OffsetMap
-from isthmus.spark.timings import LeaseTimings
+from isthmus.spark.leases.timings import LeaseTimings
 from testing.records import topics
 from testing.records.traffic import traffic
 from testing.records.trickle import trickling

@@ -10,13 +10,13 @@ from kafka.protocol.admin import DeleteTopicsRequest
 from kafka.protocol.metadata import MetadataRequest
 from pyspark.sql import SparkSession
 
+from isthmus.kafka import codes
+from isthmus.kafka.client import Client
+from isthmus.kafka.metadata import NO_TOPIC_ID
 from isthmus.ledger.topic import LEDGER_TOPIC
 from isthmus.local import LocalCluster
-from isthmus.model.receipt import Ending
-from isthmus.spark.tenure import SILENCE_S
-from isthmus.wire import codes
-from isthmus.wire.client import Client
-from isthmus.wire.metadata import NO_TOPIC_ID
+from isthmus.model.process.receipt import Ending
+from isthmus.spark.leases.tenure import SILENCE_S
 from testing.patience import TERM_S
 from testing.records import oracle, topics
 from testing.records.traffic import traffic

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from isthmus.kafka.batches.records import encoded
+from isthmus.kafka.client import Client
 from isthmus.ledger.log import LedgerTail
 from isthmus.ledger.topic import LEDGER_TOPIC
 from isthmus.local import LocalCluster
-from isthmus.model.receipt import Ending
-from isthmus.wire.client import Client
-from isthmus.wire.records import encoded
+from isthmus.model.process.receipt import Ending
 from testing.records import topics
 from testing.records.forgery import append
 from testing.records.topics import Given

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from isthmus.control.running.workers import Workers
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import SparkSettings
-from isthmus.model.receipt import Ending
+from isthmus.model.process.receipt import Ending
+from isthmus.run.workers import Workers
 from isthmus.spark.session import session, slot_count
 from testing.patience import TERM_S
 from testing.records import oracle, topics

@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from isthmus.model.verdict import DiscrepancyKind
-from isthmus.spark.verification import comparison
-from isthmus.spark.verification.assembly import CLEANED, LEFT_OUT
+from isthmus.model.links.verdict import DiscrepancyKind
+from isthmus.spark.compare.links import comparison
+from isthmus.spark.compare.links.assembly import CLEANED, LEFT_OUT
 
 pytestmark = pytest.mark.integration
 

@@ -10,13 +10,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from isthmus.cluster.reading import OffsetRange
 from isthmus.errors import ConfigError
+from isthmus.kafka.batches.batch import CODECS
+from isthmus.kafka.log.reading import OffsetRange
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Secret, Security
+from isthmus.spark.compare.links.failure import our_errors
 from isthmus.spark.datasource import ranges_option, register
-from isthmus.spark.verification.failure import our_errors
-from isthmus.wire.batch import CODECS
 from testing.records import topics
 from testing.records.pair import RECORDS, SECOND_MS, Pair, records
 from testing.records.transactions import TransactionalProducer

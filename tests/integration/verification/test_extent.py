@@ -7,9 +7,9 @@ from typing import Final
 import pytest
 
 from isthmus.errors import BrokerRefused, ConfigError
-from isthmus.spark.verification import DiscrepancyKind, job
-from isthmus.spark.verification.extent import ComparedSlice
-from isthmus.spark.verification.sides import Sides
+from isthmus.spark.compare.links import DiscrepancyKind, job
+from isthmus.spark.compare.links.extent import ComparedSlice
+from isthmus.spark.compare.links.sides import Sides
 from testing.records import oracle, topics
 from testing.records.forgery import built
 from testing.records.pair import RECORDS, SECOND_MS, Pair, found, records, without

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from isthmus.local import LocalCluster
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.spark.verification import Discrepancy, DiscrepancyKind, TopicVerdict, Verdict, verify
+from isthmus.spark.compare.links import Discrepancy, DiscrepancyKind, TopicVerdict, Verdict, verify
 from testing.records import topics
 from testing.records.forgery import MARKER, Record, Tamper, forge, honest
 

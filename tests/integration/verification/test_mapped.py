@@ -10,7 +10,7 @@ import pytest
 
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.translation import MappedRange
-from isthmus.spark.verification import Discrepancy, DiscrepancyKind, TopicVerdict
+from isthmus.spark.compare.links import Discrepancy, DiscrepancyKind, TopicVerdict
 from testing.patience import TERM_S
 from testing.records.mapped import HandMade
 from testing.records.pair import Pair

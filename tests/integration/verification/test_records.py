@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from isthmus.spark.verification import DiscrepancyKind
-from isthmus.wire.records import encoded
+from isthmus.kafka.batches.records import encoded
+from isthmus.spark.compare.links import DiscrepancyKind
 from testing.records import oracle, topics, transactions
 from testing.records.forgery import built
 from testing.records.pair import RECORDS, Pair, found, records, without

@@ -13,12 +13,12 @@ from pyspark.sql import SparkSession
 
 import isthmus
 from isthmus import config
+from isthmus.kafka.batches.batch import HEADER_BYTES, scan, stamp
+from isthmus.kafka.client import Client
 from isthmus.local import LocalCluster
 from isthmus.model.copyflags import distributor_producer_id
-from isthmus.spark.treeverification import standings as counting
-from isthmus.spark.treeverification.records import STANDING_FIELDS
-from isthmus.wire.batch import HEADER_BYTES, scan, stamp
-from isthmus.wire.client import Client
+from isthmus.spark.compare.trees import standings as counting
+from isthmus.spark.compare.trees.records import STANDING_FIELDS
 from testing.records import topics
 from testing.records.forgery import Record, append, built
 from testing.runs.treeload import ISTHMUS, PARTITIONS, file_of, produce

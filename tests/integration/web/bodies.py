@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from isthmus.control.fabric import Fabric
 from isthmus.errors import ConfigError
+from isthmus.fabric.fabric import Fabric
 from testing.rest.asking import Served
 
 Namer = Callable[[str], str]

@@ -12,7 +12,7 @@ import yaml
 
 from isthmus import config
 from isthmus.local import LocalCluster
-from isthmus.model.timings import Timings
+from isthmus.model.process.timings import Timings
 from testing.groups import consumers
 from testing.records import topics
 from testing.rest.asking import RECORDS, Served, serving

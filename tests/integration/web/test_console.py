@@ -21,7 +21,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect, 
 from isthmus import config
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
-from isthmus.web.tokens import Role
+from isthmus.web.access.tokens import Role
 from testing.groups import consumers
 from testing.patience import TERM_S
 from testing.records import topics

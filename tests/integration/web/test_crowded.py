@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from isthmus.model.cluster import Cluster
-from isthmus.web.tokens import Role
+from isthmus.web.access.tokens import Role
 from testing.rest.asking import Served, serving
 from tests.integration.web.bodies import body_of
 from tests.integration.web.bodies import name as name

@@ -11,12 +11,12 @@ import yaml
 from typer.testing import CliRunner
 
 from isthmus.cli.app import app
-from isthmus.control.fabric import Fabric
-from isthmus.control.links.declaring import AsyncDeclaredLinks
+from isthmus.fabric.fabric import Fabric
+from isthmus.links.declaring import AsyncDeclaredLinks
 from isthmus.local import LocalCluster
-from isthmus.model.declaration import deletion
-from isthmus.web.auditing import trail
-from isthmus.web.tokens import Role
+from isthmus.model.links.declaration import deletion
+from isthmus.web.access.auditing import trail
+from isthmus.web.access.tokens import Role
 from testing.records import topics
 from testing.rest.asking import Served
 from testing.runs.declaring import cut, maps

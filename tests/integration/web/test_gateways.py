@@ -9,7 +9,7 @@ import time
 import pytest
 
 from isthmus.local import LocalCluster
-from isthmus.web.tokens import Role
+from isthmus.web.access.tokens import Role
 from testing.gateways.registered import elsewhere, movable, written
 from testing.patience import TERM_S, pause_s
 from testing.rest.asking import Served

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from isthmus.local import LocalCluster
-from isthmus.web.tokens import Role
+from isthmus.web.access.tokens import Role
 from testing.records import topics
 from testing.rest.asking import Served
 from tests.integration.web.bodies import body_of

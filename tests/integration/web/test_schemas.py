@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from isthmus import config
-from isthmus.web.tokens import Role
+from isthmus.web.access.tokens import Role
 from testing.brokers.registry import registry_server
 from testing.records.schemas import configuration_of, held, record
 from testing.rest.asking import serving

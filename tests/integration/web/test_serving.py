@@ -24,14 +24,14 @@ from typer.testing import CliRunner
 
 from isthmus import config
 from isthmus.cli.app import app
-from isthmus.control.clusters.lastknown import remember
-from isthmus.control.fabric import Fabric
+from isthmus.clusters.lastknown.lastknown import remember
+from isthmus.fabric.fabric import Fabric
+from isthmus.kafka.client import Client
 from isthmus.ledger.topic import locate, on_topic
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
+from isthmus.web.access.tokens import Role, TokenFile
 from isthmus.web.serving import ServeSettings, serving_beside
-from isthmus.web.tokens import Role, TokenFile
-from isthmus.wire.client import Client
 from testing.groups import consumers
 from testing.patience import TERM_S
 from testing.records import topics

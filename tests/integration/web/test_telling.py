@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from isthmus.web.tokens import Role
+from isthmus.web.access.tokens import Role
 from testing.patience import TERM_S
 from testing.rest.asking import Served
 

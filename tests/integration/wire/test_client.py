@@ -9,13 +9,13 @@ from dataclasses import replace
 import pytest
 from kafka.protocol.consumer import OffsetFetchRequest
 
-from isthmus.cluster.brokers import describe_cluster
 from isthmus.errors import AnotherCluster, Unreachable
+from isthmus.kafka import codes
+from isthmus.kafka.admin.brokers import describe_cluster
+from isthmus.kafka.client import Client
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.model.cluster import Cluster
-from isthmus.wire import codes
-from isthmus.wire.client import Client
 from testing.brokers.moving import moving_address
 from testing.groups import consumers
 from testing.records.topics import create

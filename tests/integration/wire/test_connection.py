@@ -14,14 +14,14 @@ import pytest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from isthmus.errors import Unreachable
+from isthmus.kafka.client import Client
+from isthmus.kafka.connect.address import split_address
+from isthmus.kafka.connect.connection import Connection
+from isthmus.kafka.connect.dial import dial
+from isthmus.kafka.log.fetch import FetchSession, Want
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.model.cluster import ClientProperties, Cluster
-from isthmus.wire.address import split_address
-from isthmus.wire.client import Client
-from isthmus.wire.connection import Connection
-from isthmus.wire.dial import dial
-from isthmus.wire.fetch import FetchSession, Want
 from testing.records.topics import create
 
 pytestmark = pytest.mark.integration

@@ -10,14 +10,14 @@ from functools import partial
 import pytest
 from kafka.protocol.admin import AlterClientQuotasRequest
 
+from isthmus.kafka.batches.batch import HEADER_BYTES, scan, stamp
+from isthmus.kafka.batches.records import encoded
+from isthmus.kafka.client import Client
+from isthmus.kafka.connect.connection import Connection
+from isthmus.kafka.connect.frames import Frame
+from isthmus.kafka.log import produce
 from isthmus.local import LocalCluster
 from isthmus.local.probe import ask
-from isthmus.wire import produce
-from isthmus.wire.batch import HEADER_BYTES, scan, stamp
-from isthmus.wire.client import Client
-from isthmus.wire.connection import Connection
-from isthmus.wire.frames import Frame
-from isthmus.wire.records import encoded
 from testing.patience import TERM_S, UNFENCED
 from testing.records import oracle, topics
 

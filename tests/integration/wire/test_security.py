@@ -23,6 +23,12 @@ import pytest
 import trustme
 
 from isthmus.errors import AuthenticationFailed, Unreachable
+from isthmus.kafka import codes
+from isthmus.kafka.batches.batch import HEADER_BYTES
+from isthmus.kafka.client import Client
+from isthmus.kafka.connect.address import split_address
+from isthmus.kafka.connect.dial import dial
+from isthmus.kafka.log import produce
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.model.cluster import (
@@ -37,12 +43,7 @@ from isthmus.model.cluster import (
     SecurityProtocol,
     Tls,
 )
-from isthmus.model.reference import FileReference
-from isthmus.wire import codes, produce
-from isthmus.wire.address import split_address
-from isthmus.wire.batch import HEADER_BYTES
-from isthmus.wire.client import Client
-from isthmus.wire.dial import dial
+from isthmus.model.text.reference import FileReference
 from testing.patience import TERM_S, UNFENCED
 from testing.records import oracle, topics
 from testing.records.trickle import trickling

@@ -368,7 +368,7 @@ def test_a_look_loads_nothing_of_what_changes_things(start: Start, command: str)
     code, _, err = ended(start(command, "--help", prelude=LOADED))
     loaded = set(err.split())
     assert code == 0
-    assert "isthmus.control.async_fabric" in loaded
+    assert "isthmus.fabric.async_fabric" in loaded
     others = ("fabric", "operations", "links.promotion", "recovery.recovery", "takeover.execution")
-    assert loaded.isdisjoint({f"isthmus.control.{name}" for name in others})
+    assert loaded.isdisjoint({f"isthmus.fabric.{name}" for name in others})
     assert "cryptography" not in loaded

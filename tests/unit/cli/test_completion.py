@@ -14,8 +14,8 @@ import pytest
 
 from isthmus.cli import remembered
 from isthmus.cli.completion import TREE, complete, completions
-from isthmus.config.contexts import Contexts, change_contexts
-from isthmus.config.places import user_folder
+from isthmus.config.reading.contexts import Contexts, change_contexts
+from isthmus.config.reading.places import user_folder
 
 SOURCE = Path(__file__).parents[3] / "src"
 FILE = """\

@@ -15,13 +15,13 @@ from typer.testing import CliRunner
 
 from isthmus.cli import app
 from isthmus.cli.confirmation import confirm
-from isthmus.config.contexts import Contexts, change_contexts
-from isthmus.config.places import SMALLEST, user_folder
+from isthmus.config.reading.contexts import Contexts, change_contexts
+from isthmus.config.reading.places import SMALLEST, user_folder
 from isthmus.errors import ConfigError
 from isthmus.local.folders import state_folder
 from isthmus.local.layout import Layout
 from isthmus.local.template import new_id
-from isthmus.web.tokens import Role, TokenFile
+from isthmus.web.access.tokens import Role, TokenFile
 
 # Those that know what to refuse before any cluster is asked.
 AT_ONCE = (

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from isthmus.cli.app import app
 from isthmus.cli.saying import show_said
-from isthmus.control.links.declared import DeclaredLink
-from isthmus.model.declaration import SOURCE, TARGET, Declaration
+from isthmus.memory.declared import DeclaredLink
+from isthmus.model.links.declaration import SOURCE, TARGET, Declaration
 from isthmus.model.registers import Register
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from isthmus.cli.logs import JsonLines, Lines, Repetition, SharedFile
-from isthmus.config.places import SMALLEST
-from isthmus.wire import trace
+from isthmus.config.reading.places import SMALLEST
+from isthmus.kafka import trace
 from testing.patience import TERM_S
 
 SOURCE = Path(__file__).parents[3] / "src"
@@ -117,8 +117,8 @@ def test_a_file_holds_more_than_is_shown(tmp_path: Path) -> None:
     for name in ("by/option.jsonl", "configured.jsonl"):
         lines = [json.loads(line) for line in (tmp_path / name).read_text().splitlines()]
         assert any(line["level"] == "debug" for line in lines), quiet.stderr
-    assert "isthmus.wire" not in quiet.stderr
-    assert "isthmus.wire" in loud.stderr
+    assert "isthmus.kafka" not in quiet.stderr
+    assert "isthmus.kafka" in loud.stderr
 
 
 def test_what_ends_a_command_is_kept(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_what_ends_a_command_is_kept(tmp_path: Path) -> None:
 def test_steps_are_kept_and_have_their_time(tmp_path: Path) -> None:
     """Whatever shows that something goes on does so by one function; where it moves in place its steps are kept too."""
     code = (
-        "from isthmus.cli import logs, steps; from isthmus.model.logsettings import LogSettings\n"
+        "from isthmus.cli import logs, steps; from isthmus.model.process.logsettings import LogSettings\n"
         "import sys; from isthmus.cli.output import console; console._force_terminal = 'moving' in sys.argv\n"
         "logs.log_into(LogSettings(file=sys.argv[1]))\n"
         "with steps.Moving('looking') as moving:\n"
@@ -251,7 +251,7 @@ def test_each_change_is_shown_however_often_it_is_made() -> None:
 def test_bytes_that_are_no_text_lose_no_line(tmp_path: Path) -> None:
     """A name in the arguments of a command may hold them."""
     code = (
-        "import logging; from isthmus.cli import logs; from isthmus.model.logsettings import LogSettings\n"
+        "import logging; from isthmus.cli import logs; from isthmus.model.process.logsettings import LogSettings\n"
         "logs.log_into(LogSettings(file='log.jsonl')); logging.getLogger('isthmus.x').warning('no \\udcff link')"
     )
     done = subprocess.run(

@@ -11,8 +11,8 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from isthmus.cli.columns import Cells, Column
 from isthmus.cli.output import OutputFormat, printable, render
+from isthmus.cli.tables.columns import Cells, Column
 from testing.values.commands import LEAVES, LOOKING
 
 ROWS = [

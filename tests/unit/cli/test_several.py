@@ -9,15 +9,15 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from isthmus.cli import promoting
 from isthmus.cli.app import app as main
-from isthmus.cli.link import app as link
+from isthmus.cli.links import promoting
+from isthmus.cli.links.link import app as link
 from isthmus.cli.output import OutputFormat, Row
 from isthmus.cli.several import each_link, each_shown
-from isthmus.config.places import SMALLEST
+from isthmus.config.reading.places import SMALLEST
 from isthmus.errors import ConfigError, GateNotMet, IsthmusError, PlanRefused
 from isthmus.model.configuration import Configuration
-from isthmus.model.promotion import Promotion
+from isthmus.model.links.promotion import Promotion
 
 _FAILING = {"b": GateNotMet("b lags", hint="Wait."), "c": PlanRefused("c cannot", hint="Do not.")}
 

@@ -15,7 +15,7 @@ import pytest
 
 SCRIPT = """
 import sys
-from isthmus.cli.columns import Cells, Column
+from isthmus.cli.tables.columns import Cells, Column
 from isthmus.cli.output import OutputFormat, render
 row = {"topic": "flights", "state": "SOURCE_UNAVAILABLE", "lag_records": 59800, "problem": "no leader " * 9, "pid": 7}
 columns = (

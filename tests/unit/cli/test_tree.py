@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from isthmus.cli.clusters.trees import show
 from isthmus.cli.output import OutputFormat
-from isthmus.cli.trees import show
 
 CLUSTERS = {alias: {"bootstrap_servers": f"{alias}:9092"} for alias in ("ams", "fra", "lon", "par")}
 TREE = {"name": "flights", "clusters": [["ams", "fra"], ["lon", "par"]], "topics": ["flights.*"]}

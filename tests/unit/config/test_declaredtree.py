@@ -9,11 +9,11 @@ import yaml
 
 from isthmus.config.declared import assigned
 from isthmus.config.declaredtree import declared_tree, read_tree_manifest
-from isthmus.control.links.declared import DeclaredTree
 from isthmus.errors import ConfigError
+from isthmus.memory.declared import DeclaredTree
 from isthmus.model.registers import SETTINGS, Author, changed
-from isthmus.model.tree import node_of
-from isthmus.model.treedeclaration import MEMBERS
+from isthmus.model.trees.tree import node_of
+from isthmus.model.trees.treedeclaration import MEMBERS
 from testing.values.declarations import DECLARATION, ROOT, SAID
 
 SETTINGS_SAID = {"topics": ["x.*"], "flags": "header", "header.name": "f"}

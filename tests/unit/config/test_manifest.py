@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus.config.manifest import read_manifest
-from isthmus.control.links.declared import DeclaredLink
 from isthmus.errors import ConfigError
-from isthmus.model.declaration import SOURCE, TARGET, Declaration, attachment
+from isthmus.memory.declared import DeclaredLink
+from isthmus.model.links.declaration import SOURCE, TARGET, Declaration, attachment
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.registers import MODE, SETTINGS, Register
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from isthmus.model.producerids import cluster_tag, tagged_producer_id
-from isthmus.wire.batch import scan, stamp
+from isthmus.kafka.batches.batch import scan, stamp
+from isthmus.model.gateways.producerids import cluster_tag, tagged_producer_id
 
 ME = tagged_producer_id(1001, cluster_tag("east"))
 

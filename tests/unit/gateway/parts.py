@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
-from isthmus.gateway.walking import BatchWritten
-from isthmus.wire.batch import HEADER, TRANSACTIONAL
-from isthmus.wire.frames import encode_request
+from isthmus.gateway.frames.walking import BatchWritten
+from isthmus.kafka.batches.batch import HEADER, TRANSACTIONAL
+from isthmus.kafka.connect.frames import encode_request
 
 TIMEOUT_MS = 12_345
 Parts = list[tuple[BatchWritten, bytes | None]]

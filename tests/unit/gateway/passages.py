@@ -15,8 +15,8 @@ from typing import Any
 from isthmus.gateway.bounds import DEFAULTS, GatewayBounds
 from isthmus.gateway.ports import BrokerPorts
 from isthmus.gateway.server import Gateway
+from isthmus.kafka.client import Client
 from isthmus.model.cluster import Cluster, Proxy, Security
-from isthmus.wire.client import Client
 
 HOST = "127.0.0.1"
 HEARTBEAT = 12

@@ -12,8 +12,8 @@ import pytest
 from isthmus.errors import NotAuthorized
 from isthmus.gateway import arriving
 from isthmus.gateway.arriving import resolve_doubts
-from isthmus.gateway.serving import Serving
-from isthmus.model.carriedtransactions import CarriedTransaction, CarriedTransactions, WithinVerdict
+from isthmus.gateway.frames.serving import Serving
+from isthmus.model.gateways.carriedtransactions import CarriedTransaction, CarriedTransactions, WithinVerdict
 from tests.unit.gateway.passages import run, until
 
 

@@ -15,13 +15,13 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from isthmus.errors import ConfigError, PlanRefused
 from isthmus.gateway.certified import NotAdmitted, admitted, check_logins, lacking, subject_of
-from isthmus.gateway.messages import SASL_AUTHENTICATE, SASL_HANDSHAKE
-from isthmus.gateway.rewriting import refused_login
+from isthmus.gateway.frames.messages import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from isthmus.gateway.frames.rewriting import refused_login
+from isthmus.kafka import codes
+from isthmus.kafka.connect.frames import decode_response, encode_request
 from isthmus.model.cluster import Cluster, Login, Secret, Security, Tls
-from isthmus.model.gatewayfigures import Refusal
-from isthmus.model.patterns import NamePattern
-from isthmus.wire import codes
-from isthmus.wire.frames import decode_response, encode_request
+from isthmus.model.gateways.figures import Refusal
+from isthmus.model.text.patterns import NamePattern
 
 
 def certificate(*subject: tuple[x509.ObjectIdentifier, str]) -> bytes:

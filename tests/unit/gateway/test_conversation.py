@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from isthmus.gateway.bounds import DEFAULTS
 from isthmus.gateway.conversation import AnswerStream, Conversation, Expected, NotPassed, RequestStream, Software
-from isthmus.gateway.layout import Short
-from isthmus.gateway.messages import FLEXIBLE_FROM, PASSING
-from isthmus.gateway.reserved import ReservedNames
-from isthmus.gateway.rewriting import edits, is_rewritten
-from isthmus.gateway.serving import Serving
+from isthmus.gateway.frames.layout import Short
+from isthmus.gateway.frames.messages import FLEXIBLE_FROM, PASSING
+from isthmus.gateway.frames.reserved import ReservedNames
+from isthmus.gateway.frames.rewriting import edits, is_rewritten
+from isthmus.gateway.frames.serving import Serving
 from isthmus.model.namespace import Namespace
 
 SMALL = replace(DEFAULTS, frame_bytes=10_000, header_bytes=300, answer_bytes=500)

@@ -18,17 +18,17 @@ from isthmus.gateway import moving
 from isthmus.gateway.arriving import CarriedOver
 from isthmus.gateway.moving import Mover
 from isthmus.gateway.server import Fence, Gateway
-from isthmus.ledger.documents import Document, MovableGatewayDocument, MoveDocument, encoded
+from isthmus.kafka.client import Client
+from isthmus.kafka.clock import lasting_s
+from isthmus.ledger.documents.kinds import Document, MovableGatewayDocument, MoveDocument, encoded
 from isthmus.ledger.log import News
 from isthmus.ledger.records import Deletion, Entry, LedgerChange
-from isthmus.model.carriedproducers import CarriedProducers
-from isthmus.model.carriedtransactions import CarriedTransactions
 from isthmus.model.cluster import Cluster, Login, Secret, Security
 from isthmus.model.configuration import Configuration
-from isthmus.model.moves import MoveStep
-from isthmus.model.patterns import NamePattern
-from isthmus.wire.client import Client
-from isthmus.wire.clock import lasting_s
+from isthmus.model.gateways.carriedproducers import CarriedProducers
+from isthmus.model.gateways.carriedtransactions import CarriedTransactions
+from isthmus.model.gateways.moves import MoveStep
+from isthmus.model.text.patterns import NamePattern
 from tests.unit.gateway.passages import HOST, place, run, until
 
 CLUSTERS = tuple(Cluster(alias=each, bootstrap_servers=(f"{HOST}:1",), cluster_id=each) for each in ("east", "west"))

@@ -20,13 +20,13 @@ import pytest
 import trustme
 
 from isthmus.gateway.bounds import DEFAULTS, GatewayBounds, GatheringRoom
-from isthmus.gateway.layout import written_uvarint
+from isthmus.gateway.frames.layout import written_uvarint
 from isthmus.gateway.ports import ListenRange
 from isthmus.gateway.server import GatewaySettings
+from isthmus.kafka.batches.batch import HEADER
+from isthmus.kafka.connect.certificates import serving_context
 from isthmus.model.cluster import Proxy, Security
-from isthmus.model.listening import ListenAddress
-from isthmus.wire.batch import HEADER
-from isthmus.wire.certificates import serving_context
+from isthmus.model.process.listening import ListenAddress
 from tests.unit.gateway.passages import (
     HOST,
     LARGE,

@@ -6,7 +6,7 @@ import pytest
 
 from isthmus.errors import ConfigError, PlanRefused
 from isthmus.gateway.ports import BrokerNames, ListenRange, placed
-from isthmus.model.listening import ListenAddress
+from isthmus.model.process.listening import ListenAddress
 
 HERE = ListenAddress("kafka.example", 29092)
 

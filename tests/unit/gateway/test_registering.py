@@ -10,16 +10,16 @@ from typing import Final, cast
 import pytest
 
 from isthmus.errors import ConfigError
-from isthmus.gateway.keeping import HeldCount
 from isthmus.gateway.ports import BrokerPorts, ListenRange
 from isthmus.gateway.registering import beaten, registration
 from isthmus.gateway.server import Gateway, GatewaySettings
 from isthmus.gateway.standing import standing
-from isthmus.ledger.gateways import HeldForLink, RefusedCount
+from isthmus.gateway.synchronous.keeping import HeldCount
+from isthmus.ledger.documents.gateways import HeldForLink, RefusedCount
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
-from isthmus.model.gatewayfigures import ClientFigures, GatewayFigures, Refusal
-from isthmus.model.listening import ListenAddress
+from isthmus.model.gateways.figures import ClientFigures, GatewayFigures, Refusal
+from isthmus.model.process.listening import ListenAddress
 
 HOST: Final = "127.0.0.1"
 SETTINGS = GatewaySettings(listen=ListenRange("::", 19092, 19099), advertise=ListenAddress("kafka.example", 29092))

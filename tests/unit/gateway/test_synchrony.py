@@ -13,18 +13,20 @@ from typing import Any, Final, cast
 
 import pytest
 
-from isthmus.control.links.memory import LedgerMemory, LinkMemory
 from isthmus.errors import ClusterError, Unreachable
-from isthmus.gateway import heldlink, noting, synchrony
-from isthmus.gateway.crossing import is_crossing
-from isthmus.gateway.duties import Duty
-from isthmus.gateway.heldlink import HeldLink
-from isthmus.gateway.keeping import Keeper
+from isthmus.gateway import synchrony
+from isthmus.gateway.frames.duties import Duty
 from isthmus.gateway.ports import ListenRange
 from isthmus.gateway.server import GatewaySettings
+from isthmus.gateway.synchronous import heldlink, noting
+from isthmus.gateway.synchronous.crossing import is_crossing
+from isthmus.gateway.synchronous.heldlink import HeldLink
+from isthmus.gateway.synchronous.keeping import Keeper
+from isthmus.gateway.synchronous.unusable import LOST_S, UnusableLink
 from isthmus.gateway.synchrony import GatewayLinks
-from isthmus.gateway.unusable import LOST_S, UnusableLink
-from isthmus.ledger.documents import (
+from isthmus.kafka.clock import lasting_s
+from isthmus.ledger.documents.gateways import is_readable
+from isthmus.ledger.documents.kinds import (
     ControllerDocument,
     DeclarationDocument,
     GatewayPairDocument,
@@ -34,22 +36,30 @@ from isthmus.ledger.documents import (
     decoded,
     encoded,
 )
-from isthmus.ledger.gateways import is_readable
 from isthmus.ledger.records import Entry, LedgerChange
+from isthmus.memory.links import LedgerMemory, LinkMemory
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
-from isthmus.model.declaration import SOURCE, TARGET, Declaration, attachment, letting_go
+from isthmus.model.gateways.prepared import PreparedCommit, PreparedPart
+from isthmus.model.gateways.synchrony import (
+    FAILED_OVER,
+    FENCE_S,
+    HEARD_S,
+    ONE_FOLLOWER,
+    SYNC,
+    GatewayWord,
+    SyncState,
+    SyncWord,
+)
+from isthmus.model.kafka.log import LogRange
+from isthmus.model.kafka.transactions import Visibility
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.link import Link, Transactions
-from isthmus.model.listening import ListenAddress
-from isthmus.model.log import LogRange
+from isthmus.model.links.declaration import SOURCE, TARGET, Declaration, attachment, letting_go
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import TargetTopic
-from isthmus.model.prepared import PreparedCommit, PreparedPart
+from isthmus.model.process.listening import ListenAddress
 from isthmus.model.registers import MODE, Author, changed
-from isthmus.model.synchrony import FAILED_OVER, FENCE_S, HEARD_S, ONE_FOLLOWER, SYNC, GatewayWord, SyncState, SyncWord
-from isthmus.model.transactions import Visibility
-from isthmus.wire.clock import lasting_s
 from testing.patience import TERM_S
 from tests.unit.gateway.passages import place
 

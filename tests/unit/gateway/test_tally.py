@@ -12,7 +12,7 @@ from isthmus.gateway.conversation import UNKNOWN, Software
 from isthmus.gateway.tally import GatewayTally
 from isthmus.gateway.telling import Board, GatewayAnswers
 from isthmus.metrics.catalogue import GATEWAY_METRICS
-from isthmus.model.gatewayfigures import ClientFigures, GatewayFigures, Refusal
+from isthmus.model.gateways.figures import ClientFigures, GatewayFigures, Refusal
 
 JAVA = Software("apache-kafka-java", "4.4.0")
 

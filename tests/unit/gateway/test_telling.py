@@ -12,7 +12,7 @@ import pytest
 
 from isthmus.errors import Unreachable
 from isthmus.gateway.telling import asked
-from isthmus.model.listening import ListenAddress
+from isthmus.model.process.listening import ListenAddress
 
 
 @contextmanager

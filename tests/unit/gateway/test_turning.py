@@ -11,12 +11,12 @@ from typing import cast
 import pytest
 
 from isthmus.gateway.bounds import DEFAULTS
-from isthmus.gateway.duties import Duties
+from isthmus.gateway.frames.duties import Duties
+from isthmus.gateway.frames.serving import Serving
 from isthmus.gateway.ports import BrokerPorts
-from isthmus.gateway.serving import Serving
+from isthmus.kafka import clock
+from isthmus.kafka.client import Client
 from isthmus.model.cluster import Cluster
-from isthmus.wire import clock
-from isthmus.wire.client import Client
 from tests.unit.gateway.passages import HOST, Broker, answered, found, is_ended, place, request, run, until
 
 SIZE = len(request(1, 100_000))

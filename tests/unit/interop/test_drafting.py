@@ -11,7 +11,7 @@ from isthmus.interop.deployment import Impact
 from isthmus.interop.equivalents import EQUIVALENTS, FAMILIES, Fate
 from isthmus.interop.links import OffsetsChoice
 from isthmus.interop.predecessors import predecessor_of
-from isthmus.model.access import AccessPolicy
+from isthmus.model.kafka.access import AccessPolicy
 from isthmus.model.mirrormaker import SyncsPlace
 from isthmus.model.naming import IDENTITY, MirrorMakerNaming, PrefixNaming, SourceTopic
 from isthmus.model.offsets import LATEST, OffsetPolicy

@@ -9,7 +9,7 @@ import pytest
 from isthmus.errors import ConfigError
 from isthmus.interop.predecessors import copying_flows, predecessor_of
 from isthmus.interop.reading import read_deployment
-from isthmus.model.predecessor import Predecessor
+from isthmus.mirrormaker.predecessor import Predecessor
 from testing.values.samples import STRIMZI, TARGETED, pair
 
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus import config
+from isthmus.clusters.survey import ClusterSurvey
 from isthmus.errors import ConfigError
 from isthmus.interop.files import ThisMachine, write_all
 from isthmus.interop.starting import Start, starter
-from isthmus.model.survey import ClusterSurvey
 
 MACHINE = ThisMachine(Path("/nowhere"), {})
 SOURCE = Start.of("east", "east:9092", None, "")

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from isthmus.errors import Unreachable
+from isthmus.kafka import codes
+from isthmus.kafka.connect.connection import Connection
+from isthmus.kafka.log.produce import Answers, Appended
 from isthmus.lane.appender import TargetAppender
 from isthmus.lane.phase import Phase
 from isthmus.lane.run import LaneRun
 from isthmus.lane.writer import AppendVerdict, Writer
 from isthmus.model.lane import LaneState
-from isthmus.wire import codes
-from isthmus.wire.connection import Connection
-from isthmus.wire.produce import Answers, Appended
 from testing.records.stored import PLAIN, one, stored
 from testing.values.engines import Part
 from testing.values.leader import Led

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from isthmus.kafka.batches.batch import CONTROL, TRANSACTIONAL, Batch
 from isthmus.lane.committed import CommittedTransactions
-from isthmus.wire.batch import CONTROL, TRANSACTIONAL, Batch
 
 
 def at(offset: int, producer: int, *, is_end: bool) -> Batch:

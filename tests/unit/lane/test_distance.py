@@ -6,11 +6,11 @@ import asyncio
 import uuid
 from typing import Final
 
+from isthmus.kafka import codes
+from isthmus.kafka.client import Client
+from isthmus.kafka.metadata import Broker, Metadata, PartitionMetadata, TopicMetadata
 from isthmus.lane.distance import RESPONSE_BYTES, RESPONSE_BYTES_FAR, Distances, RoundTrip, next_bytes, worth_bytes
 from isthmus.lane.routes import Routes
-from isthmus.wire import codes
-from isthmus.wire.client import Client
-from isthmus.wire.metadata import Broker, Metadata, PartitionMetadata, TopicMetadata
 from testing.values.looks import NOWHERE
 
 NEAR, FAR, FARTHER, UNHEARD = 1, 2, 3, 4

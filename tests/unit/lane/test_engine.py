@@ -13,6 +13,10 @@ from typing import Any
 import pytest
 
 from isthmus.errors import Unreachable
+from isthmus.kafka import codes
+from isthmus.kafka.client import Client
+from isthmus.kafka.clock import lasting_s
+from isthmus.kafka.log.fetch import Fetched
 from isthmus.lane.engine import Engine
 from isthmus.lane.mapped.transit import Transit
 from isthmus.lane.phase import Phase
@@ -24,10 +28,6 @@ from isthmus.model.lane import Lane, LaneState
 from isthmus.model.link import Limits
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
-from isthmus.wire import codes
-from isthmus.wire.client import Client
-from isthmus.wire.clock import lasting_s
-from isthmus.wire.fetch import Fetched
 from testing.values.looks import NOWHERE, PRODUCER, been_at
 
 LANE = Lane(

@@ -9,6 +9,9 @@ from typing import Final
 
 import pytest
 
+from isthmus.kafka import codes
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.fetch import Fetched
 from isthmus.lane.engine import Engine
 from isthmus.lane.evidence import PATIENCE_S
 from isthmus.lane.producer import ProducerIdentity
@@ -17,12 +20,9 @@ from isthmus.lane.run import LaneRun
 from isthmus.lane.state.belief import TailCheck
 from isthmus.lane.writer import AppendVerdict, Writer
 from isthmus.model.cluster import Cluster
+from isthmus.model.kafka.rights import on_cluster
 from isthmus.model.lane import Lane, LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.rights import on_cluster
-from isthmus.wire import codes
-from isthmus.wire.client import Client
-from isthmus.wire.fetch import Fetched
 from testing.records.stored import PLAIN, stored
 
 LANE: Final = Lane(

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
+from isthmus.kafka.batches.batch import CONTROL, Batch
 from isthmus.lane.gate import SchemaMissing, admitted
 from isthmus.lane.pieces import Piece
 from isthmus.lane.rebatch import Record, encode
 from isthmus.lane.run import LaneRun
 from isthmus.model.copyflags import FlagsHeader, distributor_producer_id
-from isthmus.model.schemagate import GatedFields, SchemaIds
-from isthmus.wire.batch import CONTROL, Batch
+from isthmus.model.schemas.gate import GatedFields, SchemaIds
 from testing.values.looks import lane_of
 
 VALUES = GatedFields(value=True)

@@ -7,6 +7,7 @@ import uuid
 from hypothesis import given
 from hypothesis import strategies as st
 
+from isthmus.kafka.batches.batch import crc_ok
 from isthmus.lane.mapped.transit import Transit
 from isthmus.lane.parcels import JOIN_UP_TO_BYTES, Parcel, behind, gathered, head
 from isthmus.lane.pieces import Piece
@@ -18,7 +19,6 @@ from isthmus.model.copyflags import distributor_producer_id
 from isthmus.model.lane import Lane
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
-from isthmus.wire.batch import crc_ok
 from testing.records.stored import PLAIN, one, stored
 
 PRODUCER = ProducerIdentity(producer_id=7, marker_producer_id=8)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from isthmus.kafka.batches.batch import LOG_APPEND_TIME, Batch, scan
 from isthmus.lane.pieces import passes, pieces
-from isthmus.wire.batch import LOG_APPEND_TIME, Batch, scan
 from testing.records.stored import PLAIN, marker, one, stored
 
 LARGE = 1 << 20

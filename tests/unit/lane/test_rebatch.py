@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatch as PythonBatch
 
+from isthmus.kafka.batches.batch import HEADER_BYTES, LOG_APPEND_TIME, Batch, crc_ok, scan
 from isthmus.lane.rebatch import Record, dense, encode, join, records_of, split
-from isthmus.wire.batch import HEADER_BYTES, LOG_APPEND_TIME, Batch, crc_ok, scan
 from testing.records.stored import PLAIN, Given, given_records, message_sets, one, stored
 
 CODECS = st.integers(0, 4)

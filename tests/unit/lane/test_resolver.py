@@ -12,6 +12,8 @@ from typing import Final, Literal
 
 import pytest
 
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.lane.mapped.transit import Transit
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.resolver import Resolver
@@ -23,8 +25,6 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
-from isthmus.wire.client import Client
-from isthmus.wire.offsets import PartitionKey
 
 LANE: Final = Lane(
     source_topic=SourceTopic("orders"),

@@ -10,12 +10,12 @@ from typing import Final
 import pytest
 
 from isthmus.errors import Unreachable
+from isthmus.kafka import codes
+from isthmus.kafka.client import Client
+from isthmus.kafka.metadata import NO_TOPIC_ID, Broker, Metadata, PartitionMetadata, TopicMetadata
 from isthmus.lane import routes as module
 from isthmus.lane.routes import GONE_AFTER_S, Leader, Routes, TopicGone, TopicRecreated
 from isthmus.model.cluster import Cluster
-from isthmus.wire import codes
-from isthmus.wire.client import Client
-from isthmus.wire.metadata import NO_TOPIC_ID, Broker, Metadata, PartitionMetadata, TopicMetadata
 
 TOPIC: Final = "orders"
 FIRST, SECOND = uuid.UUID(int=1), uuid.UUID(int=2)

@@ -14,7 +14,7 @@ from isthmus.lane.writer import LogLook, Writer
 from isthmus.model.lane import NO_END, Lane, LaneMark
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
-from isthmus.model.switching import Allowance
+from isthmus.model.trees.switching import Allowance
 from testing.records.stored import PLAIN, one, stored
 
 LANE: Final = Lane(

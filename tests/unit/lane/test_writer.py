@@ -16,9 +16,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from isthmus.kafka import codes
+from isthmus.kafka.batches.batch import SEQUENCE_MASK
 from isthmus.lane.writer import DEPTH, AppendVerdict, LogLook, Placement, ProducerState, Writer
-from isthmus.wire import codes
-from isthmus.wire.batch import SEQUENCE_MASK
 
 REMEMBERED: Final = 5
 """So many batches of a producer a leader remembers."""

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from isthmus.errors import BrokerRefused, Fenced, Unreachable, UnsupportedByBroker
+from isthmus.kafka import codes
 from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.records import Deletion
-from isthmus.wire import codes
 from testing.values.brokers import Answering, asking
 
 PRODUCER, EPOCH = 41, 3

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from isthmus.errors import ClusterError, Unreachable
+from isthmus.kafka.batches.batch import Batch
 from isthmus.ledger.grouping import GroupedWrites
 from isthmus.ledger.records import Deletion, mark_key, unpacked
-from isthmus.wire.batch import Batch
 
 ANSWER_S, RETRY_S = 6.0, 0.1
 

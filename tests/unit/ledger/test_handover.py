@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 
-from isthmus.ledger.documents import Document, LeaseDocument, MilestonesDocument, TaskDocument
+from isthmus.ledger.documents.kinds import Document, LeaseDocument, MilestonesDocument, TaskDocument
 from isthmus.ledger.handover import has_ended, is_in_order, marks_left, milestones_left, was_clean
 from isthmus.model.lane import Lane, LaneMark, milestone_of
 from isthmus.model.naming import SourceTopic, TargetTopic

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from isthmus.ledger.keeping import unkept
-from isthmus.model.topic import ConfigEntry
+from isthmus.model.kafka.topic import ConfigEntry
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from typing import Any, Final
 
-from isthmus.ledger.documents import ControllerDocument, LoopDocument
+from isthmus.ledger.documents.kinds import ControllerDocument, LoopDocument
 from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.link import SILENCE_S, LinkLedger
 from isthmus.ledger.records import LedgerChange

@@ -12,12 +12,12 @@ import pytest
 from kafka.protocol.consumer import ListOffsetsRequest
 
 from isthmus.errors import Unreachable
+from isthmus.kafka import codes
+from isthmus.kafka.batches.batch import scan
+from isthmus.kafka.connect.connection import Connection
+from isthmus.kafka.log.listoffsets import READ_UNCOMMITTED
 from isthmus.ledger.log import LedgerTail, ToShow
 from isthmus.ledger.records import Deletion, packed
-from isthmus.wire import codes
-from isthmus.wire.batch import scan
-from isthmus.wire.connection import Connection
-from isthmus.wire.offsets import READ_UNCOMMITTED
 from testing.records.stored import PLAIN, marker, patched, stored
 from testing.values.brokers import LEDGER_ID, Answering, asking, fetched, held_back, listed
 

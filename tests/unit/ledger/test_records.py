@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.ledger.documents import GroupDocument, MapDocument
+from isthmus.ledger.documents.kinds import GroupDocument, MapDocument
 from isthmus.ledger.records import Deletion, in_batches, packed
 from isthmus.model.naming import TargetTopic
 from isthmus.model.offsets import Cursor

@@ -11,11 +11,11 @@ import pytest
 from kafka.protocol.admin import CreateTopicsResponse
 
 from isthmus.errors import BrokerRefused, Unreachable
+from isthmus.kafka import codes
+from isthmus.kafka.client import Client
+from isthmus.kafka.metadata import NO_TOPIC_ID, Broker, Metadata, PartitionMetadata, TopicMetadata
 from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, LedgerPlace, ensure_topic, is_missing, locate
 from isthmus.model.cluster import Cluster
-from isthmus.wire import codes
-from isthmus.wire.client import Client
-from isthmus.wire.metadata import NO_TOPIC_ID, Broker, Metadata, PartitionMetadata, TopicMetadata
 
 TOPIC_ID = uuid.UUID(int=5)
 LEADER = 2

@@ -11,13 +11,13 @@ from typing import Any, cast
 import pytest
 
 from isthmus.errors import Unreachable
+from isthmus.kafka.connect.connection import Connection
 from isthmus.ledger import view as views
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.log import LedgerTail
 from isthmus.ledger.records import Deletion, packed
 from isthmus.ledger.view import LedgerView
-from isthmus.spark.maps import LedgerMaps
-from isthmus.wire.connection import Connection
+from isthmus.spark.leases.maps import LedgerMaps
 from testing.records.stored import patched
 from testing.values.brokers import Answering, asking, fetched, held_back, listed
 

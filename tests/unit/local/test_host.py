@@ -11,7 +11,7 @@ import pytest
 
 from isthmus.local import host
 from isthmus.local.host import liveness_of, start_of, whereabouts
-from isthmus.model.whereabouts import UNKNOWN, Liveness, Whereabouts
+from isthmus.model.process.whereabouts import UNKNOWN, Liveness, Whereabouts
 
 
 def test_this_process_lives() -> None:

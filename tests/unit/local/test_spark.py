@@ -102,7 +102,7 @@ def test_two_of_different_versions_are_refused(installed: Callable[[str], Path],
 WITHOUT = """
 import sys
 sys.modules["pyspark"] = sys.modules["py4j"] = None
-import isthmus.control.fabric, isthmus.interop, isthmus.web.app
+import isthmus.fabric.fabric, isthmus.interop, isthmus.web.app
 from isthmus.cli.app import main
 sys.argv[1:] = ["-b", "east=127.0.0.1:9", "-b", "west=127.0.0.1:9", "run"]
 main()

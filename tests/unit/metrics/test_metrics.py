@@ -12,10 +12,10 @@ from prometheus_client.parser import text_string_to_metric_families as plain
 from isthmus.metrics.catalogue import METRICS, MetricKind, MetricScope
 from isthmus.metrics.collector import GROUPS_MAX, PARTITIONS_MAX, TOPICS_MAX, label_of
 from isthmus.model.lane import Gap, LaneState
+from isthmus.model.links.progress import GroupProgress
 from isthmus.model.loop import LoopProgress, LoopState
 from isthmus.model.problem import Problem
-from isthmus.model.progress import GroupProgress
-from isthmus.model.receipt import Ending, LeaseTotals, Receipt
+from isthmus.model.process.receipt import Ending, LeaseTotals, Receipt
 from isthmus.model.state import LinkState
 from testing.values.standing import OPEN_METRICS, Telling, latency_of, link_at, partition_of, topic_at
 

@@ -11,10 +11,10 @@ import pytest
 
 from isthmus.metrics.catalogue import METRICS
 from isthmus.model.lane import Gap, LaneState
+from isthmus.model.links.progress import GroupProgress, LinkProgress
 from isthmus.model.loop import LoopProgress, LoopState
 from isthmus.model.problem import Problem
-from isthmus.model.progress import GroupProgress, LinkProgress
-from isthmus.model.receipt import LeaseTotals
+from isthmus.model.process.receipt import LeaseTotals
 from isthmus.model.state import LinkState
 from testing.values.monitoring import ALERTS, DASHBOARD, PANEL_QUERIES, ROOT, RULES, filled_in
 from testing.values.standing import Telling, latency_of, link_at, topic_at

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from isthmus.model.access import PermissionType, Rule, RulePattern
-from isthmus.model.rights import Resource
+from isthmus.model.kafka.access import PermissionType, Rule, RulePattern
+from isthmus.model.kafka.rights import Resource
 
 
 def allow(name: str, operation: str = "WRITE", principal: str = "User:alice", **fields: Any) -> Rule:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus.model.copyflags import NUMBER_BITS, bit, distributor_producer_id, is_done_with, level_of, mask
-from isthmus.model.transactions import is_lone, lone_producer_id
+from isthmus.model.kafka.transactions import is_lone, lone_producer_id
 
 LEVELS = st.integers(1, 64)
 NUMBERS = st.integers(0, (1 << NUMBER_BITS) - 1)

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.ledger.documents import DeclarationDocument, decoded, encoded
+from isthmus.ledger.documents.kinds import DeclarationDocument, decoded, encoded
 from isthmus.model.registers import (
     Author,
     LastSeen,

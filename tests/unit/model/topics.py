@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from isthmus.model.partitions import PartitionState
+from isthmus.model.kafka.partitions import PartitionState
 
 
 def partition(

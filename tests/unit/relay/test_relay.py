@@ -15,7 +15,7 @@ import pytest
 import trustme
 
 from isthmus.errors import ConfigError, PortBusy
-from isthmus.model.listening import ListenAddress
+from isthmus.model.process.listening import ListenAddress
 from isthmus.relay.passing import Stream
 from isthmus.relay.server import RelaySettings, listening
 from isthmus.relay.speech import BUFFER_BYTES, Head, NotUnderstood, Tokens, line, read_line, read_status

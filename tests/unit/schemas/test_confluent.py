@@ -13,7 +13,7 @@ import pytest
 
 from isthmus.errors import RegistryRefused, RegistryUnreachable, SchemaConflict
 from isthmus.model.cluster import SchemaRegistry, Secret
-from isthmus.model.schemas import IMPORT, Schema, SchemaReference, SchemaVersion
+from isthmus.model.schemas.content import IMPORT, Schema, SchemaReference, SchemaVersion
 from isthmus.schemas.registry import SchemaStore, opened
 from testing.brokers.registry import RegistryServer, registry_server
 

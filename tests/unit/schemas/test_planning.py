@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus.model.naming import NameTemplate
-from isthmus.model.schemas import RegistryContents, Schema, SchemaReference, SchemaVersion, VersionKey
-from isthmus.model.subjects import SubjectNaming
+from isthmus.model.schemas.content import RegistryContents, Schema, SchemaReference, SchemaVersion, VersionKey
+from isthmus.model.schemas.subjects import SubjectNaming
 from isthmus.schemas.planning import RegistryPair, SchemaChange, SchemaVerb, known_ids, plan_schemas
 
 ADDRESS = Schema(text='{"type":"record","name":"Address","fields":[]}')

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, cast
 
-from isthmus.cluster.reading import OffsetRange, StoredBatch
+from isthmus.kafka.batches.batch import Batch, scan
+from isthmus.kafka.log.reading import OffsetRange, StoredBatch
 from isthmus.spark.logs import Logs
-from isthmus.wire.batch import Batch, scan
 from testing.records.stored import PLAIN, Given, stored
 
 IS_EQUAL: Final = 4

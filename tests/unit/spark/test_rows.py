@@ -10,10 +10,10 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.cluster.reading import OffsetRange, StoredBatch, modern
 from isthmus.errors import BrokerRefused
+from isthmus.kafka.batches.batch import HEADER_BYTES, LOG_APPEND_TIME, Batch, scan, stamp
+from isthmus.kafka.log.reading import OffsetRange, StoredBatch, modern
 from isthmus.spark.rows import BATCH_COLUMNS, RECORD_COLUMNS, RowOrigin, Rows, batch_digest
-from isthmus.wire.batch import HEADER_BYTES, LOG_APPEND_TIME, Batch, scan, stamp
 from testing.records.stored import Given, message_sets
 
 Fields = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]

@@ -10,10 +10,10 @@ import httpx2
 from fastapi.testclient import TestClient
 
 from isthmus.model.configuration import Configuration
+from isthmus.web.access.guard import RateLimit
+from isthmus.web.access.tokens import Role, TokenFile
 from isthmus.web.app import create_app
 from isthmus.web.desk import FabricDesk
-from isthmus.web.guard import RateLimit
-from isthmus.web.tokens import Role, TokenFile
 from testing.rest.answers import check_answer
 
 

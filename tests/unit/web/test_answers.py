@@ -10,44 +10,44 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from isthmus import config
-from isthmus.control.clusters.administration import TopicsReport
-from isthmus.control.clusters.copies import CopiedCommit
-from isthmus.control.clusters.reassigning import Reassignment
-from isthmus.control.clusters.registry import RegistryReport
-from isthmus.control.groups.drill import GroupDrill
-from isthmus.control.groups.plan import GroupPlan, GroupsPlan, PositionPlan
-from isthmus.control.links.declared import DeclaredTree
-from isthmus.control.links.filtering import Filters
-from isthmus.control.links.forgetting import Forgotten
-from isthmus.control.links.livesettings import LiveSettings
-from isthmus.control.links.provenance import Provenance
-from isthmus.control.recovery.replaying import QuarantinedPartition, ReplayedPartition
-from isthmus.control.schemas.distribution import RegistrySummary, SchemasPlan
-from isthmus.control.topics.plan import Action, LinkPlan, Plan, TopicPlan
-from isthmus.control.topics.preflight import PartitionDecision
-from isthmus.model.carrying import Standing
-from isthmus.model.checks import CHECKS
-from isthmus.model.consumption import GroupsReport
-from isthmus.model.description import ClusterReport
-from isthmus.model.elections import Election
-from isthmus.model.findings import Finding
-from isthmus.model.group import Committed
+from isthmus.clusters.administration import TopicsReport
+from isthmus.clusters.reassigning import Reassignment
+from isthmus.clusters.registry import RegistryReport
+from isthmus.groups.drill import GroupDrill
+from isthmus.groups.plan import GroupPlan, GroupsPlan, PositionPlan
+from isthmus.groups.positions.carrying import Standing
+from isthmus.memory.declared import DeclaredTree
+from isthmus.memory.filtering import Filters
+from isthmus.memory.forgetting import Forgotten
+from isthmus.memory.livesettings import LiveSettings
+from isthmus.memory.provenance import Provenance
+from isthmus.model.kafka.checks import CHECKS
+from isthmus.model.kafka.consumption import GroupsReport
+from isthmus.model.kafka.description import ClusterReport
+from isthmus.model.kafka.elections import Election
+from isthmus.model.kafka.findings import Finding
+from isthmus.model.kafka.group import Committed
+from isthmus.model.kafka.topic import Parted
 from isthmus.model.lane import Gap, LaneState
-from isthmus.model.lastknown import LastKnown
+from isthmus.model.links.lastknown import LastKnown
+from isthmus.model.links.pauses import Pause
+from isthmus.model.links.progress import GroupProgress, LinkProgress
+from isthmus.model.links.promotion import Promotion
+from isthmus.model.links.recovery import Recovery
+from isthmus.model.links.verdict import Discrepancy, DiscrepancyKind, PartitionVerdict, TopicVerdict, Verdict
 from isthmus.model.loop import Change, LoopProgress, LoopState
 from isthmus.model.namespace import Namespace, NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.pauses import Pause
-from isthmus.model.plain import plain
-from isthmus.model.positions import PositionEntry
 from isthmus.model.problem import Problem
-from isthmus.model.progress import GroupProgress, LinkProgress
-from isthmus.model.promotion import Promotion
-from isthmus.model.recovery import Recovery
-from isthmus.model.topic import Parted
-from isthmus.model.verdict import Discrepancy, DiscrepancyKind, PartitionVerdict, TopicVerdict, Verdict
+from isthmus.model.text.plain import plain
+from isthmus.model.trees.positions import PositionEntry
+from isthmus.offsetscopy.copies import CopiedCommit
+from isthmus.recovery.replaying import QuarantinedPartition, ReplayedPartition
+from isthmus.schemas.distribution import RegistrySummary, SchemasPlan
+from isthmus.topics.plan import Action, LinkPlan, Plan, TopicPlan
+from isthmus.topics.preflight import PartitionDecision
+from isthmus.web.access.guard import ANYBODY
 from isthmus.web.desk import link_summary
-from isthmus.web.guard import ANYBODY
 from isthmus.web.operations import LongOperation, OperationKind
 from isthmus.web.watching import link_event
 from testing.rest.answers import check_value, described

@@ -10,14 +10,14 @@ import pytest
 from fastapi.testclient import TestClient
 
 from isthmus import config
-from isthmus.control.links import pausing
-from isthmus.control.operations import AsyncLinkOperations
+from isthmus.fabric.operations import AsyncLinkOperations
+from isthmus.links import pausing
+from isthmus.model.links.pauses import Pauses
 from isthmus.model.naming import TargetTopic
-from isthmus.model.pauses import Pauses
+from isthmus.web.access.guard import RateLimit
+from isthmus.web.access.tokens import TokenFile
 from isthmus.web.app import create_app
 from isthmus.web.desk import FabricDesk
-from isthmus.web.guard import RateLimit
-from isthmus.web.tokens import TokenFile
 from tests.unit.web.callers import DescribedClient
 
 ROOT = Path(__file__).parents[3]

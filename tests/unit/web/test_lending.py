@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from isthmus.control.pool import ClusterPool
+from isthmus.kafka.client import Client
+from isthmus.kafka.pool import ClusterPool
 from isthmus.model.cluster import Cluster
 from isthmus.web.lending import Lending
-from isthmus.wire.client import Client
 
 EAST = Cluster(alias="east", bootstrap_servers=("127.0.0.1:1",))
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from isthmus.errors import GateNotMet, RequestRefused, TokenRefused
-from isthmus.web.guard import ANYBODY, Caller
+from isthmus.web.access.guard import ANYBODY, Caller
+from isthmus.web.access.tokens import Role
 from isthmus.web.operations import MOST, LongOperation, OnStep, OperationKind, Operations, OperationState
-from isthmus.web.tokens import Role
 from testing.patience import TERM_S
 
 

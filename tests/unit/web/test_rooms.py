@@ -14,11 +14,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from isthmus.errors import RequestRefused
 from isthmus.model.configuration import Configuration
+from isthmus.web.access.guard import Caller, RateLimit
+from isthmus.web.access.tokens import Role, TokenFile
 from isthmus.web.app import create_app
 from isthmus.web.desk import FabricDesk
-from isthmus.web.guard import Caller, RateLimit
 from isthmus.web.rooms import LOOKS_MAX, Rooms, SharedLooks, WorkRoom
-from isthmus.web.tokens import Role, TokenFile
 
 NOTHING = Configuration(clusters=(), links=())
 _LONG_S = 60

@@ -18,12 +18,12 @@ import yaml
 from typer.testing import CliRunner
 
 from isthmus.cli.app import app
-from isthmus.control import async_fabric
 from isthmus.errors import ConfigError, HostError
+from isthmus.fabric import async_fabric
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
+from isthmus.web.access.tokens import Role, TokenFile
 from isthmus.web.serving import ServeSettings, serve, serving_beside
-from isthmus.web.tokens import Role, TokenFile
 from testing.patience import TERM_S
 from testing.values.standing import free_port
 

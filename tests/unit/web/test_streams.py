@@ -15,11 +15,11 @@ import pytest
 
 from isthmus import config
 from isthmus.model.configuration import Configuration
-from isthmus.model.progress import LinkProgress
+from isthmus.model.links.progress import LinkProgress
 from isthmus.model.state import LinkState
+from isthmus.web.access.tokens import Role, TokenFile
 from isthmus.web.events import STREAMS_MAX
 from isthmus.web.serving import ServeSettings, serving_beside
-from isthmus.web.tokens import Role, TokenFile
 from testing.patience import TERM_S
 from testing.values.standing import free_port
 

@@ -10,10 +10,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 from isthmus import config
+from isthmus.web.access.guard import RateLimit
+from isthmus.web.access.tokens import TokenFile
 from isthmus.web.app import create_app
 from isthmus.web.desk import FabricDesk
-from isthmus.web.guard import RateLimit
-from isthmus.web.tokens import TokenFile
 from testing.patience import TERM_S
 from tests.unit.web.callers import DescribedClient
 

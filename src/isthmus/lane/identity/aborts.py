@@ -21,17 +21,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from isthmus.cluster.transaction import Transaction
 from isthmus.errors import ClusterError, Unreachable, UnsupportedByBroker
+from isthmus.kafka import codes
+from isthmus.kafka.batches.batch import SEQUENCE_MASK
+from isthmus.kafka.log.listoffsets import LATEST, READ_COMMITTED, list_offsets, log_ends
+from isthmus.kafka.permission import Permission
+from isthmus.kafka.transactions.transaction import Transaction
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun
 from isthmus.lane.target import DESCRIBE_PRODUCERS, producer_states
 from isthmus.lane.writer import ProducerState
-from isthmus.model.transactions import lone_producer_id
-from isthmus.wire import codes
-from isthmus.wire.batch import SEQUENCE_MASK
-from isthmus.wire.offsets import LATEST, READ_COMMITTED, list_offsets, log_ends
-from isthmus.wire.permission import Permission
+from isthmus.model.kafka.transactions import lone_producer_id
 
 NO_PRODUCER: Final = -1
 """The producer id of a control record that belongs to no transaction."""

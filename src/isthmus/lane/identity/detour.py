@@ -12,8 +12,12 @@ from typing import Any, Final, Protocol
 
 from kafka.protocol.admin import DeleteRecordsRequest
 
-from isthmus.cluster.transaction import Transaction
 from isthmus.errors import ClusterError
+from isthmus.kafka import codes
+from isthmus.kafka.batches.aborted import ABORT, COMMIT, control_type
+from isthmus.kafka.batches.batch import HEADER_BYTES, SEQUENCE_MASK, Batch, checked, stamp
+from isthmus.kafka.log import produce
+from isthmus.kafka.transactions.transaction import Transaction
 from isthmus.lane.identity.aborts import UNVERIFIED, Aborts, LoneTransaction
 from isthmus.lane.identity.filler import RECORDS_PER_BATCH, filler
 from isthmus.lane.identity.markers import Markers
@@ -25,13 +29,10 @@ from isthmus.lane.regrouping import Regrouping, damaged, regroup
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun, Refused
 from isthmus.lane.writer import AppendVerdict
+from isthmus.model.kafka.rights import on_topic
 from isthmus.model.lane import LaneState
-from isthmus.model.remedies import keep_or_delete_unknown
-from isthmus.model.rights import on_topic
-from isthmus.model.wording import counted
-from isthmus.wire import codes, produce
-from isthmus.wire.aborted import ABORT, COMMIT, control_type
-from isthmus.wire.batch import HEADER_BYTES, SEQUENCE_MASK, Batch, checked, stamp
+from isthmus.model.links.remedies import keep_or_delete_unknown
+from isthmus.model.text.wording import counted
 
 _TIMEOUT_S: Final = 15.0
 _PRODUCE_TIMEOUT_MS: Final = 10_000

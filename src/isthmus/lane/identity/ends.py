@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from isthmus.cluster.aborting import transactions_holding
 from isthmus.errors import ClusterError
+from isthmus.kafka.transactions.aborting import transactions_holding
 from isthmus.lane.identity.aborts import OWN_PREFIX
 from isthmus.lane.identity.judgement import beyond, first_check, gap_before, is_left_at, stopped_by
 from isthmus.lane.identity.tail import Tails, sight_of
@@ -16,9 +16,9 @@ from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun
 from isthmus.lane.writer import LogLook, Placement
 from isthmus.model.cluster import Cluster
+from isthmus.model.kafka.log import LogRange
+from isthmus.model.kafka.transactions import TransactionState
 from isthmus.model.lane import Gap, LaneState
-from isthmus.model.log import LogRange
-from isthmus.model.transactions import TransactionState
 
 
 class Ends:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+from isthmus.kafka.batches.batch import SEQUENCE_MASK, Batch
 from isthmus.lane.rebatch import Record, encode, records_of
-from isthmus.wire.batch import SEQUENCE_MASK, Batch
 
 RECORDS_PER_BATCH: Final = 100_000
 """More per batch is slower: the broker's validator keeps a list of the records of one batch."""

@@ -11,8 +11,10 @@ import enum
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from isthmus.cluster.tail import UNTOLD, NoBatch
 from isthmus.errors import ClusterError
+from isthmus.kafka.batches.aborted import control_type
+from isthmus.kafka.batches.batch import Batch
+from isthmus.kafka.log.tail import UNTOLD, NoBatch
 from isthmus.lane.identity.aborts import NO_PRODUCER, ONCE_HINT
 from isthmus.lane.identity.filler import is_filler, is_in_place
 from isthmus.lane.outlook import Outlook, state_of
@@ -20,12 +22,10 @@ from isthmus.lane.rebatch import Record, records_of
 from isthmus.lane.source import Bounds
 from isthmus.lane.state.belief import TailCheck
 from isthmus.model.cluster import Cluster
+from isthmus.model.kafka.transactions import is_lone, is_marker, lone_producer_id
 from isthmus.model.lane import Gap, LaneKey, LaneMark, LaneState, Milestone
+from isthmus.model.links.remedies import HeldOffsets, keep_or_delete, keep_or_delete_unknown
 from isthmus.model.problem import Problem
-from isthmus.model.remedies import HeldOffsets, keep_or_delete, keep_or_delete_unknown
-from isthmus.model.transactions import is_lone, is_marker, lone_producer_id
-from isthmus.wire.aborted import control_type
-from isthmus.wire.batch import Batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

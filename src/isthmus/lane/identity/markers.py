@@ -13,20 +13,20 @@ from typing import Any, Final, Protocol
 
 from kafka.protocol.producer import WriteTxnMarkersRequest
 
-from isthmus.cluster.transaction import Transaction
 from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError, Unreachable
+from isthmus.kafka import codes
+from isthmus.kafka.connect.connection import Connection
+from isthmus.kafka.log.listoffsets import LATEST, PartitionKey, list_offsets, log_ends
+from isthmus.kafka.transactions.transaction import Transaction
 from isthmus.lane.identity.aborts import NO_PRODUCER, ONCE_HINT, Aborts, LoneTransaction
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun, Refused
+from isthmus.model.kafka.rights import on_cluster
+from isthmus.model.kafka.transactions import marker_producer_ids
 from isthmus.model.lane import LaneState
-from isthmus.model.remedies import keep_or_delete_unknown
-from isthmus.model.rights import on_cluster
-from isthmus.model.transactions import marker_producer_ids
-from isthmus.wire import codes
-from isthmus.wire.connection import Connection
-from isthmus.wire.offsets import LATEST, PartitionKey, list_offsets, log_ends
+from isthmus.model.links.remedies import keep_or_delete_unknown
 
 AT_ONCE: Final = 2_000
 """The maximum of markers in one request: a leader takes about 30 microseconds for each."""

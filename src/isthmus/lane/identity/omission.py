@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Protocol
 
+from isthmus.kafka.batches.aborted import ABORT, control_type
+from isthmus.kafka.batches.batch import Batch, checked
 from isthmus.lane.identity.aborts import Aborts
 from isthmus.lane.identity.markers import Markers
 from isthmus.lane.pieces import Piece
 from isthmus.lane.regrouping import Judges
 from isthmus.lane.run import LaneRun, Refused
-from isthmus.model.transactions import AbortedPolicy
-from isthmus.wire.aborted import ABORT, control_type
-from isthmus.wire.batch import Batch, checked
+from isthmus.model.kafka.transactions import AbortedPolicy
 
 
 class Omitting(Protocol):

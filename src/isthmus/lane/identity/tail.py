@@ -6,8 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from isthmus.cluster.tail import UNTOLD, Found, NoBatch, batches_at
 from isthmus.errors import ClusterError, UnsupportedByBroker
+from isthmus.kafka import codes
+from isthmus.kafka.batches.batch import Batch
+from isthmus.kafka.log.fetch import Want
+from isthmus.kafka.log.listoffsets import READ_COMMITTED, READ_UNCOMMITTED, Offset, PartitionKey, epoch_ends
+from isthmus.kafka.log.tail import UNTOLD, Found, NoBatch, batches_at
 from isthmus.lane.identity.judgement import (
     Judgement,
     Sight,
@@ -28,13 +32,9 @@ from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun
 from isthmus.lane.state.belief import TailCheck
 from isthmus.model.cluster import Cluster
+from isthmus.model.kafka.rights import on_topic
 from isthmus.model.lane import Lane, LaneKey, LaneState, Milestone
 from isthmus.model.naming import TargetTopic
-from isthmus.model.rights import on_topic
-from isthmus.wire import codes
-from isthmus.wire.batch import Batch
-from isthmus.wire.fetch import Want
-from isthmus.wire.offsets import READ_COMMITTED, READ_UNCOMMITTED, Offset, PartitionKey, epoch_ends
 
 
 class TailLook(NamedTuple):

@@ -16,9 +16,20 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
-from isthmus.cluster.reading import LogReader, OffsetRange, StoredBatch
 from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError, Unreachable
+from isthmus.kafka import codes
+from isthmus.kafka.batches.batch import SEQUENCE_MASK
+from isthmus.kafka.connect.connection import Connection
+from isthmus.kafka.log.listoffsets import (
+    EARLIEST_LOCAL_FROM,
+    READ_UNCOMMITTED,
+    Offset,
+    PartitionKey,
+    epoch_ends,
+    list_offsets,
+)
+from isthmus.kafka.log.reading import LogReader, OffsetRange, StoredBatch
 from isthmus.lane.aside import aside
 from isthmus.lane.mapped.flagging import flagged, selection_of
 from isthmus.lane.mapped.outlook import deleted, lost, missed, untold, way_out
@@ -40,17 +51,6 @@ from isthmus.model.lane import Lane, LaneKey, LaneState
 from isthmus.model.offsets import EARLIEST, EARLIEST_LOCAL, LATEST, Cursor
 from isthmus.model.problem import Problem
 from isthmus.model.translation import MappedRange
-from isthmus.wire import codes
-from isthmus.wire.batch import SEQUENCE_MASK
-from isthmus.wire.connection import Connection
-from isthmus.wire.offsets import (
-    EARLIEST_LOCAL_FROM,
-    READ_UNCOMMITTED,
-    Offset,
-    PartitionKey,
-    epoch_ends,
-    list_offsets,
-)
 
 _AT_ONCE: Final = 16
 _LEAP_S: Final = 10.0

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from isthmus.kafka.batches.batch import SEQUENCE_MASK, Batch
 from isthmus.lane.mapped.transit import Transit
 from isthmus.lane.rebatch import Record
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import MappedRange
-from isthmus.wire.batch import SEQUENCE_MASK, Batch
 
 
 class Arrived(NamedTuple):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import NamedTuple
 
-from isthmus.cluster.reading import LogReader, OffsetRange
+from isthmus.kafka.log.listoffsets import PartitionKey
+from isthmus.kafka.log.reading import LogReader, OffsetRange
 from isthmus.lane.mapped.recount import ours
 from isthmus.lane.mapped.transit import Transit
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import MappedRange
-from isthmus.wire.offsets import PartitionKey
 
 
 class LastHeld(NamedTuple):

@@ -7,13 +7,13 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final
 
-from isthmus.cluster.reading import LogReader, OffsetRange, StoredBatch
 from isthmus.deadline import Deadline
+from isthmus.kafka.batches.batch import Batch
+from isthmus.kafka.log.listoffsets import PartitionKey
+from isthmus.kafka.log.reading import LogReader, OffsetRange, StoredBatch
 from isthmus.lane.mapped.recount import Arrived, Held, ours
 from isthmus.lane.rebatch import records_of
 from isthmus.model.offsets import Cursor
-from isthmus.wire.batch import Batch
-from isthmus.wire.offsets import PartitionKey
 
 OURS_BYTES: Final = 4 << 20
 """A stretch ends with the answer that exceeds so many bytes of ours: they are kept in memory and decoded."""

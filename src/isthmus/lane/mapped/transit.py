@@ -13,6 +13,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Final, NamedTuple, Self
 
+from isthmus.kafka.batches.batch import scan
 from isthmus.lane.mapped.flagging import flagged
 from isthmus.lane.pieces import Piece, passes
 from isthmus.lane.rebatch import encode, records_of
@@ -20,7 +21,6 @@ from isthmus.model.copyflags import FlagsHeader, is_done_with
 from isthmus.model.lane import NO_END
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import MappedRange
-from isthmus.wire.batch import scan
 
 SEGMENT_RANGES: Final = 4_000
 """The number of ranges in a segment, which is stored again while it grows; about 30 KB."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import NamedTuple
 
-from isthmus.cluster.reading import LogReader, OffsetRange
+from isthmus.kafka.log.reading import LogReader, OffsetRange
 from isthmus.lane.mapped.flagging import flagged
 from isthmus.lane.mapped.recount import ours
 from isthmus.lane.mapped.transit import Transit

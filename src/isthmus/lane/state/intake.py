@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import takewhile
 
+from isthmus.kafka.batches.batch import CONTROL, TRANSACTIONAL
 from isthmus.lane.committed import CommittedTransactions
 from isthmus.lane.pieces import Piece
-from isthmus.wire.batch import CONTROL, TRANSACTIONAL
 
 
 class Usability(enum.Enum):

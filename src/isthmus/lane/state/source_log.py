@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from isthmus.kafka.log.fetch import Fetched
 from isthmus.lane.source import Bounds
-from isthmus.wire.fetch import Fetched
 
 HEARD_S: Final = 3.0
 """A source without an answer for so long is reported as silent, with the time: a long poll is answered sooner."""

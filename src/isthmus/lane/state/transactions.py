@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from isthmus.lane.writer import LogLook, ProducerState
-from isthmus.model.transactions import marker_epoch
+from isthmus.model.kafka.transactions import marker_epoch
 
 
 @dataclass(slots=True)

@@ -10,12 +10,12 @@ from pydantic import ValidationError
 from starlette.responses import Response
 
 from isthmus.errors import RequestRefused
-from isthmus.web.bodies import DrillBody, VerifyBody
-from isthmus.web.changing import paused, resumed
+from isthmus.web.access.roles import Operator
 from isthmus.web.desk import FabricDesk
-from isthmus.web.operating import begin_drill, begin_verify
 from isthmus.web.operations import LongOperation, Operations
-from isthmus.web.roles import Operator
+from isthmus.web.routes.bodies import DrillBody, VerifyBody
+from isthmus.web.routes.changing import paused, resumed
+from isthmus.web.routes.operating import begin_drill, begin_verify
 
 _FIELDS_MAX: Final = 20
 

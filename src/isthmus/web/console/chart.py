@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from isthmus.model.wording import counted
+from isthmus.model.text.wording import counted
 from isthmus.web.history import STEP_S, Sample
 
 

@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import Final, NamedTuple
 
 from isthmus.errors import RequestRefused
-from isthmus.model.progress import LinkProgress
+from isthmus.model.links.progress import LinkProgress
 from isthmus.web.console.atlas import Atlas, draw
 from isthmus.web.console.rows import TopicRow, topic_rows
 from isthmus.web.desk import FabricDesk

@@ -9,15 +9,15 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import JSONResponse, Response
 
 from isthmus.errors import RequestRefused
-from isthmus.model.drawing import svg_of
-from isthmus.web.auditing import trail
+from isthmus.model.trees.drawing import svg_of
+from isthmus.web.access.auditing import trail
+from isthmus.web.access.roles import Viewer
 from isthmus.web.console.chart import series_of, told_of_lag, told_of_rate
 from isthmus.web.console.looks import Looks
-from isthmus.web.console.rendering import page
 from isthmus.web.console.rows import SORTS, TopicChoice, page_of
 from isthmus.web.desk import FabricDesk
 from isthmus.web.operations import Operations
-from isthmus.web.roles import Viewer
+from isthmus.web.rendering import page
 
 _Text = Annotated[str, Query(max_length=300)]
 _ROWS_MAX: Final = 500

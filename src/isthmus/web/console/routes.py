@@ -9,15 +9,15 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from isthmus.errors import RequestRefused
+from isthmus.web.access.door import COOKIE, LOGIN, local_path, session_cookie
+from isthmus.web.access.sessions import Sessions
+from isthmus.web.assets import assets
 from isthmus.web.console.actions import action_routes, form_of, redirect
-from isthmus.web.console.assets import assets
-from isthmus.web.console.door import COOKIE, LOGIN, local_path, session_cookie
 from isthmus.web.console.looks import Looks
 from isthmus.web.console.pages import page_routes
-from isthmus.web.console.rendering import page
 from isthmus.web.desk import FabricDesk
 from isthmus.web.operations import Operations
-from isthmus.web.sessions import Sessions
+from isthmus.web.rendering import page
 from isthmus.web.watching import Watch
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from isthmus.model.progress import LinkProgress, TopicProgress, attention
+from isthmus.model.links.progress import LinkProgress, TopicProgress, attention
 
 PAGE_ROWS: Final = 50
 _NEEDS: Final = 2

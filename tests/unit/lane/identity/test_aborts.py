@@ -8,14 +8,14 @@ from typing import Any, cast
 
 import pytest
 
-from isthmus.cluster.transaction import Transaction
+from isthmus.kafka import codes
+from isthmus.kafka.transactions.transaction import Transaction
 from isthmus.lane.identity.aborts import KNOWN_MAX, NO_PRODUCER, Aborts
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun
 from isthmus.lane.writer import ProducerState
+from isthmus.model.kafka.transactions import lone_producer_id
 from isthmus.model.lane import LaneState
-from isthmus.model.transactions import lone_producer_id
-from isthmus.wire import codes
 from testing.values.brokers import Answering
 from testing.values.looks import lane_of
 

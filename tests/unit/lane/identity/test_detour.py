@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from isthmus.cluster.transaction import Transaction
 from isthmus.errors import Unreachable
+from isthmus.kafka.transactions.transaction import Transaction
 from isthmus.lane.identity.aborts import LoneTransaction
 from isthmus.lane.identity.detour import Detour
 from isthmus.lane.identity.markers import Markers
@@ -21,8 +21,8 @@ from isthmus.lane.run import LaneRun, Refused
 from isthmus.lane.state.intake import Usability
 from isthmus.lane.state.missing import Prefix
 from isthmus.lane.writer import ProducerState
+from isthmus.model.kafka.transactions import lone_producer_id
 from isthmus.model.lane import Gap, LaneState
-from isthmus.model.transactions import lone_producer_id
 from testing.records.stored import PLAIN, marker, one, stored
 from testing.values.engines import Part
 from testing.values.leader import Led, OneLeader, with_leader

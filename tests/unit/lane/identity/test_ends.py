@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from isthmus.kafka.client import Client
 from isthmus.lane.identity.ends import Ends
 from isthmus.lane.outlook import USUAL_DOUBT
 from isthmus.lane.routes import Leader, Routes
@@ -18,7 +19,6 @@ from isthmus.lane.writer import LogLook, Writer
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import LaneMark, LaneState
 from isthmus.model.problem import Problem
-from isthmus.wire.client import Client
 from testing.records.stored import PLAIN, one, stored
 from testing.values.looks import NOWHERE, PRODUCER, Told, been_at, lane_of
 

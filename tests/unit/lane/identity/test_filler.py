@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from isthmus.kafka.batches.batch import CONTROL
 from isthmus.lane.identity.filler import filler, is_filler
-from isthmus.wire.batch import CONTROL
 from testing.records.stored import PLAIN, marker, one, stored
 
 

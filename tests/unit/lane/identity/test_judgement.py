@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from isthmus.cluster.tail import NoBatch
 from isthmus.errors import NotAuthorized, Unreachable
+from isthmus.kafka.batches.batch import HEADER_BYTES, Batch, stamp
+from isthmus.kafka.log.tail import NoBatch
 from isthmus.lane.identity.filler import filler
 from isthmus.lane.identity.judgement import (
     Judgement,
@@ -31,12 +32,11 @@ from isthmus.lane.outlook import state_of
 from isthmus.lane.source import Bounds
 from isthmus.lane.state.belief import TailCheck
 from isthmus.model.cluster import Cluster
+from isthmus.model.kafka.transactions import lone_producer_id, marker_producer_ids
 from isthmus.model.lane import Gap, LaneKey, LaneMark, LaneState, Milestone
+from isthmus.model.links.remedies import HeldOffsets, keep_or_delete
 from isthmus.model.naming import TargetTopic
 from isthmus.model.problem import Problem
-from isthmus.model.remedies import HeldOffsets, keep_or_delete
-from isthmus.model.transactions import lone_producer_id, marker_producer_ids
-from isthmus.wire.batch import HEADER_BYTES, Batch, stamp
 from testing.records.stored import PLAIN, marker, one, patched, stored
 
 OURS, MARKERS, THEIRS = 7, 8, 99

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from isthmus.errors import BrokerRefused, Unreachable
+from isthmus.kafka import codes
 from isthmus.lane.identity.detour import Detour
 from isthmus.lane.phase import Phase
 from isthmus.lane.pieces import Piece
 from isthmus.lane.run import LaneRun
 from isthmus.model.lane import Gap
-from isthmus.wire import codes
 from testing.records.stored import marker, one
 from testing.values.engines import Part
 from testing.values.leader import Led, OneLeader, with_leader

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from isthmus.kafka.batches.batch import Batch
 from isthmus.lane.identity.detour import Detour
 from isthmus.lane.identity.omission import stretch
 from isthmus.lane.phase import Phase
 from isthmus.lane.pieces import pieces
 from isthmus.lane.run import LaneRun, Refused
 from isthmus.lane.state.intake import Usability
+from isthmus.model.kafka.transactions import AbortedPolicy
 from isthmus.model.lane import LaneState
-from isthmus.model.transactions import AbortedPolicy
-from isthmus.wire.batch import Batch
 from testing.records.stored import PLAIN, marker, one, stored
 from testing.values.engines import Part
 from testing.values.leader import Led, OneLeader, with_leader

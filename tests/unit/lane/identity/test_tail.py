@@ -8,8 +8,11 @@ from typing import Final
 
 import pytest
 
-from isthmus.cluster.tail import Found, NoBatch, Read
 from isthmus.errors import Unreachable, UnsupportedByBroker
+from isthmus.kafka import codes
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.listoffsets import Offset
+from isthmus.kafka.log.tail import Found, NoBatch, Read
 from isthmus.lane.identity.aborts import NO_PRODUCER
 from isthmus.lane.identity.judgement import Sight
 from isthmus.lane.identity.tail import Judged, TailLook, Tails
@@ -19,12 +22,9 @@ from isthmus.lane.run import LaneRun
 from isthmus.lane.source import Bounds
 from isthmus.lane.state.belief import TailCheck
 from isthmus.model.cluster import Cluster
+from isthmus.model.kafka.rights import on_topic
 from isthmus.model.lane import Lane, LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.rights import on_topic
-from isthmus.wire import codes
-from isthmus.wire.client import Client
-from isthmus.wire.offsets import Offset
 from testing.records.stored import PLAIN, marker, one, stored
 from testing.values.looks import PRODUCER, Told, been_at, lane_of
 

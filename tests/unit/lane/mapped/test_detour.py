@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
+from isthmus.kafka.batches.batch import Batch
 from isthmus.lane.mapped.detour import ShortDetour
 from isthmus.lane.pieces import Piece
 from isthmus.lane.rebatch import records_of
 from isthmus.lane.run import LaneRun, Refused
 from isthmus.lane.state.intake import Usability
 from isthmus.model.lane import LaneState
-from isthmus.wire.batch import Batch
 from testing.records.stored import PLAIN, one, stored
 from testing.values.engines import Part
 from testing.values.looks import lane_of

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from isthmus.kafka.batches.batch import HEADER_BYTES, Batch
 from isthmus.lane.mapped.flagging import flagged
 from isthmus.lane.mapped.transit import Transit
 from isthmus.lane.pieces import Piece
 from isthmus.lane.rebatch import Record, encode
 from isthmus.model.copyflags import FlagsHeader, bit, mask
 from isthmus.model.offsets import Cursor
-from isthmus.wire.batch import HEADER_BYTES, Batch
 from testing.values.looks import lane_of
 
 HEADER = FlagsHeader(name="f", width_bytes=1)

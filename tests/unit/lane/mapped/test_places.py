@@ -13,8 +13,11 @@ from typing import Any
 
 import pytest
 
-from isthmus.cluster.reading import OffsetRange, StoredBatch
 from isthmus.errors import Unreachable
+from isthmus.kafka.batches.batch import CONTROL, Batch
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.listoffsets import Offset
+from isthmus.kafka.log.reading import OffsetRange, StoredBatch
 from isthmus.lane.mapped import places, scanning
 from isthmus.lane.mapped.places import Known, Places
 from isthmus.lane.mapped.transit import Transit
@@ -29,9 +32,6 @@ from isthmus.model.lane import NO_END, Lane, LaneKey, LaneState
 from isthmus.model.offsets import LATEST, Cursor
 from isthmus.model.problem import Problem
 from isthmus.model.translation import MappedRange
-from isthmus.wire.batch import CONTROL, Batch
-from isthmus.wire.client import Client
-from isthmus.wire.offsets import Offset
 from testing.patience import TERM_S
 from testing.values.looks import NOWHERE
 from tests.unit.lane.mapped.lanes import LANE

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
+from isthmus.kafka.batches.batch import CONTROL, SEQUENCE_MASK, Batch, spans
 from isthmus.lane.mapped.recount import Arrived, Held, Sourced, compared_anew, counted_anew, ordinal_of
 from isthmus.lane.mapped.transit import Transit
 from isthmus.lane.pieces import Piece
@@ -15,7 +16,6 @@ from isthmus.lane.rebatch import Record, encode, records_of
 from isthmus.model.copyflags import distributor_producer_id
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import MappedRange, OffsetMap
-from isthmus.wire.batch import CONTROL, SEQUENCE_MASK, Batch, spans
 
 BYTES_MAX = 1 << 20
 

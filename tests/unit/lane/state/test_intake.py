@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from isthmus.kafka.batches.batch import Batch
 from isthmus.lane.pieces import Piece
 from isthmus.lane.state.intake import Intake, Usability
-from isthmus.wire.batch import Batch
 
 END = 60
 SIZES = st.lists(st.integers(1, 5), min_size=1, max_size=4)

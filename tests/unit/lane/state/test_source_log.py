@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from isthmus.kafka.log.fetch import Fetched
 from isthmus.lane.source import Bounds
 from isthmus.lane.state.source_log import HEARD_S, SourceLog
-from isthmus.wire.fetch import Fetched
 
 OFFSETS = st.lists(st.integers(0, 50), min_size=3, max_size=3).map(sorted)
 WAITS = st.floats(0.0, 6.0)

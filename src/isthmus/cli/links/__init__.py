@@ -1,0 +1,1 @@
+"""Commands about links: run, status, verify, promote."""

@@ -1,0 +1,241 @@
+"""`isthmus plan`: the topics that would be created and copied, without doing it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from typing import Annotated, Final
+
+import typer
+from rich.text import Text
+
+from isthmus.cli.options import (
+    ConfigOption,
+    LinkArgument,
+    LinkOption,
+    OutputOption,
+    VerboseOption,
+    chosen_link,
+)
+from isthmus.cli.output import OutputFormat, Row, console, printable, renamed, render
+from isthmus.cli.setup.config import answered, linked
+from isthmus.cli.tables.columns import Cells, Column
+from isthmus.fabric.answers import LinkPlan, Plan, TopicPlan
+from isthmus.model.kafka.transactions import AbortedPolicy
+from isthmus.model.links.pauses import told_of
+from isthmus.model.loop import Change
+from isthmus.model.problem import Problem
+from isthmus.model.text.instant import written_instant
+from isthmus.model.text.wording import counted
+
+CHANGES_PENDING = 3
+_TOLD_MAX: Final = 10
+
+_COLUMNS: Final = (
+    Column("link", Cells.NAME),
+    Column("topic", Cells.NAME),
+    Column("action"),
+    Column("mode", gives_way=3),
+    Column("aborted", gives_way=5),
+    Column("partitions", Cells.NUMBER, gives_way=2),
+    Column("refused"),
+    Column("differences", Cells.NUMBER, gives_way=6),
+    Column("records_to_copy", Cells.NUMBER),
+    Column("offsets_to_fill", Cells.NUMBER, gives_way=1),
+    Column("reasons", Cells.PROSE, gives_way=4),
+)
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def plan(
+    name: LinkArgument = None,
+    path: ConfigOption = None,
+    link: LinkOption = None,
+    detailed_exitcode: Annotated[
+        bool,
+        typer.Option(
+            "--detailed-exitcode",
+            help="Exit with 3 when something would be created or copied, with 0 when nothing would; 1 goes first.",
+        ),
+    ] = False,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = 0,
+) -> None:
+    """Show what would be created and copied, topic by topic with mode and reasons.
+
+    The ends of both logs are compared as a run does at its first look. Nothing is written.
+
+    Exits with 1 when a link cannot be run, or some topics or partitions cannot be copied or looked at; when no link can
+    be run, with the code of the first reason, as a run does.
+    """
+    link = chosen_link(name, link)
+    found = answered(linked(path, link), lambda fabric: fabric.plan(link=link))
+    show_plan(found, output)
+    if found.exit_code:
+        raise typer.Exit(found.exit_code)
+    if detailed_exitcode and found.has_changes:
+        raise typer.Exit(CHANGES_PENDING)
+
+
+def show_plan(plan: Plan, output: OutputFormat) -> None:
+    """Show the plan on stdout; with a table, print notes on stderr."""
+    if output.is_table:
+        _show_table(plan, output)
+    else:
+        names = [f"{link.link}/{topic.topic}" for link in plan.links for topic in link.topics]
+        render(plan.as_dict(), output, names=names)
+    if not output.has_problems:
+        for link in plan.links:
+            _tell(link)
+
+
+def _show_table(plan: Plan, output: OutputFormat) -> None:
+    silent = set() if any(topic.refused for link in plan.links for topic in link.topics) else {"refused"}
+    silent |= set() if any(link.aborted for link in plan.links) else {"aborted"}
+    rows = [row for link in plan.links for row in _rows(link)]
+    silent |= set() if any(row["differences"] for row in rows) else {"differences"}
+    columns = [column for column in _COLUMNS if column.name not in silent]
+    render(rows, output, columns=columns)
+
+
+def _rows(link: LinkPlan) -> list[Row]:
+    differences = Counter(change.subject for change in link.loop_changes if change.problem is None)
+    return [
+        {
+            "link": link.link,
+            "topic": renamed(topic.source_topic, topic.topic),
+            "action": str(topic.action),
+            "mode": str(topic.mode),
+            "aborted": _aborted_policy(link, topic),
+            "partitions": topic.partition_count,
+            **_refused_row(topic),
+            "differences": differences[f"topic {topic.topic}"],
+            "records_to_copy": topic.lag_records,
+            "offsets_to_fill": topic.prefix_offsets,
+            "reasons": _reasons(topic),
+        }
+        for topic in link.topics
+    ]
+
+
+def _aborted_policy(link: LinkPlan, topic: TopicPlan) -> str:
+    """Return the policy for aborted records: with mapped offsets they are never copied."""
+    if link.aborted is None:
+        return ""
+    return str(AbortedPolicy.OMIT if topic.is_mapped else link.aborted.policy)
+
+
+def _refused_row(topic: TopicPlan) -> Row:
+    count = topic.partition_count
+    refused = count if topic.reasons else len(topic.refused)
+    return {"refused": f"{refused:,} of {counted(count, 'partition')}"} if refused else {}
+
+
+def _reasons(topic: TopicPlan) -> str:
+    """Return why the topic is refused, or the first of its refused partitions; all of them are printed on stderr."""
+    if topic.reasons or not topic.refused:
+        return "; ".join(problem.message for problem in topic.reasons)
+    (where, problem), *others = _together((p.partition, p.refusal) for p in topic.refused)
+    more = f"; and {len(others)} more" if others else ""
+    return f"{where}: {problem.message}{more}"
+
+
+def _together(problems: Iterable[tuple[int, Problem | None]]) -> list[tuple[str, Problem]]:
+    """Join the problems of consecutive partitions that are the same."""
+    runs: list[tuple[int, int, Problem]] = []
+    for partition, problem in problems:
+        if problem is None:
+            continue
+        if runs and runs[-1][1:] == (partition - 1, problem):
+            runs[-1] = (runs[-1][0], partition, problem)
+        else:
+            runs.append((partition, partition, problem))
+    return [
+        (f"partition {first}" if first == last else f"partitions {first} to {last}", problem)
+        for first, last, problem in runs
+    ]
+
+
+def _tell(link: LinkPlan) -> None:
+    if link.problem is not None:
+        _say("Error", link.link, link.problem, "red")
+    for topic in link.topics:
+        for problem in topic.reasons:
+            _say("Refused", f"{link.link}/{topic.topic}", problem, "red")
+        _tell_partitions("Refused", link, topic, [(p.partition, p.refusal) for p in topic.partitions], "red")
+        _tell_partitions("Not examined", link, topic, [(p.partition, p.unexamined) for p in topic.partitions], "yellow")
+        for problem in topic.notes:
+            _say("Note", f"{link.link}/{topic.topic}", problem, "yellow")
+    _tell_said(link)
+    for pause in told_of(link.pauses):
+        console.print(Text(printable(f"{link.link}: {pause}")))
+    for problem in link.unmatched:
+        _say("Warning", link.link, problem, "yellow")
+    _tell_transactions(link)
+    _tell_changes(link)
+    for problem in link.recommendations:
+        _say("Recommended", link.link, problem, "yellow")
+    for name in link.no_longer_mirrored:
+        known = Problem("no longer mirrored: the link does not select it", f"isthmus forget {link.link} {name}")
+        _say("Note", f"{link.link}/{name}", known, "yellow")
+
+
+def _tell_transactions(link: LinkPlan) -> None:
+    """Print how transactions are treated, why, and what would change it."""
+    if link.aborted is not None:
+        console.print(Text(printable(f"{link.link}: {link.aborted}. {link.aborted.advice}".rstrip())))
+    if link.visibility is not None:
+        console.print(Text(printable(f"{link.link}: {link.visibility}. {link.visibility.advice}".rstrip())))
+
+
+def _tell_said(link: LinkPlan) -> None:
+    """Print the filters and settings that operators have declared in place of the file's, and the authors."""
+    filters, settings = link.filters, link.settings
+    lists = (f"{name.replace('_', ' ')} {', '.join(texts) or 'nothing'}" for name, texts in filters.said.items())
+    values = (f"{key}={json.dumps(value)}" for key, value in settings.said.items())
+    for command, changed, each in (("filters", list(lists), filters), ("settings", list(values), settings)):
+        if changed:
+            by = f" by {each.by}" if each.by else ""
+            since = f" at {written_instant(each.since_ms)}" if each.since_ms >= 0 else ""
+            message = f"{link.link}: not as in the file: {'; '.join(changed)}; set{by}{since}"
+            console.print(Text(printable(f"{message}. Take it back: isthmus {command} {link.link} --reset")))
+
+
+def _tell_changes(link: LinkPlan) -> None:
+    alike: dict[tuple[str, Problem], list[str]] = {}
+    for change in link.loop_changes:
+        if change.problem is None:
+            console.print(Text(printable(f"{link.link}: {change.loop}: {_describe_change(change)}")))
+        else:
+            alike.setdefault((change.setting, change.problem), []).append(change.subject)
+    for (setting, problem), (first, *others) in alike.items():
+        more = f" and {len(others)} more" if others else ""
+        _say("Not changed", f"{link.link}/{first}{more}: {setting}", problem, "yellow")
+
+
+def _describe_change(change: Change) -> str:
+    if change.after is None:
+        return f"{change.subject}: {change.setting} is removed, which was {change.before}"
+    if change.before is None and change.setting == "partitions":
+        return f"{change.subject} is created, partitions: {change.after}"
+    was = "not there" if change.before is None else change.before
+    return f"{change.subject}: {change.setting} becomes {change.after}, which was {was}"
+
+
+def _tell_partitions(
+    kind: str, link: LinkPlan, topic: TopicPlan, problems: Iterable[tuple[int, Problem | None]], style: str
+) -> None:
+    joined = _together(problems)
+    for where, problem in joined[:_TOLD_MAX]:
+        _say(kind, f"{link.link}/{topic.topic}: {where}", problem, style)
+    if len(joined) > _TOLD_MAX:
+        console.print(Text(f"  and {len(joined) - _TOLD_MAX} more like these: -o json has them all", style=style))
+
+
+def _say(kind: str, where: str, problem: Problem, style: str) -> None:
+    console.print(Text(printable(f"{kind}: {where}: {problem.message}"), style=style))
+    if problem.hint:
+        console.print(Text(f"  {printable(problem.hint)}"))

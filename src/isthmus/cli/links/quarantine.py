@@ -1,0 +1,119 @@
+"""`isthmus quarantine`: records that were set aside when a follower was recovered, listed and replayed."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+from rich.text import Text
+
+from isthmus.cli.confirmation import YesOption, confirm
+from isthmus.cli.noun import Noun
+from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
+from isthmus.cli.output import OutputFormat, console, printable, render
+from isthmus.cli.setup.config import configured, linked
+from isthmus.cli.tables.columns import Cells, Column
+from isthmus.fabric.answers import QuarantineFilter
+from isthmus.fabric.fabric import Fabric
+from isthmus.model.links.recovery import SetAside, quarantine_of
+from isthmus.model.text.wording import counted
+
+app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
+
+_Link = Annotated[str, typer.Argument(metavar="LINK", help="The link that was recovered.")]
+_COLUMNS: Final = (
+    Column("cluster", gives_way=2),
+    Column("topic", Cells.NAME),
+    Column("partition", Cells.NUMBER),
+    Column("kind"),
+    Column("producer"),
+    Column("records", Cells.NUMBER),
+    Column("offset_first", Cells.NUMBER),
+    Column("offset_last", Cells.NUMBER),
+    Column("topic_id", gives_way=1, is_wide=True),
+    Column("quarantine", Cells.NAME, is_wide=True),
+)
+_REPLAYED: Final = (
+    Column("partition", Cells.NUMBER),
+    Column("written_records", Cells.NUMBER),
+    Column("present_records", Cells.NUMBER),
+)
+
+
+@app.callback()
+def group() -> None:
+    """Records that only the target had when isthmus link recover brought it back: listed, and replayed."""
+
+
+@app.command("list")
+def list_quarantine(
+    link: Annotated[
+        str | None, typer.Argument(metavar="LINK", help="The link that was recovered; without one all clusters.")
+    ] = None,
+    topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="Only this topic of it.")] = None,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Show what was set aside at the target of a link, or at all clusters, whatever became of their links: how many
+    records of which partition, why, and by which producer.
+
+    "diverged" the source has not; "misplaced" it has at another offset, where the link copies them from; "expired" it
+    had, and has deleted since. The records are in __isthmus.quarantine.TOPIC, for any consumer to read.
+    """
+    if link is None:
+        found = Fabric(configured(path)).quarantine()
+    else:
+        found = Fabric(linked(path, link)).link(link).quarantine(topic)
+    rows = [each.as_dict() for each in found]
+    if not output.is_table:
+        render(rows, output, names=[quarantine_of(each.topic) for each in found])
+        return
+    if rows:
+        render([{**row, "producer": row["producer"] or "none"} for row in rows], output, columns=_COLUMNS)
+    else:
+        what = "at any cluster" if link is None else f"of {f'link {link}' if topic is None else topic}"
+        _tell(f"nothing was set aside {what}")
+
+
+@app.command()
+def replay(
+    link: _Link,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic, as at the source or as at the target.")],
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", help="The cluster to write to; else the source of the link.")
+    ] = None,
+    into: Annotated[
+        str | None, typer.Option("--into", metavar="TOPIC", help="The topic to write to; else that at the source.")
+    ] = None,
+    kind: Annotated[SetAside, typer.Option("--kind", help="Which of them.")] = SetAside.DIVERGED,
+    producer: Annotated[
+        int | None, typer.Option("--producer", metavar="ID", help="Only records that this producer wrote; see list.")
+    ] = None,
+    yes: YesOption = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be written.")] = False,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Write what was set aside of a topic to the end of the source's topic, or of another one, each record once.
+
+    Records keep partition, timestamp, key, value and headers; one more header, isthmus.replayed, says where each stood.
+    By that header a replay that was interrupted, or is given again, writes only what is not there yet.
+    """
+    configuration = linked(path, link)
+    selected = QuarantineFilter(kind=kind, producer_id=producer)
+    if not (yes or dry_run):
+        confirm(topic, f"have its records written to the end of {into or 'the source topic'}")
+    chosen = Fabric(configuration).link(link)
+    found = chosen.replay(topic, cluster=cluster, into=into, selected=selected, dry_run=dry_run)
+    if not output.is_table:
+        render([each.as_dict() for each in found], output, names=[str(each.partition) for each in found])
+        return
+    render([each.as_dict() for each in found], output, columns=_REPLAYED)
+    written = counted(sum(each.written for each in found), "record")
+    _tell(f"{written} would be written; nothing was" if dry_run else f"{written} written")
+
+
+def _tell(text: str) -> None:
+    console.print(Text(printable(text)))

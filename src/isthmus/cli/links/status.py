@@ -1,0 +1,250 @@
+"""`isthmus status`: the state of links, topics and partitions."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Final
+
+import typer
+from rich.live import Live
+from rich.text import Text
+
+from isthmus.cli.options import (
+    ConfigOption,
+    LinkArgument,
+    LinkOption,
+    OutputOption,
+    VerboseOption,
+    chosen_link,
+)
+from isthmus.cli.output import OutputFormat, console, printable, render
+from isthmus.cli.setup.config import answered, linked
+from isthmus.cli.tables.grid import Grid
+from isthmus.cli.tables.rows import TASK_COLUMNS, progress_names, status_columns, status_rows, task_row
+from isthmus.cli.tables.view import Sorting, View
+from isthmus.errors import ConfigError
+from isthmus.fabric.answers import StatusReader
+from isthmus.fabric.async_fabric import AsyncFabric
+from isthmus.model.links.pauses import told_of
+from isthmus.model.links.progress import LinkProgress
+from isthmus.model.links.writability import KeptBy
+from isthmus.model.loop import LoopState
+from isthmus.model.problem import exit_code_of
+from isthmus.model.state import ControllerState, LinkState
+from isthmus.model.text.duration import parse_duration
+from isthmus.model.text.elapsed import ago
+from isthmus.model.text.patterns import NamePattern
+from isthmus.model.text.suggestion import nearest
+from isthmus.model.text.wording import first_few
+
+INTERVAL_MIN_S: Final = 0.1
+_LET_IN: Final = {
+    KeptBy.GATEWAY: "who connects to brokers directly is not kept out",
+    KeptBy.AGREED_ONLY: "no access rule of Isthmus keeps others out",
+}
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def status(
+    name: LinkArgument = None,
+    path: ConfigOption = None,
+    link: LinkOption = None,
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", help="Only this topic, prefix* or /regex/; may be repeated.")
+    ] = None,
+    partitions: Annotated[
+        bool, typer.Option("--partitions", help="A row for each partition instead of each topic.")
+    ] = False,
+    tasks: Annotated[
+        bool, typer.Option("--tasks", help="A row for each task of the links instead of each topic.")
+    ] = False,
+    sort: Annotated[Sorting, typer.Option("--sort", help="By name, or what is urgent first.")] = Sorting.NAME,
+    problems: Annotated[bool, typer.Option("--problems", help="Only what has a problem.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh it until Ctrl-C.")] = False,
+    interval: Annotated[str, typer.Option("--interval", help="How often --watch looks: 2s, 1m.")] = "2s",
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = 0,
+) -> None:
+    """Show state, ends, lag and rate. Ends and lags come from the logs themselves.
+
+    What cannot be asked now is shown as it was last known, with its age. Exits with 1 if something is in the way of
+    copying, and where it is in the way of every link with the code it has; a pause, or that no controller runs, is not.
+    With --topic that is about these topics, and so are the sums; one that is nowhere is an error.
+
+    --watch shows a table that moves on a terminal, and with the extra `terminal` a screen to scroll, sort and narrow
+    down. In a pipe, and with -o json, it prints a line of JSON for each look: {"at": ..., "links": [...]}.
+    """
+    link = chosen_link(name, link)
+    view = View(topics=tuple(map(NamePattern.split, topic or ())), sorting=sort, is_of_problems=problems)
+    interval_s = max(parse_duration(interval), INTERVAL_MIN_S)
+    is_lines = watch and _is_lines(output)
+    if tasks and (watch or partitions or topic):
+        raise ConfigError(
+            "--tasks goes with none of --watch, --partitions and --topic",
+            hint="Tasks are of links: isthmus status LINK --tasks. With --watch, -o json has them in loops.",
+        )
+    configuration = linked(path, link)
+    if watch:
+        reader = AsyncFabric(configuration).reader(link)
+        if is_lines:
+            asyncio.run(_tell(reader, view, interval_s))
+        elif _has_screen():
+            # Loaded only if it is shown: the library is an extra, and takes its time.
+            from isthmus.cli.tables.screen import show_screen
+
+            show_screen(reader, view, interval_s, by_partition=partitions)
+        else:
+            asyncio.run(_watch(reader, view, interval_s, partitions))
+        return
+    found = answered(configuration, lambda fabric: fabric.status(link=link))
+    links = view.of(found)
+    _require_topics(found, view)
+    if tasks:
+        _show_tasks(links, output, only_problems=problems)
+    elif output.is_table:
+        rows = status_rows(links, by_partition=partitions, view=view)
+        render(rows, output, columns=status_columns(rows, by_partition=partitions))
+    else:
+        names = progress_names(links, by_partition=partitions)
+        render([progress.as_dict() for progress in links], output, names=names)
+    if not output.has_problems:
+        tell_problems(links)
+        _tell_controllers(links)
+    # Sorting and filters do not change the exit code.
+    judged = View(topics=view.topics).of(found)
+    code = exit_code_of(progress.problem for progress in judged)
+    if code or (not found and configuration.unread) or any(progress.is_unfinished for progress in judged):
+        raise typer.Exit(code or 1)
+
+
+def _require_topics(links: Sequence[LinkProgress], view: View) -> None:
+    """Check that each requested topic is there, as far as it can be known.
+
+    :raises ConfigError: It is not, although all clusters answer.
+    """
+    known = sorted({str(name) for link in links for topic in link.topics for name in (topic.topic, topic.source_topic)})
+    missing = [each for each in view.topics if not any(map(each.matches, known))]
+    if missing and not any(link.problem for link in links):
+        near = nearest(missing[0], known)
+        meant = f"Did you mean {near}? " if near else ""
+        raise ConfigError(
+            f"no link mirrors a topic {missing[0]}",
+            field="--topic",
+            hint=f"{meant}isthmus status -o name shows which topics there are.",
+        )
+
+
+def _show_tasks(links: Sequence[LinkProgress], output: OutputFormat, *, only_problems: bool) -> None:
+    tasks = [(link.link, task) for link in links for task in link.loops if task.trouble or not only_problems]
+    idle = [each for each in tasks if each[1].state is LoopState.NOT_CONFIGURED]
+    if output is OutputFormat.TABLE and idle:
+        tasks = [each for each in tasks if each not in idle]
+        left_out = ", ".join(dict.fromkeys(task.loop for _, task in idle))
+        console.print(Text(printable(f"not configured, and so left out: {left_out}; -o wide shows all")))
+    names = [f"{link}/{task.loop}" for link, task in tasks]
+    rows = [task_row(link, task) if output.is_table else {"link": link, **task.as_dict()} for link, task in tasks]
+    render(rows, output, columns=TASK_COLUMNS, names=names)
+
+
+def _is_lines(output: OutputFormat) -> bool:
+    """Return whether --watch prints lines of JSON rather than a table."""
+    if output in (OutputFormat.YAML, OutputFormat.NAME, OutputFormat.HELP):
+        raise ConfigError(
+            f"--watch shows a table or lines of JSON, not {output}",
+            hint=f"Use -o json, or leave out --watch and call isthmus status -o {output} as often as you like.",
+        )
+    return not output.is_table or not sys.stdout.isatty()
+
+
+def _has_screen() -> bool:
+    """Return whether there is a terminal to draw on and to get keys from, and the library for it."""
+    is_terminal = all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+    return is_terminal and not console.is_dumb_terminal and importlib.util.find_spec("textual") is not None
+
+
+def tell_problems(links: Sequence[LinkProgress]) -> None:
+    """Print on stderr the problems of links and topics that are not active, and the remedies."""
+    for link in links:
+        items = [(link.link, link.problem)]
+        items += [(f"{link.link}/{topic.topic}", topic.problem) for topic in link.topics]
+        items += [(f"{link.link}: group {group.group}", group.problem) for group in link.groups]
+        items += [(f"{link.link}: {loop.loop}", loop.trouble) for loop in link.loops]
+        for where, problem in items:
+            if problem is not None:
+                console.print(Text(printable(f"{where}: {problem.message}"), style="yellow"))
+                if problem.hint:
+                    console.print(Text(f"  {printable(problem.hint)}"))
+        for where, reason in link.waits:
+            console.print(Text(printable(f"{where}: {reason}"), style="yellow"))
+        for partition in [partition for topic in link.topics for partition in topic.partitions]:
+            for gap in partition.gaps:
+                where = f"{link.link}/{partition.topic}-{partition.partition}"
+                message = f"[{gap.offset_begin}, {gap.offset_end}) was deleted at the source before it was copied"
+                console.print(Text(printable(f"{where}: {message}"), style="yellow"))
+
+
+def _tell_controllers(links: Sequence[LinkProgress]) -> None:
+    """Print on stderr the links that no run works on, or that an operator has paused."""
+    for link in links:
+        if link.state is LinkState.PAUSED:
+            console.print(Text(f"{link.link}: paused. Go on with it: isthmus resume {link.link}"))
+        _tell_rules(link)
+        if link.sync is not None:
+            console.print(Text(printable(f"{link.link}: synchronous, {link.sync.told}")))
+        for pause in told_of(link.pauses):
+            console.print(Text(printable(f"{link.link}: {pause}")))
+        controller = link.controller
+        if controller.state is ControllerState.NONE:
+            console.print(Text(f"{link.link}: no controller runs it. Start one: isthmus run"))
+        named = controller.described or "its controller"
+        if controller.state is ControllerState.THROTTLED:
+            message = f"{named} runs it, and a client quota of {link.target} holds back what it writes"
+            console.print(Text(printable(f"{link.link}: {message}. Raise it: isthmus doctor shows those that count")))
+        elif controller.state is ControllerState.SILENT:
+            heard = "" if controller.age_s is None else f", last heard {ago(controller.age_s)}"
+            message = f"{named}{heard}, did not say farewell: it was killed, is frozen or is cut off"
+            console.print(Text(printable(f"{link.link}: {message}. Look after it, or start another: isthmus run")))
+
+
+def _tell_rules(link: LinkProgress) -> None:
+    """Print on stderr the principals that rules keep out at the target against the intention, or do not keep out."""
+    for namespace, kept in link.reserved.items():
+        if (gap := _LET_IN.get(kept)) is not None:
+            named = f"{namespace.kind}s {namespace} of {link.target} are reserved ({kept.in_words})"
+            console.print(Text(printable(f"{link.link}: {named}: {gap}")))
+    if link.unread:
+        named = f"access rules keep readers out of {first_few(map(str, link.unread))} of {link.target} still"
+        remedy = "isthmus run takes them back, if reservations is not paused"
+        if link.sync is None:
+            remedy = f"isthmus link update {link.link} --mode async takes them back"
+        needs = f"that needs ALTER on the cluster {link.target}"
+        console.print(Text(printable(f"{link.link}: {named}: {remedy}; {needs}"), style="yellow"))
+
+
+async def _watch(reader: StatusReader, view: View, interval_s: float, by_partition: bool) -> None:
+    async with reader:
+        with Live(console=console, auto_refresh=False) as live:
+            while True:
+                links = view.of(await reader.read())
+                rows = status_rows(links, by_partition=by_partition, view=view)
+                columns = status_columns(rows, by_partition=by_partition)
+                live.update(Grid(rows, columns, is_live=True, wider="isthmus status -o wide"), refresh=True)
+                await asyncio.sleep(interval_s)
+
+
+async def _tell(reader: StatusReader, view: View, interval_s: float) -> None:
+    """Print a line of JSON for each look, and flush it at once: its reader may wait for it."""
+    async with reader:
+        while True:
+            links = view.of(await reader.read())
+            at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+            look = {"at": at, "links": [progress.as_dict() for progress in links]}
+            sys.stdout.write(f"{json.dumps(look, default=str)}\n")
+            sys.stdout.flush()
+            await asyncio.sleep(interval_s)

@@ -1,0 +1,113 @@
+"""Rows of topics and partitions as `isthmus status` shows them, and their names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from isthmus.cli.output import Row
+from isthmus.cli.tables.columns import Cells, Column, with_names
+from isthmus.cli.tables.view import Shown, View
+from isthmus.model.links.progress import LinkProgress, PartitionProgress, TopicProgress
+from isthmus.model.loop import LoopProgress
+from isthmus.model.state import AGED_S
+from isthmus.model.text.elapsed import ago
+
+_NOW: Final = ago(0.0)
+
+_COLUMNS: Final = (
+    Column("link", Cells.NAME),
+    Column("topic", Cells.NAME),
+    Column("name", Cells.NAME, gives_way=7),
+    Column("hops", Cells.NUMBER, gives_way=8),
+    Column("partition"),
+    Column("state"),
+    Column("source_end", Cells.NUMBER, gives_way=2),
+    Column("target_end", Cells.NUMBER, gives_way=3),
+    Column("lag_records", Cells.NUMBER),
+    Column("lag_seconds", Cells.NUMBER, gives_way=1),
+    Column("records_per_second", Cells.NUMBER, gives_way=4),
+    Column("as_of"),
+    Column("aborted", gives_way=6),
+    Column("problem", Cells.PROSE, gives_way=5),
+)
+
+TASK_COLUMNS: Final = (
+    Column("link", Cells.NAME),
+    Column("task", Cells.NAME),
+    Column("state"),
+    Column("as_of", gives_way=2),
+    Column("problem", Cells.PROSE, gives_way=1),
+)
+
+
+def status_rows(links: Sequence[LinkProgress], *, by_partition: bool, view: View | None = None) -> list[Row]:
+    """Return a row for each topic or each partition; links without any have one of their own. In
+    the order of the view.
+    """
+    return [status_row(each) for each in (view or View()).items(links, by_partition=by_partition)]
+
+
+def status_row(shown: Shown) -> Row:
+    """Return the row of a topic or a partition, or of a link that has none."""
+    link, item = shown
+    aborted = "" if link.aborted is None else str(link.aborted)
+    if item is not None:
+        return {"link": link.link, **_shared_columns(item), "aborted": aborted}
+    lag = link.as_dict()["lag_records"]
+    return {"link": link.link, "state": str(link.state), "lag_records": lag, "as_of": _NOW, "aborted": aborted}
+
+
+def task_row(link: str, task: LoopProgress) -> Row:
+    """Return the row of a task of a link, with its last error."""
+    as_of = ago(task.age_s) if task.age_s > AGED_S else _NOW
+    found = {"link": link, "task": task.loop, "state": str(task.state), "as_of": as_of}
+    return {**found, "problem": task.problem.message} if task.problem else found
+
+
+def progress_names(links: Sequence[LinkProgress], *, by_partition: bool = False) -> list[str]:
+    """Return the names of the rows for `-o name`, as `isthmus wait` takes them: `link/topic`, `link` where it has none.
+
+    Partitions are `link/topic-partition`.
+    """
+    names = []
+    for link in links:
+        for topic in link.topics:
+            whole = f"{link.link}/{topic.topic}"
+            is_split = by_partition and topic.partitions
+            names += [f"{whole}-{each.partition}" for each in topic.partitions] if is_split else [whole]
+        if not link.topics:
+            names.append(link.link)
+    return names
+
+
+def _shared_columns(item: TopicProgress | PartitionProgress) -> Row:
+    columns = (
+        "topic",
+        "name",
+        "hops",
+        "partition",
+        "state",
+        "source_end",
+        "target_end",
+        "lag_records",
+        "lag_seconds",
+        "records_per_second",
+    )
+    fields: Row = item.as_dict()
+    row = {name: fields[name] for name in columns if name in fields}
+    if row.get("hops") is None:
+        # Names do not show it, which is not the same as unknown.
+        row.pop("hops", None)
+    as_of = ago(item.age_s) if item.age_s > AGED_S else _NOW
+    return {**row, "as_of": as_of, **({"problem": item.problem.message} if item.problem else {})}
+
+
+def status_columns(rows: Sequence[Row], *, by_partition: bool) -> list[Column]:
+    """Return the useful columns for these rows: the ages only if one is old."""
+    silent = {"partition"} if not by_partition else set()
+    if not any("hops" in row for row in rows):
+        silent.add("hops")
+    if all(row["as_of"] == _NOW for row in rows):
+        silent.add("as_of")
+    return with_names([column for column in _COLUMNS if column.name not in silent], rows, "topic")

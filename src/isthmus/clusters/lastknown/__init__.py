@@ -1,0 +1,1 @@
+"""What clusters remember of each other, for when one is lost."""

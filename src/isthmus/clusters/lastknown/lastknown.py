@@ -1,0 +1,158 @@
+"""The memories that clusters have of each other: written while links run, read when a cluster is unreachable."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from isthmus.clusters.lastknown.contents import NamesOfLink, contents
+from isthmus.errors import ClusterError, ConfigError, IsthmusError, UnsupportedByBroker
+from isthmus.kafka.admin.brokers import describe_cluster, told_releases
+from isthmus.kafka.admin.features import features
+from isthmus.kafka.client import Client
+from isthmus.kafka.metadata import Metadata
+from isthmus.ledger.documents.kinds import Document, decoded, kind_of
+from isthmus.ledger.documents.lastknown import KnownClusterDocument, KnownNamesDocument
+from isthmus.ledger.log import LedgerWriter
+from isthmus.ledger.view import LedgerView
+from isthmus.local.host import whereabouts
+from isthmus.memory.links import now_ms
+from isthmus.model.cluster import Cluster
+from isthmus.model.link import Link
+from isthmus.model.links.lastknown import (
+    KnownBroker,
+    KnownCluster,
+    KnownFeature,
+    KnownNames,
+    LastKnown,
+    Memories,
+    newest,
+)
+
+PATIENCE_S: Final = 10.0
+"""The time (s) that a cluster may take: memories are not worth a longer wait."""
+_WRITE_S: Final = 5.0
+_KINDS: Final = (KnownClusterDocument.KIND, KnownNamesDocument.KIND)
+
+
+class _Note(NamedTuple):
+    """A task: `keeper` is to remember `seen` and its contents of the namespaces of links."""
+
+    seen: Cluster
+    keeper: Cluster
+    names: list[NamesOfLink]
+
+
+async def remember(links: Sequence[Link], declared: Iterable[str]) -> None:
+    """Have the target of each link remember its source, and the source of a `declared` link its target.
+
+    Nothing is ever written to the source of a link from a configuration file. A failed write is made the next time.
+    """
+    both_ways = frozenset(declared)
+    # Many links between the same two clusters look at them once.
+    notes: dict[tuple[str, str], _Note] = {}
+    for link in links:
+        sides = [(link.source, link.target, True)]
+        sides += [(link.target, link.source, False)] if link.name in both_ways else []
+        for seen, keeper, is_source in sides:
+            note = notes.setdefault((seen.alias, keeper.alias), _Note(seen, keeper, []))
+            note.names.append(NamesOfLink(link, is_source))
+    await asyncio.gather(*map(_remember, notes.values()))
+
+
+async def _remember(note: _Note) -> None:
+    with contextlib.suppress(IsthmusError, TimeoutError):
+        async with Client(note.seen) as client:
+            async with asyncio.timeout(PATIENCE_S):
+                metadata = await client.metadata(None)
+                seen = await look(client, metadata, note.names[0].link.name)
+            documents: list[Document] = [KnownClusterDocument(cluster=seen)]
+            # A cluster with many names is remembered even if reading them takes too long.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(PATIENCE_S):
+                    names = await contents(client, metadata, note.names)
+                    documents += [KnownNamesDocument(link=each.link, names=each) for each in names]
+        async with Client(note.keeper) as keeper:
+            writer = LedgerWriter(keeper)
+            try:
+                # If there is no ledger yet, the link itself creates it.
+                await writer.append(documents, term_s=_WRITE_S)
+            finally:
+                writer.close()
+
+
+async def look(client: Client, metadata: Metadata, link: str) -> KnownCluster:
+    """Describe the current state of a cluster, by a few small requests; `metadata` is of all its topics.
+
+    :raises ClusterError: The cluster does not answer.
+    """
+    described = await describe_cluster(client)
+    releases = await told_releases(client, described.brokers)
+    levels = None
+    with contextlib.suppress(UnsupportedByBroker):
+        levels = await features(client)
+    return KnownCluster(
+        cluster_id=described.cluster_id,
+        alias=client.cluster.alias,
+        versions=tuple(sorted(set(map(str, releases.values())))),
+        brokers=len(described.brokers),
+        topics=len(metadata.topics),
+        features=tuple(KnownFeature(feature.name, feature.level) for feature in levels or ()),
+        link=link,
+        host=whereabouts().host,
+        seen_ms=now_ms(),
+        nodes=tuple(
+            KnownBroker(node, broker.rack or "", str(releases.get(node, "")))
+            for node, broker in sorted(described.brokers.items())
+        ),
+    )
+
+
+async def last_known(alias: str, others: Sequence[Cluster]) -> LastKnown:
+    """Return the newest memories that other clusters have of a cluster, which itself is not asked.
+
+    :raises ConfigError: None of them remembers it.
+    :raises ClusterError: None of those that answer remembers it, and some do not answer.
+    :raises PlanRefused: A newer Isthmus wrote a ledger.
+    """
+    found: Mapping[str, Memories | None] = dict(
+        zip([other.alias for other in others], await asyncio.gather(*map(_read_memories, others)), strict=True)
+    )
+    away = tuple(other for other, held in found.items() if held is None)
+    memories = {other: held for other, held in found.items() if held is not None}
+    known = newest(memories, alias, now_ms=now_ms(), away=away)
+    if known is None:
+        asked = f"asked were {', '.join(memories)}" if memories else "no other cluster of the configuration answers"
+        message = f"nothing is remembered of a cluster {alias}: {asked}"
+        hint = "A link that runs from it or, if it is a declared one, into it writes down how it stands each minute."
+        if away:
+            raise ClusterError(message, cluster=alias, hint=hint)
+        raise ConfigError(message, hint=hint)
+    return known
+
+
+async def _read_memories(cluster: Cluster) -> Memories | None:
+    """Read the memories of other clusters from a ledger; `None` if it cannot be read."""
+    clusters: dict[str, KnownCluster] = {}
+    names: dict[str, KnownNames] = {}
+    try:
+        async with asyncio.timeout(PATIENCE_S), Client(cluster) as client:
+            view = LedgerView(client)
+            try:
+                for entry in (await view.look()).entries:
+                    clusters.pop(entry.key, None)
+                    names.pop(entry.key, None)
+                    if kind_of(entry.key) not in _KINDS or entry.value is None:
+                        continue
+                    document = decoded(entry.key, entry.value)
+                    if isinstance(document, KnownClusterDocument):
+                        clusters[entry.key] = document.cluster
+                    elif isinstance(document, KnownNamesDocument):
+                        names[entry.key] = document.names
+            finally:
+                view.close()
+    except (ClusterError, TimeoutError):
+        return None
+    return Memories(list(clusters.values()), list(names.values()))

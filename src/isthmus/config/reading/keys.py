@@ -1,0 +1,59 @@
+"""The keys of the file, and the types of their values."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from isthmus.config.reading.document import Path
+from isthmus.config.sections.schema import FabricSection
+from isthmus.config.sections.section import Section
+
+
+def section_of(annotation: Any) -> type[Section] | None:
+    """Return the section in a field, be it alone, optional, in a list or under names of its own."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return annotation
+    found = (section_of(argument) for argument in get_args(annotation))
+    return next((section for section in found if section is not None), None)
+
+
+def section_at(path: Path) -> type[Section] | None:
+    """Return the section at a path of the file, `None` if there is none."""
+    section: type[Section] | None = FabricSection
+    rest = list(path)
+    while rest and section is not None:
+        field = section.model_fields.get(str(rest.pop(0)))
+        section = section_of(field.annotation) if field is not None else None
+        # A position or a name follows a list or a map of sections.
+        if section is not None and rest and field and get_origin(field.annotation) in (dict, tuple):
+            rest.pop(0)
+    return section
+
+
+def inner(annotation: Any, key: str | int) -> Any:
+    """Return the annotation of a value's key: a section, a list (a tuple), a map or a plain type; without `Optional`.
+    `None` if there is no such key.
+    """
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        field = annotation.model_fields.get(str(key))
+        return None if field is None else _bare(field.annotation)
+    arguments = get_args(annotation)
+    return _bare(arguments[1 if get_origin(annotation) is dict else 0]) if arguments else None
+
+
+def _bare(annotation: Any) -> Any:
+    if isinstance(annotation, types.UnionType) or get_origin(annotation) in (Annotated, Union):
+        found = [argument for argument in get_args(annotation) if section_of(argument) is not None]
+        return _bare(found[0] if found else get_args(annotation)[0])
+    return annotation
+
+
+def sections(section: type[Section] = FabricSection) -> Iterator[type[Section]]:
+    """Yield all sections of the file, from the top, each before those in it."""
+    yield section
+    for field in section.model_fields.values():
+        inner = section_of(field.annotation)
+        if inner is not None:
+            yield from sections(inner)

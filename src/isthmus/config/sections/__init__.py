@@ -1,0 +1,1 @@
+"""The sections of the configuration file: what may stand in each."""

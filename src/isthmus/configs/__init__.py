@@ -1,0 +1,1 @@
+"""Configurations of topics, kept alike."""

@@ -1,1 +1,0 @@
-"""Schemas of the primary registry in all others."""

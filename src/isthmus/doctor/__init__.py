@@ -1,0 +1,1 @@
+"""Examinations before something is used or declared: everything that a configuration needs."""

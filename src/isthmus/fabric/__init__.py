@@ -1,0 +1,1 @@
+"""The public Python API: a configuration opened, and its verbs."""

@@ -1,0 +1,183 @@
+"""What the fabric takes and gives: values, for whoever asks it. Each is loaded when it is asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from isthmus.access.enforcement import Keeping
+    from isthmus.clusters.administration import AsyncAdministration, TopicsReport
+    from isthmus.clusters.reassigning import (
+        AsyncReassigning,
+        Reassignment,
+        ReassignmentPlan,
+        ReassignmentState,
+    )
+    from isthmus.clusters.registry import RegistryReportJson
+    from isthmus.groups.drill import GroupDrill, GroupDrillJson
+    from isthmus.groups.plan import GroupPlan, GroupsPlan
+    from isthmus.groups.planforms import GroupsPlanJson, TranslationJson
+    from isthmus.groups.sealing import KEY_BYTES
+    from isthmus.kafka.pool import ClusterPool
+    from isthmus.links.pausing import Resumed
+    from isthmus.links.promotion import Promoter
+    from isthmus.memory.authorship import Authorship, authorship
+    from isthmus.memory.declared import DeclaredLink, DeclaredLinkJson, DeclaredTree, DeclaredTreeJson
+    from isthmus.memory.filtering import FILTERS, Filters, FiltersJson, patterns
+    from isthmus.memory.forgetting import Forgotten
+    from isthmus.memory.host import acting_as
+    from isthmus.memory.links import now_ms
+    from isthmus.memory.livesettings import LiveSettings, LiveSettingsJson
+    from isthmus.memory.provenance import Provenance
+    from isthmus.memory.switching import DistributorTarget, DistributorTargetJson
+    from isthmus.mirrormaker.takeover.execution import TakeoverSettings
+    from isthmus.mirrormaker.takeover.plan import LinkTakeover, Outcome, PartitionTakeover, TopicTakeover
+    from isthmus.model.links.outcome import RunOutcome
+    from isthmus.namespaces.namespace import NamespaceReport, NamespaceReportJson
+    from isthmus.namespaces.namespaces import AsyncNamespaces
+    from isthmus.offsetscopy.copies import CopiedCommitJson
+    from isthmus.recovery.links import LinkRecoverer
+    from isthmus.recovery.replaying import QuarantinedPartitionJson, QuarantineFilter, ReplayedPartitionJson
+    from isthmus.schemas.distribution import OnRegistryChange, RegistrySummary, SchemasPlan, SchemasPlanJson
+    from isthmus.status.status import StatusReader
+    from isthmus.status.waiting import MetJson, Waiting
+    from isthmus.topics.plan import LinkPlan, Plan, PlanJson, TopicPlan
+    from isthmus.trees.targets import trees_named
+
+_HOMES: Final = {
+    "AsyncAdministration": "isthmus.clusters.administration",
+    "TopicsReport": "isthmus.clusters.administration",
+    "CopiedCommitJson": "isthmus.offsetscopy.copies",
+    "Keeping": "isthmus.access.enforcement",
+    "NamespaceReport": "isthmus.namespaces.namespace",
+    "NamespaceReportJson": "isthmus.namespaces.namespace",
+    "AsyncNamespaces": "isthmus.namespaces.namespaces",
+    "AsyncReassigning": "isthmus.clusters.reassigning",
+    "Reassignment": "isthmus.clusters.reassigning",
+    "ReassignmentPlan": "isthmus.clusters.reassigning",
+    "ReassignmentState": "isthmus.clusters.reassigning",
+    "RegistryReportJson": "isthmus.clusters.registry",
+    "KEY_BYTES": "isthmus.groups.sealing",
+    "GroupDrill": "isthmus.groups.drill",
+    "GroupDrillJson": "isthmus.groups.drill",
+    "GroupPlan": "isthmus.groups.plan",
+    "GroupsPlan": "isthmus.groups.plan",
+    "GroupsPlanJson": "isthmus.groups.planforms",
+    "TranslationJson": "isthmus.groups.planforms",
+    "Authorship": "isthmus.memory.authorship",
+    "authorship": "isthmus.memory.authorship",
+    "DeclaredLink": "isthmus.memory.declared",
+    "DeclaredLinkJson": "isthmus.memory.declared",
+    "DeclaredTree": "isthmus.memory.declared",
+    "DeclaredTreeJson": "isthmus.memory.declared",
+    "FILTERS": "isthmus.memory.filtering",
+    "Filters": "isthmus.memory.filtering",
+    "FiltersJson": "isthmus.memory.filtering",
+    "patterns": "isthmus.memory.filtering",
+    "Forgotten": "isthmus.memory.forgetting",
+    "acting_as": "isthmus.memory.host",
+    "LiveSettings": "isthmus.memory.livesettings",
+    "LiveSettingsJson": "isthmus.memory.livesettings",
+    "now_ms": "isthmus.memory.links",
+    "Resumed": "isthmus.links.pausing",
+    "task_names": "isthmus.links.pausing",
+    "Promoter": "isthmus.links.promotion",
+    "Provenance": "isthmus.memory.provenance",
+    "StatusReader": "isthmus.status.status",
+    "DistributorTarget": "isthmus.memory.switching",
+    "DistributorTargetJson": "isthmus.memory.switching",
+    "trees_named": "isthmus.trees.targets",
+    "MetJson": "isthmus.status.waiting",
+    "Waiting": "isthmus.status.waiting",
+    "ClusterPool": "isthmus.kafka.pool",
+    "LinkRecoverer": "isthmus.recovery.links",
+    "QuarantineFilter": "isthmus.recovery.replaying",
+    "QuarantinedPartitionJson": "isthmus.recovery.replaying",
+    "ReplayedPartitionJson": "isthmus.recovery.replaying",
+    "RunOutcome": "isthmus.model.links.outcome",
+    "OnRegistryChange": "isthmus.schemas.distribution",
+    "RegistrySummary": "isthmus.schemas.distribution",
+    "SchemasPlan": "isthmus.schemas.distribution",
+    "SchemasPlanJson": "isthmus.schemas.distribution",
+    "TakeoverSettings": "isthmus.mirrormaker.takeover.execution",
+    "LinkTakeover": "isthmus.mirrormaker.takeover.plan",
+    "Outcome": "isthmus.mirrormaker.takeover.plan",
+    "PartitionTakeover": "isthmus.mirrormaker.takeover.plan",
+    "TopicTakeover": "isthmus.mirrormaker.takeover.plan",
+    "LinkPlan": "isthmus.topics.plan",
+    "Plan": "isthmus.topics.plan",
+    "PlanJson": "isthmus.topics.plan",
+    "TopicPlan": "isthmus.topics.plan",
+}
+__all__ = [
+    "FILTERS",
+    "KEY_BYTES",
+    "AsyncAdministration",
+    "AsyncNamespaces",
+    "AsyncReassigning",
+    "Authorship",
+    "ClusterPool",
+    "CopiedCommitJson",
+    "DeclaredLink",
+    "DeclaredLinkJson",
+    "DeclaredTree",
+    "DeclaredTreeJson",
+    "DistributorTarget",
+    "DistributorTargetJson",
+    "Filters",
+    "FiltersJson",
+    "Forgotten",
+    "GroupDrill",
+    "GroupDrillJson",
+    "GroupPlan",
+    "GroupsPlan",
+    "GroupsPlanJson",
+    "Keeping",
+    "LinkPlan",
+    "LinkRecoverer",
+    "LinkTakeover",
+    "LiveSettings",
+    "LiveSettingsJson",
+    "MetJson",
+    "NamespaceReport",
+    "NamespaceReportJson",
+    "OnRegistryChange",
+    "Outcome",
+    "PartitionTakeover",
+    "Plan",
+    "PlanJson",
+    "Promoter",
+    "Provenance",
+    "QuarantineFilter",
+    "QuarantinedPartitionJson",
+    "Reassignment",
+    "ReassignmentPlan",
+    "ReassignmentState",
+    "RegistryReportJson",
+    "RegistrySummary",
+    "ReplayedPartitionJson",
+    "Resumed",
+    "RunOutcome",
+    "SchemasPlan",
+    "SchemasPlanJson",
+    "StatusReader",
+    "TakeoverSettings",
+    "TopicPlan",
+    "TopicTakeover",
+    "TopicsReport",
+    "TranslationJson",
+    "Waiting",
+    "acting_as",
+    "authorship",
+    "now_ms",
+    "patterns",
+    "trees_named",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load what is asked for (PEP 562): a command needs a few of these, and all of them take a while to load."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,467 @@
+"""A configuration opened by an event loop, and what can be done with it. A verb loads what it needs when called."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Self
+
+from isthmus.errors import ConfigError, IsthmusError
+from isthmus.fabric.comparing import comparison
+from isthmus.fabric.names import LinkNames, live_names
+from isthmus.fabric.opening import opened
+from isthmus.kafka.pool import ClusterPool
+from isthmus.memory.claims import Claims
+from isthmus.memory.filtering import Filters, in_force, read_filters, write_filters
+from isthmus.memory.forgetting import Forgotten, forget, forget_link
+from isthmus.memory.provenance import Provenance, provenance_of
+from isthmus.model.links.outcome import RunOutcome
+from isthmus.run.following import Following, OnConfiguration, Reread
+from isthmus.run.starting import run_links
+from isthmus.run.telling import telling
+from isthmus.schemas.distribution import AsyncSchemas
+from isthmus.spark.application import SparkApplication
+from isthmus.status.status import StatusReader
+from isthmus.topics.plan import Plan
+from isthmus.trees.reshaping import TreeChanges
+from isthmus.trees.targets import Trees, trees_named
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from isthmus.clusters.administration import AsyncAdministration
+    from isthmus.clusters.reassigning import AsyncReassigning
+    from isthmus.fabric.operations import AsyncLinkOperations
+    from isthmus.groups.links import AsyncGroups
+    from isthmus.links.declaring import AsyncDeclaredLinks
+    from isthmus.model.configuration import Configuration, MetricsSettings
+    from isthmus.model.gateways.moves import Clients
+    from isthmus.model.gateways.registered import ForgottenGateway, GatewayPair, GatewaysReport
+    from isthmus.model.kafka.findings import Finding
+    from isthmus.model.link import Link
+    from isthmus.model.links.progress import LinkProgress
+    from isthmus.model.links.promotion import Promotion
+    from isthmus.model.namespace import NamespaceMap
+    from isthmus.model.problem import Problem
+    from isthmus.recovery.replaying import QuarantinedPartition
+    from isthmus.run.controller import OnProgress, Until
+    from isthmus.spark.compare.links import OnVerified, Verdict
+    from isthmus.trees.declaringtrees import AsyncDeclaredTrees
+
+SAMPLE_S: Final = 1.0
+
+
+class AsyncFabric:
+    """All clusters and links of one configuration, for programs that have an event loop.
+
+        async with await isthmus.AsyncFabric.open("isthmus.yaml") as fabric:
+            print((await fabric.plan()).as_dict())
+            await fabric.run(until="caught-up")
+
+    Until it is closed it keeps one client of each cluster and follows each ledger once for what only looks; runs,
+    declarations and what changes something have clients of their own, and read the ledger as it is then. Runs use the
+    Spark session given, else one of their own, which `aclose` stops; an `application` or a `pool` belongs to whoever
+    made it.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        *,
+        spark: SparkSession | None = None,
+        application: SparkApplication | None = None,
+        pool: ClusterPool | None = None,
+    ) -> None:
+        self.configuration = configuration
+        self._is_application_ours = application is None
+        self._application = application or SparkApplication(configuration, spark)
+        self._is_pool_ours = pool is None
+        self._pool = pool or ClusterPool()
+
+    @classmethod
+    async def open(
+        cls,
+        configuration: str | Path | Configuration | None = None,
+        *,
+        spark: SparkSession | None = None,
+        declared: bool | None = None,
+    ) -> Self:
+        """The fabric a configuration file describes; without a path the file is looked for.
+
+        Its links are those of the file and, as for commands, those that were declared on its clusters: these are left
+        out with `declared=False`. A `Configuration` that is given is taken as it is, unless with `declared=True`.
+
+        :raises ConfigError: There is no such file, or it cannot be used.
+        :raises PlanRefused: A newer Isthmus wrote a ledger.
+        """
+        return cls(await opened(configuration, declared=declared), spark=spark)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Leave the clusters, and stop the Spark session, if they are our own."""
+        if self._is_pool_ours:
+            await self._pool.aclose()
+        if self._is_application_ours:
+            await asyncio.to_thread(self._application.close)
+
+    def links(self, name: str | None = None) -> tuple[Link, ...]:
+        """The link of that name, or all of them.
+
+        :raises ConfigError: There is none of that name.
+        """
+        return self.configuration.links if name is None else (self.configuration.link(name),)
+
+    def cluster(self, alias: str) -> AsyncAdministration:
+        """The cluster of that alias, to be described, looked into and kept in balance.
+
+        :raises ConfigError: There is none of that alias.
+        """
+        from isthmus.clusters.administration import AsyncAdministration
+
+        chosen = self.configuration.cluster(alias)
+        return AsyncAdministration(chosen, self._pool, self.configuration.ledger, self.configuration.clusters)
+
+    async def quarantine(self) -> tuple[QuarantinedPartition, ...]:
+        """What was set aside at all clusters when topics were recovered, whatever became of the links.
+
+        :raises ClusterError: A cluster cannot be read.
+        """
+        from isthmus.recovery.holdings import all_holdings
+
+        return await all_holdings(self.configuration.clusters)
+
+    async def gateways(
+        self, cluster: str | None = None, *, away: Mapping[str, Problem] = MappingProxyType({})
+    ) -> GatewaysReport:
+        """The gateways that have registered before a cluster or serve it by now, or all of them, and the synchronous
+        links that they hold. A cluster that does not tell within five seconds is named, and keeps nobody waiting. Those
+        that are `away`, as was just seen when the configuration was opened (`Configuration.unread`), are not asked.
+
+        :raises ConfigError: There is no cluster of that alias.
+        :raises PlanRefused: A newer Isthmus wrote a ledger.
+        """
+        from isthmus.links.gateways import registered_gateways
+
+        return await registered_gateways(self.configuration, self._pool, cluster, away=away)
+
+    async def forget_gateway(
+        self,
+        cluster: str,
+        gateway: str,
+        *,
+        away: Mapping[str, Problem] = MappingProxyType({}),
+        dry_run: bool = False,
+    ) -> ForgottenGateway:
+        """Have the ledgers know that a gateway of a cluster has ended, named by its address or the beginning of an id:
+        nobody waits for its word any more. If it has not, and is only cut off, it goes on answering its clients: what
+        it acknowledges may be lost. Clusters that are `away` are not asked.
+
+        :raises ConfigError: There is no such cluster or gateway, or there are several.
+        :raises PlanRefused: It is heard, or its process runs on this host; or a newer Isthmus wrote a ledger.
+        :raises ClusterError: The cluster's ledger cannot be read, or one cannot be written.
+        """
+        from isthmus.links.forgottengateways import forget_gateway
+
+        return await forget_gateway(self.configuration, self._pool, cluster, gateway, away=away, dry_run=dry_run)
+
+    async def synchrony(self, link: str) -> GatewayPair:
+        """Where a synchronous link stands, as its status tells it, within five seconds.
+
+        :raises ConfigError: There is no link of that name.
+        :raises PlanRefused: A newer Isthmus wrote a ledger.
+        """
+        from isthmus.links.gateways import gateway_pair
+
+        return await gateway_pair(self.configuration.link(link), self._pool)
+
+    def reassigning(self, alias: str) -> AsyncReassigning:
+        """The partitions of the cluster of that alias, to be moved between its brokers.
+
+        :raises ConfigError: There is none of that alias.
+        """
+        from isthmus.clusters.reassigning import AsyncReassigning
+
+        return AsyncReassigning(self.configuration.cluster(alias), self._pool)
+
+    def link(self, name: str) -> AsyncLinkOperations:
+        """The link of that name, to be paused, waited for, promoted and recovered. Its verbs fail if there is none."""
+        from isthmus.fabric.operations import AsyncLinkOperations
+
+        return AsyncLinkOperations(self.configuration, name)
+
+    async def promote(
+        self,
+        names: Collection[str],
+        maps: Collection[NamespaceMap] = (),
+        *,
+        quiet_s: float = 5.0,
+        timeout_s: float = 60.0,
+        max_lag: int = 0,
+        clients: Clients = "move",
+        on_step: Callable[[str], None] = lambda _: None,
+        on_progress: Callable[[int, int], None] = lambda _, __: None,
+        dry_run: bool = False,
+    ) -> dict[str, Promotion | IsthmusError]:
+        """Promote several links as one, or these namespaces of them: what became of each; see `promote_together`."""
+        from isthmus.links.cutover import promote_together
+
+        promoters = [
+            self.link(name).promoter(
+                maps,
+                quiet_s=quiet_s,
+                timeout_s=timeout_s,
+                max_lag=max_lag,
+                clients=clients,
+                on_step=on_step,
+                on_progress=on_progress,
+            )
+            for name in names
+        ]
+        return await promote_together(promoters, dry_run=dry_run)
+
+    @property
+    def declarations(self) -> AsyncDeclaredLinks:
+        """The links that are declared on the clusters, to be created, changed and deleted."""
+        from isthmus.links.declaring import AsyncDeclaredLinks
+
+        return AsyncDeclaredLinks(self.configuration.written)
+
+    @property
+    def declared_trees(self) -> AsyncDeclaredTrees:
+        """The trees that are declared on the clusters, to be created, changed and deleted."""
+        from isthmus.trees.declaringtrees import AsyncDeclaredTrees
+
+        return AsyncDeclaredTrees(self.configuration.written)
+
+    @property
+    def groups(self) -> AsyncGroups:
+        """The consumer groups the links carry: planned, carried once, and drilled."""
+        from isthmus.groups.links import AsyncGroups
+
+        return AsyncGroups(self.links, self.configuration.ledger, self._pool)
+
+    @property
+    def schemas(self) -> AsyncSchemas:
+        """The schema registries: what they hold, and how they are made alike."""
+        return AsyncSchemas(self.configuration)
+
+    @property
+    def trees(self) -> Trees:
+        """The distribution trees, and where their distributors copy to."""
+        return Trees(self.configuration, self._pool, self._application)
+
+    @property
+    def tree_changes(self) -> TreeChanges:
+        """What can be changed of trees while they run: clusters that come and leave."""
+        return TreeChanges(self.configuration)
+
+    async def plan(self, *, link: str | None = None, tree: str | None = None, clusters: Collection[str] = ()) -> Plan:
+        """What `run` would create and copy, per topic with mode and reasons. Nothing is changed.
+
+        The ends of both logs are compared as a run does at its first look, so that both find the same.
+        A cluster that does not answer is a problem of its links, not an error. With `clusters` only links into these,
+        with `tree` only its distributors.
+
+        :raises ConfigError: There is no link or tree of that name, no cluster of that alias, or no link into one.
+        """
+        from isthmus.status.planning import planned
+
+        of_tree = () if tree is None else trees_named(self.configuration.trees, tree)
+        chosen = tuple(each for each in self.links(link) if not of_tree or each.tree == tree)
+        links = await in_force(self._into(clusters, chosen), self._pool)
+        claims = Claims()
+        # One after the other: which link a topic belongs to is settled in the order of the file.
+        plans = [await planned(each, self.configuration, self._pool, claims, links) for each in links]
+        return Plan(links=tuple(plans))
+
+    async def filters(self, link: str) -> Filters:
+        """What an operator has the link select in place of what the configuration says.
+
+        :raises ConfigError: There is no link of that name.
+        :raises ClusterError: The ledger cannot be read.
+        """
+        chosen = self.configuration.link(link)
+        return await read_filters(chosen, self._pool.client(chosen.target))
+
+    async def filter(
+        self, link: str, filters: Filters, *, known: Filters | None = None, dry_run: bool = False
+    ) -> Filters:
+        """Have the link select something else from now on, whether it runs or not; see `write_filters`.
+
+        :raises ConfigError: There is no link of that name, or a pattern is broken.
+        :raises PlanRefused: Somebody changed them since they were as they are `known`.
+        :raises ClusterError: The ledger cannot be read or written.
+        """
+        chosen, ledger = self.configuration.link(link), self.configuration.ledger
+        target = self._pool.client(chosen.target)
+        return await write_filters(chosen, target, filters, ledger, known=known, dry_run=dry_run)
+
+    async def doctor(self) -> list[Finding]:
+        """All that was found of this host, the clusters and the links, what is as it should be included."""
+        from isthmus.doctor.examine import examine
+
+        return await examine(self.configuration)
+
+    async def names(self) -> dict[str, LinkNames]:
+        """The topics and groups of each link whose source answers within ten seconds; the others are not there."""
+        return await live_names(self.configuration.links)
+
+    async def provenance(self, topic: str) -> Provenance:
+        """Where a topic's records came from on each cluster, and why some of these could not be asked."""
+        return await provenance_of(self.configuration.clusters, topic)
+
+    def reader(self, link: str | None = None) -> StatusReader:
+        """What reads how links stand, again and again, over clients of its own: use it with `async with`.
+
+        :raises ConfigError: There is no link of that name.
+        """
+        return StatusReader(self.links(link))
+
+    async def run(
+        self,
+        *,
+        until: Until | None = None,
+        link: str | None = None,
+        clusters: Collection[str] = (),
+        on_progress: OnProgress | None = None,
+        take_over: bool = False,
+        standby: bool = False,
+        reread: Reread | None = None,
+        follow_config: bool = False,
+        on_configuration: OnConfiguration = lambda _: None,
+        metrics: MetricsSettings | None = None,
+    ) -> RunOutcome:
+        """Create what is missing and copy, until everything is copied or for ever.
+
+        With `until="caught-up"` it ends when the sources have nothing more that was not copied, with "committed" when
+        that is so but for what is in open transactions; a function instead is asked twice a second, with the newest
+        progress, whether to end. SIGINT and SIGTERM end it in good order. What goes wrong is in the outcome, link by
+        link.
+
+        A link that another controller runs is left to it: its error is `Occupied`. With `take_over` it is
+        taken at once, and the other controller ends with `Fenced`. With `standby` the end of the other one is
+        waited for, with Spark running and clusters connected, however long it takes.
+
+        With `clusters` only links into these are run, those that come later too: one process beside each cluster.
+        Links that were declared are followed as well, if the configuration was opened with them.
+
+        `reread` gives the configuration as it is written now. It is asked on SIGHUP, with `follow_config` every few
+        seconds too: what a link may change while it runs is followed, without a new lease; the rest is logged. A run
+        whose last link goes waits for another, unless it is to end caught up. `on_configuration` is called with what it
+        goes on by then, what is declared included.
+
+        Where the configuration, or `metrics` in its place, says so it tells whoever asks how it does: docs/metrics.md.
+
+        :raises ConfigError: There is no link of that name, no cluster of that alias or no link into one, or it is to
+            take over and to stand by at once.
+        :raises PortBusy: Something listens already where metrics are to be told.
+        """
+        written = None if self.configuration.declared is None else self.configuration.written
+        following = Following(reread, is_constant=follow_config, written=written, on_configuration=on_configuration)
+        links, chosen = self._into(clusters, self.links(link)), frozenset(clusters)
+
+        def takes(one: Link) -> bool:
+            return link in (None, one.name) and (not chosen or one.target.alias in chosen)
+
+        with telling(metrics or self.configuration.metrics, on_progress) as tell:
+            return await run_links(
+                self.configuration,
+                self._application,
+                links,
+                until=until,
+                on_progress=tell,
+                following=following,
+                takes=takes,
+                take_over=take_over,
+                standby=standby,
+            )
+
+    def _into(self, clusters: Collection[str], links: tuple[Link, ...]) -> tuple[Link, ...]:
+        """Those of the links that go into these clusters, all of them where none is named."""
+        chosen = {self.configuration.cluster(alias).alias for alias in clusters}
+        found = tuple(link for link in links if not chosen or link.target.alias in chosen)
+        if not found and chosen:
+            raise ConfigError(
+                f"no link goes into {', '.join(sorted(chosen))}", hint="isthmus status shows the links there are."
+            )
+        return found
+
+    async def status(self, *, link: str | None = None) -> tuple[LinkProgress, ...]:
+        """How the links stand: ends and lags as the logs tell them, states as the ledger tells them.
+
+        Two looks, a second apart, so that there are rates.
+
+        :raises ConfigError: There is no link of that name.
+        """
+        reader = StatusReader(self.links(link), self._pool)
+        await reader.read()
+        await asyncio.sleep(SAMPLE_S)
+        return await reader.read()
+
+    async def forget(
+        self, link: str, topics: Collection[str] = (), *, delete_at_target: bool = False, dry_run: bool = False
+    ) -> tuple[Forgotten, ...]:
+        """Have the ledger forget topics that a link mirrored once and selects no more: these, or all of them. With
+        `delete_at_target` these are deleted at the target before, as their source has deleted them.
+
+        :raises ConfigError: There is no link of that name, or it still selects a topic, or never mirrored it.
+        :raises PlanRefused: A controller that was started before still mirrors one of them, or it is not to be deleted:
+            see `recovery.deleting`.
+        :raises GateNotMet: Somebody is at work in a topic that is to be deleted.
+        :raises ClusterError: The ledger cannot be read or written, or a cluster does not answer.
+        """
+        if delete_at_target:
+            await self.link(link).delete_departed(topics, dry_run=dry_run)
+        return await forget(self.configuration.link(link), topics, self.configuration.ledger, dry_run=dry_run)
+
+    async def forget_link(self, link: str, *, cluster: str, dry_run: bool = False) -> tuple[str, ...]:
+        """Have the ledger of a cluster forget a link that is run no more, whether it is configured or not; see
+        `forgetting.forget_link`. Returns the keys of what is forgotten.
+
+        :raises ConfigError: There is no cluster of that alias, or its ledger knows no such link.
+        :raises PlanRefused: A controller runs it.
+        :raises ClusterError: The ledger cannot be read or written.
+        """
+        return await forget_link(self.configuration.cluster(cluster), link, self.configuration.ledger, dry_run=dry_run)
+
+    async def comparison(
+        self,
+        *,
+        link: str | None = None,
+        topics: Collection[str] = (),
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        allow_lag: bool = False,
+        on_progress: OnVerified | None = None,
+    ) -> Callable[[], dict[str, Verdict]]:
+        """What compares both logs on Spark, by link: every offset, timestamp, key, value and header. What is to be
+        compared is settled here; the function that is returned blocks for as long as the comparison takes.
+
+        Records of topics with other offsets at the target are compared with those that the link's map names.
+
+        `topics` are only these, of those the links select; `since_ms` and `until_ms` are the timestamps to begin and to
+        end at. Records the target does not have yet are missing, unless `allow_lag`. What all topics of a link came to
+        is kept in its ledger, for `status`. Aborted records that it lacks are counted as left out, unless the link is
+        configured to copy them: then they are missing.
+
+        :raises ConfigError: There is no link of that name, or no link has a topic of that name.
+        :raises ClusterError: A cluster could not be read; the function raises that too.
+        """
+        return await comparison(
+            self.links(link),
+            self._pool,
+            self._application,
+            self.configuration.ledger,
+            topics,
+            since_ms=since_ms,
+            until_ms=until_ms,
+            allow_lag=allow_lag,
+            on_progress=on_progress,
+        )

@@ -1,0 +1,106 @@
+"""Both logs of links compared on Spark, once it is known what is to be compared."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from isthmus.errors import ConfigError
+from isthmus.fabric.blocking import in_loop
+from isthmus.kafka.pool import ClusterPool
+from isthmus.memory.filtering import in_force
+from isthmus.model.configuration import LedgerSettings
+from isthmus.model.kafka.transactions import AbortedPolicy
+from isthmus.model.link import Link
+from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.spark.application import SparkApplication
+from isthmus.status.verified import remember_verdict
+from isthmus.topics.names import find_topics
+from isthmus.topics.observation import treated
+
+if TYPE_CHECKING:
+    from isthmus.spark.compare.links import OnVerified, Verdict
+
+
+async def comparison(
+    links: tuple[Link, ...],
+    pool: ClusterPool,
+    application: SparkApplication,
+    ledger: LedgerSettings,
+    topics: Collection[str],
+    *,
+    since_ms: int | None,
+    until_ms: int | None,
+    allow_lag: bool,
+    on_progress: OnVerified | None,
+) -> Callable[[], dict[str, Verdict]]:
+    """What compares both logs of links; see `AsyncFabric.comparison`. What all topics of a link came to is kept in its
+    ledger, for `status`.
+
+    :raises ConfigError: There is no link, or none has a topic of that name.
+    :raises ClusterError: A cluster could not be read; the function raises that too.
+    """
+    links = await in_force(links, pool)
+    if not links:
+        raise ConfigError(
+            "there is no link to be compared",
+            hint="Write one into the file, or declare it (isthmus link create): comparing nothing proves nothing.",
+        )
+    selected = await _selected(links, topics, pool)
+    policies = await asyncio.gather(*(treated(each, pool.client(each.target)) for each in links))
+    treatments = {each.name: treatment.policy for each, treatment in zip(links, policies, strict=True)}
+
+    def compare() -> dict[str, Verdict]:
+        application.find()
+        from isthmus.spark.compare.links import verify
+        from isthmus.spark.logs import Copying
+
+        verdicts = {
+            link.name: verify(
+                application.session(),
+                link.source,
+                link.target,
+                selected[link.name],
+                since_ms=since_ms,
+                until_ms=until_ms,
+                allow_lag=allow_lag,
+                # Under `auto` they may have been left out at another time.
+                may_lack_aborted=link.transactions.aborted is not AbortedPolicy.COPY,
+                link=link.name,
+                copying=Copying(link.level, link.distributor.flags) if link.distributor else None,
+                progress=on_progress,
+            )
+            for link in links
+        }
+        if not topics and since_ms is None and until_ms is None:
+            for each in links:
+                in_loop(remember_verdict(each, verdicts[each.name], ledger))
+        return {name: replace(verdict, aborted=str(treatments[name])) for name, verdict in verdicts.items()}
+
+    return compare
+
+
+async def _selected(
+    links: tuple[Link, ...], topics: Collection[str], pool: ClusterPool
+) -> dict[str, dict[SourceTopic, TargetTopic]]:
+    """The topics of each link that are there, all of them or those named, as at the source or as at the target; by
+    the name at the source that at the target.
+
+    :raises ConfigError: No link has a topic of that name.
+    """
+    selected: dict[str, dict[SourceTopic, TargetTopic]] = {}
+    seen: set[str] = set()
+    for link in links:
+        found = await find_topics(pool.client(link.source), link.topics)
+        there = {own: name for name, own in found.there.items()}
+        seen.update(there, there.values())
+        selected[link.name] = {own: name for own, name in there.items() if not topics or {own, name} & {*topics}}
+    for name in topics:
+        if name not in seen:
+            raise ConfigError(
+                f"no link mirrors a topic named {name}",
+                hint=f"There are {', '.join(sorted(seen)) or 'none at all'}.",
+            )
+    return selected

@@ -1,0 +1,1 @@
+"""Answers that wait for followers: what a gateway holds for synchronous links."""

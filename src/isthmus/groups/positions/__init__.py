@@ -1,0 +1,1 @@
+"""One position of a group: translated, and judged."""

@@ -1,0 +1,122 @@
+"""Topics of the source that are copies of the target's own, under whatever names: group positions there go home.
+
+`X.orders` at Y is made of `orders` at X by a link from X to Y. A link from Y to X that carries a group turns its
+position on `X.orders` into the one on `orders`, by the records of the link from X in the ledger at Y. So consumers of
+a super topic (`.*orders`) go over and come back, and over several clusters hop by hop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+
+from isthmus.errors import NotAuthorized, PlanRefused
+from isthmus.groups.positions.carrying import Standing
+from isthmus.groups.positions.mirrored import ended_partitions, mirrored_topics
+from isthmus.groups.positions.translation import TargetPosition, Translation
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.listoffsets import PartitionKey
+from isthmus.lanes.maps import LinkMaps, gapless_from
+from isthmus.ledger.documents.kinds import LinkDocument
+from isthmus.ledger.maps import LaneMap
+from isthmus.memory.links import LedgerMemory
+from isthmus.model.naming import SourceTopic, TargetTopic
+
+
+class ReturningTopics:
+    """The copies that links from the target to the source have made of the target's topics.
+
+    `topics` maps topics of the source to those of the target that they are copies of, `ended` are partitions of the
+    source that are copies no more.
+    """
+
+    def __init__(self, source: Client, target: Client) -> None:
+        self.topics: Mapping[SourceTopic, TargetTopic] = {}
+        self.ended: frozenset[PartitionKey] = frozenset()
+        self._copies: Mapping[str, str] = {}
+        self._maps: dict[str, LinkMaps] = {}
+        self._source, self._target = source, target
+        self._ledger = source.companion(LedgerMemory)
+
+    async def refresh(self) -> None:
+        """Find out which topics there are; none where the ledger at the source may not be read.
+
+        :raises ClusterError: A cluster does not answer.
+        """
+        topics: dict[SourceTopic, TargetTopic] = {}
+        ended: set[PartitionKey] = set()
+        maps: dict[str, LinkMaps] = {}
+        with contextlib.suppress(NotAuthorized, PlanRefused):
+            await self._ledger.refresh()
+            here = (await self._target.metadata()).cluster_id
+            for known in map(self._ledger.of, self._ledger.links):
+                identity = known.documents.get(f"{LinkDocument.KIND}/{known.link}")
+                if not isinstance(identity, LinkDocument) or identity.source_cluster_id != here:
+                    continue
+                made = await mirrored_topics(known.link, known.documents, self._target, self._source)
+                back = {SourceTopic(copy): TargetTopic(original) for original, copy in made.items()}
+                topics.update(back)
+                gone = ended_partitions(known.link, known.documents)
+                ended |= {
+                    (copy, partition) for copy, original in back.items() for at, partition in gone if at == original
+                }
+                maps.update(dict.fromkeys(back, LinkMaps(known.link, known.documents)))
+        self.topics, self.ended, self._maps = topics, frozenset(ended), maps
+        self._copies = {original: copy for copy, original in topics.items()}
+
+    async def look(self) -> None:
+        """Read the maps again: they are written a moment after the records.
+
+        :raises ClusterError: The source does not answer.
+        """
+        if any(maps.is_mapped(copy) for copy, maps in self._maps.items()):
+            with contextlib.suppress(NotAuthorized, PlanRefused):
+                await self._ledger.refresh()
+        for maps in {id(maps): maps for maps in self._maps.values()}.values():
+            maps.look()
+
+    def is_mapped(self, original: str) -> bool:
+        """Whether a topic of the target has other offsets than its copy at the source."""
+        copy = self._copies.get(original, "")
+        return copy in self._maps and self._maps[copy].is_mapped(copy)
+
+    def translation(self, wanted: Iterable[TargetPosition]) -> Translation:
+        """Translate positions on copies at the source into positions on the target's own topics."""
+        found = Translation()
+        for at in wanted:
+            (original, partition), position = at
+            copy = self._copies[original]
+            maps = self._maps[copy]
+            if not maps.is_mapped(copy):
+                found.offsets[at] = position
+                continue
+            lane = maps.of((TargetTopic(copy), partition))
+            home = None if lane is None else home_position(lane, position)
+            if home is None or lane is None:
+                found.untold[at] = Standing.WAITING_FOR_MAP
+                continue
+            found.offsets[at] = home
+            if position > lane.cursor.target_offset:
+                # More records may have been copied than the map has yet.
+                found.unreached.add(at)
+        return found
+
+
+def home_position(lane: LaneMap, position: int) -> int | None:
+    """Translate a position on the copy into one in the original; `None` where the map does not have it.
+
+    It is never above the first record of the original whose copy lies at or behind the position.
+    """
+    first = lane.offsets.first_source(position)
+    known_from, ranges = gapless_from(lane.segments), lane.offsets.ranges
+    begin = ranges[0].target_begin if ranges else lane.cursor.target_offset
+    if (lane.cursor.continues_another or lane.is_trimmed) and position < begin:
+        # Another program copied the records there, or they are deleted by now, and their origin is unknown.
+        return None
+    before = bisect_right(ranges, position, key=lambda one: one.target_begin) - 1
+    is_inside = before >= 0 and position < ranges[before].target_end
+    if known_from and not is_inside and (before < 0 or ranges[before].source_begin < known_from):
+        # A lost segment of the map may have had records at or behind the position.
+        return None
+    return lane.cursor.source_offset if first is None else first

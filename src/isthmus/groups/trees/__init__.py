@@ -1,0 +1,1 @@
+"""Positions of groups in a distribution tree, sent as times."""

@@ -1,0 +1,1 @@
+"""Settings of Kafka's clients, as they are about connections."""

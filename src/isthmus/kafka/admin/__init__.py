@@ -1,0 +1,1 @@
+"""What describes or changes a cluster: topics, configurations, access rules, quotas, brokers."""

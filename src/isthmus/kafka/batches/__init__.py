@@ -1,0 +1,1 @@
+"""Record batches as bytes, and the records in them."""

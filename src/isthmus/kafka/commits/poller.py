@@ -1,0 +1,119 @@
+"""Polls all positions of groups, where the log of commits may not be read."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from isthmus.errors import ClusterError
+from isthmus.kafka.client import Client
+from isthmus.kafka.commits.table import Transacted
+from isthmus.kafka.groups.groups import Positions, committed_offsets, list_groups, listed
+from isthmus.kafka.log.listoffsets import PartitionKey
+from isthmus.model.kafka.group import GroupListing, GroupType
+
+INTERVAL_S: Final = 1.0
+_PATIENCE_S: Final = 2.0
+"""A missing coordinator must not delay all other groups: its groups are asked for again later anyway."""
+CARRIED_TYPES: Final = frozenset({GroupType.CLASSIC, GroupType.CONSUMER, GroupType.STREAMS, GroupType.UNKNOWN})
+"""The types whose progress is committed offsets; share groups keep it record by record, elsewhere."""
+
+
+class GroupSurvey:
+    """One look at all wanted groups: their listings and their committed positions.
+
+    `literals` are asked for even if not listed, so that a missing right shows. `unheard` are brokers that did not list
+    their groups, and why: a group that is not known may be one of theirs.
+    """
+
+    def __init__(self, client: Client, wanted: Callable[[str], bool], literals: Collection[str] = ()) -> None:
+        self.listings: dict[str, GroupListing] = {}
+        self.positions: dict[str, Positions] = {}
+        self.errors: dict[str, ClusterError] = {}
+        self.unheard: Mapping[int, ClusterError] = {}
+        self._client = client
+        self._wanted = wanted
+        self._literals = frozenset(literals)
+
+    async def take(self, *, known: Collection[str] = (), unlisted: Collection[str] = ()) -> None:
+        """Take a look. A group that cannot be read is among `errors`, and keeps its former positions.
+
+        `known` groups are not asked for; `unlisted` ones are asked for in addition.
+
+        :raises ClusterError: The cluster as a whole did not answer.
+        """
+        found = await list_groups(self._client)
+        if found.errors and not found.values:
+            raise next(iter(found.errors.values()))
+        self.unheard = found.errors
+        before = self.listings if found.errors else {}
+        # The groups of a broker that does not answer are not gone.
+        self.listings = {**before, **{name: one for name, one in listed(found).items() if self._wanted(name)}}
+        shares = {name for name, listing in self.listings.items() if listing.type not in CARRIED_TYPES}
+        # No broker lists a group whose coordinator is just moving; the new one knows whether the group is gone.
+        asked = ({*self.listings, *self.positions, *unlisted} | self._literals) - shares - set(known)
+        outcome = await committed_offsets(self._client, asked, patience_s=_PATIENCE_S)
+        kept = {group: self.positions[group] for group in outcome.errors if group in self.positions}
+        self.positions = {**{g: p for g, p in outcome.values.items() if p}, **kept}
+        self.errors = dict(outcome.errors)
+
+
+class CommitPoller:
+    """The positions of all wanted groups, at most `INTERVAL_S` old. Has the same interface as `CommitFollower`."""
+
+    def __init__(self, client: Client, wanted: Callable[[str], bool], literals: Collection[str] = ()) -> None:
+        self._survey = GroupSurvey(client, wanted, literals)
+        self._due = 0.0
+
+    @property
+    def listings(self) -> dict[str, GroupListing]:
+        """The existing groups."""
+        return self._survey.listings
+
+    @property
+    def errors(self) -> dict[str, ClusterError]:
+        """Groups whose positions cannot be read, and why."""
+        return self._survey.errors
+
+    @property
+    def unheard(self) -> Mapping[int, ClusterError]:
+        """Brokers that did not list their groups, and why."""
+        return self._survey.unheard
+
+    @property
+    def positions(self) -> dict[str, Positions]:
+        """All positions by group; groups without any are left out."""
+        return self._survey.positions
+
+    def transacted(self, group: str) -> Mapping[PartitionKey, tuple[Transacted, ...]]:
+        """Return nothing: coordinators do not report whether a commit was transactional."""
+        return {}
+
+    def writers(self, group: str) -> Mapping[PartitionKey, int]:
+        """Return nothing, for the same reason."""
+        return {}
+
+    async def changed(self, timeout_s: float) -> frozenset[str]:
+        """Wait for commits, at most `timeout_s`. Return the groups whose positions changed since the last call.
+
+        :raises ClusterError: The cluster as a whole did not answer.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            wait_s = min(self._due, deadline) - time.monotonic()
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
+            if time.monotonic() < self._due:
+                return frozenset()
+            before = self._survey.positions
+            self._due = time.monotonic() + INTERVAL_S
+            await self._survey.take()
+            now = self._survey.positions
+            found = frozenset(group for group in before.keys() | now.keys() if before.get(group) != now.get(group))
+            if found or time.monotonic() >= deadline:
+                return found
+
+    async def aclose(self) -> None:
+        """Do nothing: no connection is kept."""

@@ -1,0 +1,1 @@
+"""Connections to brokers: addresses, proxies, TLS, SASL, and the reasons why one fails."""

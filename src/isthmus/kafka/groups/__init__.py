@@ -1,0 +1,1 @@
+"""Consumer groups as their coordinators report them, and their members."""

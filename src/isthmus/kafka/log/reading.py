@@ -1,0 +1,264 @@
+"""Reads ranges of a log as stored: batches as bytes, with whether consumers skip them."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from aiokafka.errors import KafkaError
+
+from isthmus.deadline import Deadline
+from isthmus.errors import BrokerRefused, ClusterError, Unreachable
+from isthmus.kafka import codes
+from isthmus.kafka.batches.aborted import AbortedView
+from isthmus.kafka.batches.batch import Batch, scan
+from isthmus.kafka.batches.legacy import messages
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.fetch import Fetched, Want, fetch_once
+from isthmus.kafka.log.listoffsets import READ_COMMITTED, PartitionKey
+from isthmus.kafka.log.offsets import log_ranges
+from isthmus.model.kafka.rights import on_topic
+
+FETCH_BYTES: Final = 8 << 20
+_FETCH_BYTES_MIN: Final = 64 << 10
+_BYTES_PER_OFFSET: Final = 1 << 10
+"""A guess, until the first answer."""
+_MARGIN: Final = 1.2
+_WAIT_MS: Final = 500
+_ANSWER_S: Final = 30.0
+_RETRY_S: Final = 0.2
+_STALL_S: Final = 30.0
+_MAGIC: Final = 2
+_MOVING: Final = codes.LEADER_MOVED | {codes.OFFSET_OUT_OF_RANGE, codes.UNKNOWN_TOPIC_ID}
+
+
+class OffsetRange(NamedTuple):
+    """The offsets `[offset_begin, offset_end)` of one partition."""
+
+    topic: str
+    partition: int
+    offset_begin: int
+    offset_end: int
+
+    @property
+    def key(self) -> PartitionKey:
+        return self.topic, self.partition
+
+    @property
+    def is_empty(self) -> bool:
+        return self.offset_begin >= self.offset_end
+
+    def records_of(self, batch: Batch) -> int:
+        """The number of a batch's records in the range, if it has no holes there."""
+        offsets = min(batch.offset_end, self.offset_end) - max(batch.base_offset, self.offset_begin)
+        return min(batch.record_count, offsets)
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} [{self.offset_begin}, {self.offset_end})"
+
+
+class StoredBatch(NamedTuple):
+    """A batch, and whether consumers at read_committed skip it as part of an aborted transaction."""
+
+    batch: Batch
+    is_aborted: bool
+
+
+class _Leader(NamedTuple):
+    node_id: int
+    epoch: int
+    topic_id: uuid.UUID
+
+
+def committed_view(batches: Iterable[Batch], aborted: Iterable[tuple[int, int]]) -> Iterator[StoredBatch]:
+    """Mark the batches of one Fetch answer that a consumer at read_committed skips, see `AbortedView`."""
+    view = AbortedView(aborted)
+    return (StoredBatch(batch, view.advance(batch)) for batch in batches)
+
+
+def unreadable(alias: str, what: str, error: Exception) -> BrokerRefused:
+    """Build the error for stored bytes that cannot be decoded; `what` names them."""
+    return BrokerRefused(
+        f"{alias} delivers bytes that are no records at {what}: {error}",
+        code=codes.CORRUPT_MESSAGE,
+        name="CORRUPT_MESSAGE",
+        cluster=alias,
+        hint="Check the broker's disk: kafka-dump-log --deep-iteration names the batch.",
+    )
+
+
+def modern(batch: Batch) -> Batch:
+    """Return the batch with its offsets filled in: magic 0 and 1 have them only inside the messages (KIP-31).
+
+    :raises ValueError: The checksum of a message set is wrong.
+    :raises KafkaError: The batch cannot be decoded.
+    """
+    if batch.magic == _MAGIC:
+        return batch
+    offsets = [record.offset for record in messages(batch)]
+    return batch._replace(base_offset=offsets[0], offset_end=offsets[-1] + 1, record_count=len(offsets))
+
+
+def _density(found: Sequence[StoredBatch]) -> float:
+    """The bytes per offset of these batches."""
+    first, last = found[0].batch, found[-1].batch
+    return sum(item.batch.size_bytes for item in found) / (last.offset_end - first.base_offset)
+
+
+def _fetch_bytes(offsets: int, density: float, bytes_max: int) -> int:
+    """How many bytes to ask for: enough for the offsets that are left, but not for all records behind them."""
+    return min(max(int(offsets * density * _MARGIN), _FETCH_BYTES_MIN), bytes_max)
+
+
+class LogReader:
+    """Reads one cluster's partitions, following leaders that move.
+
+    :param isolation: At `READ_COMMITTED` up to the last stable offset, else up to the high watermark, where no batch
+        is known to be aborted.
+    :param stall_s: For how long a read may make no progress before it fails.
+    :param fetch_bytes: The size limit of an answer, unless its first batch is larger.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        isolation: int = READ_COMMITTED,
+        stall_s: float = _STALL_S,
+        fetch_bytes: int = FETCH_BYTES,
+    ) -> None:
+        self._client = client
+        self._alias = client.cluster.alias
+        self._isolation = isolation
+        self._stall_s = stall_s
+        self._fetch_bytes_max = fetch_bytes
+        self._leaders: dict[PartitionKey, _Leader] = {}
+
+    async def read(self, span: OffsetRange) -> AsyncGenerator[list[StoredBatch], None]:
+        """Yield the batches that hold offsets of the range, in order: a list for each answer of the broker.
+
+        The first may begin before the range and the last may end behind it. Control batches are
+        included; offsets that the log does not hold (any more) are left out. The next answer is on
+        its way while the caller works on this one.
+
+        :raises ClusterError: The broker refused, or there was no progress for `stall_s`.
+        """
+        offset = span.offset_begin
+        bytes_max = _fetch_bytes(span.offset_end - offset, _BYTES_PER_OFFSET, self._fetch_bytes_max)
+        ahead: asyncio.Task[list[StoredBatch]] | None = None
+        try:
+            while offset < span.offset_end:
+                found = await (ahead or self._fetch(span, offset, bytes_max))
+                ahead = None
+                if not found:
+                    return
+                offset = found[-1].batch.offset_end
+                if offset < span.offset_end:
+                    bytes_max = _fetch_bytes(span.offset_end - offset, _density(found), self._fetch_bytes_max)
+                    ahead = asyncio.create_task(self._fetch(span, offset, bytes_max))
+                    # Send the request now, before the caller occupies the event loop.
+                    await asyncio.sleep(0)
+                else:
+                    found = [item for item in found if item.batch.base_offset < span.offset_end]
+                yield found
+        finally:
+            if ahead is not None:
+                ahead.cancel()
+
+    async def first_batch(self, span: OffsetRange) -> Batch | None:
+        """Read the first batch of the range, whose base may lie before it; `None` if there is none.
+
+        :raises ClusterError: As `read`.
+        """
+        found = await self.first_batches(span, 1)
+        return found[0] if found else None
+
+    async def first_batches(self, span: OffsetRange, bytes_max: int) -> list[Batch]:
+        """Read the first batches of the range, as many as fit into an answer and at least one, whose base may lie
+        before it; empty if there is none.
+
+        :raises ClusterError: As `read`.
+        """
+        # Whatever the limit, the broker sends the first batch whole (KIP-74).
+        found = await self._fetch(span, span.offset_begin, bytes_max)
+        return [each.batch for each in found if each.batch.base_offset < span.offset_end]
+
+    async def _fetch(self, span: OffsetRange, offset: int, bytes_max: int) -> list[StoredBatch]:
+        """Fetch the batches of one answer, at least one; none if the log begins behind the range.
+
+        :raises ClusterError: As `read`; also if the log ends before the offset, which proves nothing: its leader may be
+            a new one that lacks records.
+        """
+        deadline = Deadline(self._stall_s)
+        while True:
+            try:
+                return await self._attempt(span, offset, bytes_max)
+            except ClusterError as error:
+                code = error.code if isinstance(error, BrokerRefused) else codes.NONE
+                if not (error.retryable or code in _MOVING) or deadline.has_passed:
+                    raise
+            if code == codes.OFFSET_OUT_OF_RANGE:
+                start, end = await self._log_range(span)
+                if start >= span.offset_end:
+                    return []
+                if offset > end:
+                    raise Unreachable(
+                        f"{self._alias} ends at {end} where {span} is read from {offset} on: it lost records, or its "
+                        "leader does not know yet how far they are replicated",
+                        cluster=self._alias,
+                        hint="Did a replica lead that was not in sync? Check the brokers of this partition.",
+                    )
+                offset = max(offset, start)
+            self._leaders.pop(span.key, None)
+            await asyncio.sleep(_RETRY_S)
+
+    async def _attempt(self, span: OffsetRange, offset: int, bytes_max: int) -> list[StoredBatch]:
+        part = await self._ask(span, offset, bytes_max)
+        codes.raise_for_code(part.error_code, f"reading {span}", on_topic("READ", span.topic), cluster=self._alias)
+        if not part.records:
+            raise Unreachable(
+                f"{self._alias} has nothing at offset {offset} of {span} yet",
+                cluster=self._alias,
+                hint="Are all its replicas up? The partition's last stable offset does not move.",
+            )
+        try:
+            batches = [modern(batch) for batch in scan(part.records)]
+        except (ValueError, KafkaError) as error:
+            raise unreadable(self._alias, f"offset {offset} of {span}", error) from error
+        found = list(committed_view(batches, part.aborted))
+        return [item for item in found if item.batch.offset_end > offset]
+
+    async def _ask(self, span: OffsetRange, offset: int, bytes_max: int) -> Fetched:
+        leader = self._leaders.get(span.key) or await self._leader(span)
+        (answer,) = await fetch_once(
+            await self._client.connection(leader.node_id),
+            {span.key: Want(leader.topic_id, offset, leader.epoch, -1)},
+            isolation=self._isolation,
+            bytes_max=bytes_max,
+            max_wait_ms=_WAIT_MS,
+            timeout_s=_ANSWER_S,
+        )
+        return answer
+
+    async def _leader(self, span: OffsetRange) -> _Leader:
+        metadata = await self._client.metadata([span.topic])
+        topic = metadata.topics[span.topic]
+        right = on_topic("DESCRIBE", span.topic)
+        codes.raise_for_code(topic.error_code, f"reading {span}", right, cluster=self._alias)
+        self._leaders.update(
+            ((span.topic, p.partition), _Leader(p.leader, p.leader_epoch, topic.topic_id))
+            for p in topic.partitions
+            if p.leader in metadata.brokers
+        )
+        if span.key not in self._leaders:
+            raise codes.error_for(codes.LEADER_NOT_AVAILABLE, f"reading {span}", right, cluster=self._alias)
+        return self._leaders[span.key]
+
+    async def _log_range(self, span: OffsetRange) -> tuple[int, int]:
+        outcomes = await log_ranges(self._client, [span.key])
+        for error in outcomes.errors.values():
+            raise error
+        found = outcomes.values[span.key]
+        return found.start, found.end

@@ -1,0 +1,1 @@
+"""Transactions: of ours, and of other producers, found, ended and finished."""

@@ -1,0 +1,159 @@
+"""Finishes transactions that a follower has prepared, without their source.
+
+Gateways forwarded their commits once all their records were at the follower, so each may be committed. A transaction
+certainly is if its end has reached one of its partitions at the follower: then it gets the same end in all others. A
+transaction without any end at the follower was seen by no client here, and is aborted, like all open ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Iterable
+from typing import Final
+
+from isthmus.deadline import Deadline
+from isthmus.errors import ClusterError
+from isthmus.kafka import codes
+from isthmus.kafka.batches.aborted import COMMIT, control_type
+from isthmus.kafka.batches.batch import Batch, scan
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.fetch import Want, fetch_once
+from isthmus.kafka.log.listoffsets import READ_UNCOMMITTED, PartitionKey
+from isthmus.kafka.log.offsets import leaders_of, log_ranges, may_pass
+from isthmus.kafka.transactions.aborting import Still, commit_mirrored, leaderless, meant_still, transactions_in
+from isthmus.model.gateways.prepared import MaybeCommitted, PreparedCommit, PreparedPart, Unfinished
+from isthmus.model.kafka.rights import on_topic
+from isthmus.model.kafka.transactions import OpenTransaction, TransactionState, lone_producer_id
+
+_TIMEOUT_S: Final = 10.0
+_LEADER_S: Final = 30.0
+"""How long to wait for the leader of a partition that may hold a commit: about the time of a broker's restart."""
+_AGAIN_S: Final = 0.3
+_BYTES: Final = 4 << 20
+
+
+async def finish(
+    client: Client, commits: Collection[PreparedCommit], topics: Collection[str], still: Still | None = None
+) -> Unfinished:
+    """Commit the `unfinished` transactions, once no link writes there any more; `still` is called just before, and
+    limits the topics. Waits some seconds for a partition without a leader that may hold an end. Needs ALTER on the
+    cluster, if there are any.
+
+    :raises ClusterError: A transaction cannot be committed; a repeated call goes on.
+    """
+    deadline = Deadline(_LEADER_S)
+    while True:
+        is_last = deadline.has_passed
+        try:
+            found = await unfinished(client, commits, topics)
+        except ClusterError as error:
+            if is_last or not may_pass(error):
+                raise
+        else:
+            if is_last or not found.unknown:
+                break
+        await asyncio.sleep(_AGAIN_S)
+    if found.committed and still is not None:
+        found = found._replace(committed=tuple(meant_still(found.committed, await still())))
+    await commit_mirrored(client, found.committed)
+    return found
+
+
+async def unfinished(client: Client, commits: Collection[PreparedCommit], topics: Collection[str]) -> Unfinished:
+    """Find the transactions that are open in these topics with all their records, and that were committed at the
+    source: an end in another partition proves it, or a partition without a leader may. Needs READ on the topics.
+
+    :raises ClusterError: A leader does not answer.
+    """
+    topics_noted = {part.topic for commit in commits for part in commit.parts}
+    # In this order: a partition that has a leader again by then may have the transaction open as well.
+    without_leader = set(await leaderless(client, topics_noted))
+    open_now = await transactions_in(client, topics_noted, term_s=_TIMEOUT_S)
+    committed: dict[PartitionKey, OpenTransaction] = {}
+    unknown: list[MaybeCommitted] = []
+    for commit in commits:
+        left = {
+            part: each for part in commit.parts for each in open_now if _is_prepared(each, part, commit.producer_id)
+        }
+        whole = {
+            (part.topic, part.partition): each
+            for part, each in left.items()
+            if part.topic in topics and each.first_offset + each.held_records >= part.end
+        }
+        others = [part for part in commit.parts if part not in left] if whole else []
+        silent = tuple(sorted(without_leader.intersection((part.topic, part.partition) for part in others)))
+        readable = [part for part in others if (part.topic, part.partition) not in silent]
+        if any([await _is_committed(client, part, commit.producer_id) for part in readable]):
+            committed |= whole
+        elif silent:
+            unknown += [MaybeCommitted(each, silent) for each in whole.values()]
+    return Unfinished(tuple(committed[key] for key in sorted(committed)), tuple(unknown))
+
+
+def _is_prepared(each: OpenTransaction, part: PreparedPart, producer_id: int) -> bool:
+    """Whether this open transaction is the one that was prepared in the partition."""
+    return (
+        each.state is TransactionState.MIRRORED
+        and (each.topic, each.partition) == (part.topic, part.partition)
+        and each.producer_id == lone_producer_id(producer_id)
+        and part.begin <= each.first_offset < part.end
+    )
+
+
+async def _is_committed(client: Client, part: PreparedPart, producer_id: int) -> bool:
+    """Whether the transaction prepared in a partition was committed there: by the first control record of its producer
+    behind it, if records of the transaction precede it that no other control record has ended.
+    """
+    is_open, lone = False, lone_producer_id(producer_id)
+    async for batch in _batches(client, part):
+        if batch.producer_id != lone:
+            continue
+        if not batch.is_control:
+            is_open = is_open or batch.base_offset < part.end
+        elif batch.base_offset >= part.end:
+            return is_open and control_type(batch) == COMMIT
+        else:
+            is_open = False
+    return False
+
+
+async def _batches(client: Client, part: PreparedPart) -> AsyncIterator[Batch]:
+    """Yield the batches of a partition from the transaction's possible begin, or from the log start: deleted records
+    prove nothing.
+
+    :raises ClusterError: The leader does not answer.
+    """
+    key, at = (part.topic, part.partition), part.begin
+    while True:
+        metadata = await client.metadata([part.topic])
+        leaders, without = leaders_of(metadata, [key])
+        if without.get(key) == codes.UNKNOWN_TOPIC_OR_PARTITION:
+            return
+        what = f"reading {part.topic}-{part.partition} at offset {at}"
+        for code in without.values():
+            raise codes.error_for(code, what, on_topic("READ", part.topic), cluster=client.cluster.alias)
+        wants = {key: Want(metadata.topics[part.topic].topic_id, at, -1, -1)}
+        connection = await client.connection(next(iter(leaders)))
+        (fetched,) = await fetch_once(
+            connection, wants, isolation=READ_UNCOMMITTED, bytes_max=_BYTES, timeout_s=_TIMEOUT_S
+        )
+        if fetched.error_code == codes.OFFSET_OUT_OF_RANGE:
+            found_log = await log_ranges(client, [key])
+            if (error := found_log.errors.get(key)) is not None:
+                raise error
+            log = found_log.values.get(key)
+            if log is None or log.start <= at:
+                return
+            at = log.start
+            continue
+        codes.raise_for_code(fetched.error_code, what, on_topic("READ", part.topic), cluster=client.cluster.alias)
+        found = list(_scanned(fetched.records, at))
+        if not found:
+            return
+        for batch in found:
+            yield batch
+        at = found[-1].offset_end
+
+
+def _scanned(records: bytes, at: int) -> Iterable[Batch]:
+    return (batch for batch in scan(records) if batch.offset_end > at)

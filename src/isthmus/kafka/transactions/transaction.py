@@ -1,0 +1,235 @@
+"""Transactions as clients before KIP-890 use them (KIP-98, "TV1"), which every broker supports.
+
+Lanes copy the data of an aborted source transaction into an aborted one of ours, and use empty ones to write control
+records where WriteTxnMarkers is not allowed; the ledger is written in transactions; groups' positions are committed in
+them. The next owner of a transactional id continues an open transaction (`find`), or fences the previous owner
+(`initialize`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from kafka.protocol.admin import DescribeTransactionsRequest
+from kafka.protocol.producer import (
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+)
+
+from isthmus.deadline import Deadline
+from isthmus.errors import BrokerRefused, ClusterError, Unreachable
+from isthmus.kafka import codes
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.listoffsets import PartitionKey
+from isthmus.kafka.permission import Permission
+from isthmus.model.kafka.rights import Right, on_topic, on_transactional_id
+
+_TIMEOUT_MS: Final = 900_000
+"""The maximum that brokers allow by default: an engine that is away for longer loses its open transaction."""
+_PATIENCE_S: Final = 30.0
+_PAUSE_S: Final = 0.005
+
+
+class Transaction:
+    """One transactional id of ours. `is_open` means that a transaction was begun and not yet ended.
+
+    `sequence` is the next sequence of its producer in the partition. `may_send`, if given, is checked before each
+    request that changes it. Requests answered with one of the `passing` error codes are repeated for `patience_s`.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        transactional_id: str,
+        *,
+        timeout_ms: int = _TIMEOUT_MS,
+        may_send: Permission | None = None,
+        patience_s: float = _PATIENCE_S,
+        passing: frozenset[int] = codes.TRANSACTION_PASSES,
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.producer_id = -1
+        self.epoch = -1
+        self.sequence = 0
+        self.is_open = False
+        self._client = client
+        self._timeout_ms = timeout_ms
+        self._may_send = may_send
+        self._patience_s = patience_s
+        self._passing = passing
+
+    async def probe(self) -> None:
+        """Check whether we may use the transactional id, without disturbing its present user.
+
+        :raises ClusterError: The coordinator does not answer or does not allow it.
+        """
+        # Brokers check rights before the producer id, which is invalid on purpose.
+        request = EndTxnRequest(
+            transactional_id=self.transactional_id, producer_id=-1, producer_epoch=-1, committed=False, max_version=4
+        )
+        try:
+            await self._ask(request, lambda answer: answer.error_code, "a transaction")
+        except BrokerRefused:
+            return
+
+    async def find(self, key: PartitionKey) -> None:
+        """Take up a transaction that an earlier owner left open; without one `producer_id` stays -1.
+
+        :raises UnsupportedByBroker: Before 3.0 (KIP-664) brokers do not describe transactions.
+        :raises ClusterError: The coordinator does not answer or does not allow it.
+        """
+        found = await self._describe()
+        if (
+            found is not None
+            and found.transaction_state == "Ongoing"
+            and any(topic.topic == key[0] and key[1] in topic.partitions for topic in found.topics)
+        ):
+            self.producer_id, self.epoch, self.is_open = found.producer_id, found.producer_epoch, True
+
+    async def reclaim(self) -> bool:
+        """Adopt the epoch that the coordinator raised when it aborted our transaction by itself. Return whether it did.
+
+        After that the coordinator may refuse its owner as if another one had fenced it. Another owner's `initialize`
+        leaves the transactional id empty at the next epoch, and an abort by the coordinator then raises it once more.
+        So an abort at the next epoch is that of our transaction, if no owner ever aborts one by `end`.
+
+        :raises UnsupportedByBroker: Before 3.0 (KIP-664) brokers do not describe transactions.
+        :raises ClusterError: The coordinator does not answer or does not allow it.
+        """
+        found = await self._describe()
+        is_ours = (
+            found is not None
+            and found.transaction_state == "CompleteAbort"
+            and (found.producer_id, found.producer_epoch) == (self.producer_id, self.epoch + 1)
+        )
+        if is_ours:
+            self.epoch += 1
+        return is_ours
+
+    async def _describe(self) -> Any:
+        """Describe the transactional id, once no control record is missing; `None` if its coordinator has none."""
+        request = DescribeTransactionsRequest(transactional_ids=[self.transactional_id])
+        deadline = Deadline(self._patience_s)
+        while True:
+            answer = await self._client.coordinator("transaction", self.transactional_id, request)
+            found = answer.transaction_states[0]
+            if found.error_code == codes.TRANSACTIONAL_ID_NOT_FOUND:
+                return None
+            if found.error_code in self._passing:
+                self._client.forget_coordinator("transaction", self.transactional_id)
+            elif found.error_code != codes.NONE:
+                right = on_transactional_id("DESCRIBE", self.transactional_id)
+                raise self._refusal(found.error_code, "describing its transactions", right)
+            elif not found.transaction_state.startswith("Prepare"):
+                return found
+            await self._pause(deadline)
+
+    async def initialize(self, *, is_mine: bool = False) -> None:
+        """Get a producer id and epoch. This aborts a transaction that an earlier owner left open.
+
+        With `is_mine` the epoch is raised only if we are the last owner (KIP-360).
+
+        :raises ClusterError: The coordinator does not answer or does not allow it.
+        """
+        timeout_ms = self._timeout_ms
+        # In a cluster without earlier transactions the log of transactions has to be created first.
+        patience_s = self._patience_s if is_mine else max(self._patience_s, _PATIENCE_S)
+        deadline = Deadline(patience_s)
+        while True:
+            request = InitProducerIdRequest(
+                transactional_id=self.transactional_id,
+                transaction_timeout_ms=timeout_ms,
+                producer_id=self.producer_id if is_mine else -1,
+                producer_epoch=self.epoch if is_mine else -1,
+                max_version=4,
+            )
+            try:
+                answer = await self._ask(
+                    request, lambda a: a.error_code, "beginning a transaction", patience_s=patience_s
+                )
+            except BrokerRefused as error:
+                if error.code == codes.INVALID_TRANSACTION_TIMEOUT:
+                    timeout_ms //= 2
+                elif error.code in codes.COORDINATOR_MOVED and not is_mine:
+                    await self._pause(deadline)
+                else:
+                    raise
+            else:
+                break
+        self.producer_id, self.epoch, self.sequence = answer.producer_id, answer.producer_epoch, 0
+
+    async def begin(self, key: PartitionKey) -> None:
+        """Begin a transaction with the partition.
+
+        :raises ClusterError: The coordinator does not answer or does not allow it.
+        """
+        topic_class: Any = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+        add = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.transactional_id,
+            v3_and_below_producer_id=self.producer_id,
+            v3_and_below_producer_epoch=self.epoch,
+            v3_and_below_topics=[topic_class(name=key[0], partitions=[key[1]])],
+            max_version=3,
+        )
+        await self._ask(
+            add,
+            lambda a: a.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code,
+            "adding a partition to a transaction",
+            on_topic("WRITE", key[0]),
+        )
+        self.is_open = True
+
+    async def end(self, *, commit: bool) -> None:
+        """End the transaction. The control record reaches the partition a little later.
+
+        :raises Unreachable: It is unknown whether it ended: look at the log.
+        :raises ClusterError: The end was refused.
+        """
+        request = EndTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            committed=commit,
+            max_version=4,
+        )
+        await self._ask(request, lambda a: a.error_code, "ending a transaction")
+        self.is_open = False
+
+    async def ended(self, *, commit: bool) -> None:
+        """Wait until the coordinator has written the last control record of the ended transaction: none follows.
+
+        It answers another end of the transaction with CONCURRENT_TRANSACTIONS until then.
+
+        :raises ClusterError: As for `end`.
+        """
+        await self.end(commit=commit)
+
+    async def _ask(self, request: Any, code_of: Any, what: str, *rights: Right, patience_s: float | None = None) -> Any:
+        deadline = Deadline(self._patience_s if patience_s is None else patience_s)
+        while True:
+            answer = await self._client.coordinator(
+                "transaction", self.transactional_id, request, may_send=self._may_send
+            )
+            code = code_of(answer)
+            if code == codes.NONE:
+                return answer
+            if code not in self._passing:
+                raise self._refusal(code, what, on_transactional_id("WRITE", self.transactional_id), *rights)
+            if code != codes.CONCURRENT_TRANSACTIONS:
+                self._client.forget_coordinator("transaction", self.transactional_id)
+            await self._pause(deadline)
+
+    async def _pause(self, deadline: Deadline) -> None:
+        if deadline.has_passed:
+            raise Unreachable(
+                f"the transaction coordinator of {self._client.cluster.alias} is not ready",
+                cluster=self._client.cluster.alias,
+                hint="Check the brokers that hold __transaction_state.",
+            )
+        await asyncio.sleep(_PAUSE_S)
+
+    def _refusal(self, code: int, what: str, right: Right, *others: Right) -> ClusterError:
+        what = f"{what} of {self.transactional_id}"
+        return codes.error_for(code, what, right, *others, cluster=self._client.cluster.alias)

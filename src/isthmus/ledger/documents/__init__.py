@@ -1,0 +1,1 @@
+"""The documents of the ledger, by subject; `kinds` lists them all."""

@@ -1,0 +1,1 @@
+"""Links and what operators do with them: declare, attach, promote, fail over, detach, pause."""

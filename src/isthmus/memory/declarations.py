@@ -1,0 +1,394 @@
+"""The ledgers of a configuration's clusters, as far as they hold declarations of operators: read, followed, written."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any, Final, Self, TypeVar
+
+from isthmus.errors import ClusterError, Fenced, PlanRefused, Unreachable
+from isthmus.kafka.admin.brokers import describe_cluster
+from isthmus.kafka.client import Client
+from isthmus.ledger.documents.declared import declaration_of, tree_declaration_of
+from isthmus.ledger.documents.kinds import (
+    DeclarationDocument,
+    Document,
+    NamespaceDocument,
+    SwitchDocument,
+    TreeDeclarationDocument,
+    TreeDocument,
+    decoded,
+    kind_of,
+)
+from isthmus.ledger.fencing import CONTENTION_S, write_by_one
+from isthmus.ledger.records import Deletion, LedgerChange
+from isthmus.ledger.view import LedgerView
+from isthmus.memory.declared import Declared
+from isthmus.memory.host import operator
+from isthmus.memory.links import now_ms
+from isthmus.model.cluster import Cluster
+from isthmus.model.configuration import Configuration, LedgerSettings
+from isthmus.model.links.declaration import Declaration
+from isthmus.model.namespace import Namespace, NamespaceMap
+from isthmus.model.problem import Problem, problem_of
+from isthmus.model.registers import RESERVED, Author, Declarable, Registers, changed, contested, merged
+from isthmus.model.trees.reshaping import check_follows, text_of
+from isthmus.model.trees.tree import TreeSettings
+from isthmus.model.trees.treedeclaration import TreeDeclaration
+
+PATIENCE_S: Final = 10.0
+"""How long a cluster may take to answer; a run asks it again later."""
+_KINDS: Final = tuple(
+    each.KIND
+    for each in (DeclarationDocument, NamespaceDocument, SwitchDocument, TreeDocument, TreeDeclarationDocument)
+)
+_ROLE: Final = "declaration"
+_LATER: Final = (ClusterError, Fenced, PlanRefused)
+"""Errors that postpone a write to the next look."""
+_ChangeT = TypeVar("_ChangeT", bound=LedgerChange)
+
+
+class Declarations:
+    """The declarations of some clusters, followed from look to look, and added to; use it with `async with`."""
+
+    def __init__(self, clusters: Collection[Cluster], ledger: LedgerSettings) -> None:
+        self._places = [_Place(cluster, ledger) for cluster in clusters]
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        for place in self._places:
+            await self._stack.enter_async_context(place.client)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for place in self._places:
+            place.view.close()
+        await self._stack.aclose()
+
+    def client(self, alias: str) -> Client:
+        """Return the connection to one of the clusters."""
+        return self._place(alias).client
+
+    async def look(self) -> Declared:
+        """Read the declarations, as far as clusters answer within ten seconds each.
+
+        :raises PlanRefused: A newer Isthmus wrote a ledger.
+        """
+        await asyncio.gather(*(place.look() for place in self._places))
+        links: dict[str, Declaration] = {}
+        versions: dict[tuple[str, str], Registers] = {}
+        trees: dict[str, TreeDeclaration] = {}
+        tree_versions: dict[tuple[str, str], Registers] = {}
+        for place in self._places:
+            for document in place.documents.values():
+                if isinstance(document, DeclarationDocument):
+                    known = links.get(document.link, Declaration(name=document.link, registers=()))
+                    links[document.link] = known.joined(document.registers)
+                    if document.cluster == place.cluster_id:
+                        versions[place.alias, document.link] = document.registers
+                elif isinstance(document, TreeDeclarationDocument):
+                    tree = trees.get(document.tree, TreeDeclaration(name=document.tree, registers=()))
+                    trees[document.tree] = tree.joined(document.registers)
+                    if document.cluster == place.cluster_id:
+                        tree_versions[place.alias, document.tree] = document.registers
+        return Declared(
+            ids={place.alias: place.cluster_id for place in self._places if place.cluster_id},
+            away={place.alias: place.problem for place in self._places if place.problem is not None},
+            unread=frozenset(place.alias for place in self._places if not place.is_read),
+            links={name: each for name, each in links.items() if each.is_whole},
+            versions=versions,
+            namespaces={place.alias: place.namespaces for place in self._places},
+            choices={
+                (place.alias, each.link): each.choice
+                for place in self._places
+                for each in place.documents.values()
+                if isinstance(each, SwitchDocument)
+            },
+            shapes={name: each.shape for name, each in self._tree_documents().items()},
+            trees={name: each for name, each in trees.items() if each.is_whole},
+            tree_versions=tree_versions,
+        )
+
+    def _tree_documents(self) -> dict[str, TreeDocument]:
+        """Return the documents of changed trees, by name: the newest that any cluster knows."""
+        found = [one for place in self._places for one in place.documents.values() if isinstance(one, TreeDocument)]
+        return {each.tree: each for each in sorted(found, key=lambda one: (one.shape.serial, one.shape.clusters))}
+
+    async def write_tree(self, alias: str, document: TreeDocument, *, contention_s: float = CONTENTION_S) -> None:
+        """Write a changed tree to a cluster's ledger.
+
+        :raises PlanRefused: It holds another shape that was made since, or at the same time.
+        :raises ClusterError: Its ledger cannot be read or written.
+        """
+        place = self._place(alias)
+
+        def newest() -> TreeDocument:
+            known = place.documents.get(document.key)
+            held = known if isinstance(known, TreeDocument) else None
+            is_news = check_follows(document.tree, None if held is None else held.shape, document.shape)
+            return held if held is not None and not is_news else document
+
+        await place.write(f"tree.{document.tree}", newest, contention_s=contention_s)
+
+    async def heal(self, declared: Declared, trees: Collection[TreeSettings]) -> None:
+        """Write to the clusters that answer what they miss of their links and trees, and of the changed `trees` that
+        are run. Nothing new is decided: namespaces that follow are reserved even if their cluster was away when they
+        were attached. Warn of statements that do not hold. A concurrent statement has precedence: what is left is
+        written at the next look.
+        """
+        declared.tell_overruled()
+        declared.tell_returned()
+        known: list[Declaration | TreeDeclaration] = [*declared.links.values(), *declared.trees.values()]
+        for declaration in known:
+            for alias in declared.behind(declaration):
+                with contextlib.suppress(*_LATER):
+                    await self.write(alias, declaration, declaration.registers, contention_s=0.0)
+        for link in declared.living:
+            with contextlib.suppress(*_LATER):
+                await self.declare(declared, link, link.maps, contention_s=0.0)
+        shapes = {settings.tree.name: text_of(settings.tree.root) for settings in trees}
+        for document in self._tree_documents().values():
+            if shapes.get(document.tree) != document.shape.clusters:
+                # The file says something else, which wins.
+                continue
+            for place in self._places:
+                held = place.documents.get(document.key)
+                if declared.is_there(place.alias) and is_behind(document, held, place.alias):
+                    with contextlib.suppress(*_LATER):
+                        await self.write_tree(place.alias, document, contention_s=0.0)
+
+    async def declare(
+        self,
+        declared: Declared,
+        link: Declaration,
+        maps: Iterable[NamespaceMap],
+        *,
+        contention_s: float = CONTENTION_S,
+    ) -> None:
+        """Write to the clusters that answer which of their own namespaces are attached, and reserve those that follow.
+
+        :raises ClusterError: A ledger cannot be read or written.
+        """
+        ends = declared.alias_of(link.source), declared.alias_of(link.target)
+        for each in maps:
+            for alias, namespace, follows in zip(ends, (each.source, each.target), (False, True), strict=True):
+                if alias is None or not declared.is_there(alias):
+                    continue
+                if _due_values(declared.namespaces[alias].get(namespace), is_reserved=follows):
+                    due_values = partial(_due_values, is_reserved=follows)
+                    await self.write_namespace(alias, namespace, due_values, contention_s=contention_s)
+
+    async def write(
+        self,
+        alias: str,
+        declaration: Declaration | TreeDeclaration,
+        new: Registers,
+        *,
+        contention_s: float = CONTENTION_S,
+    ) -> None:
+        """Write to a cluster a link or a tree as it was when it was read (`declaration`), and the `new` statements.
+
+        :raises PlanRefused: Another operator gave one of the `new` statements another value meanwhile.
+        :raises ClusterError: Its ledger cannot be read or written.
+        """
+        place = self._place(alias)
+
+        def document() -> DeclarationDocument | TreeDeclarationDocument:
+            if isinstance(declaration, TreeDeclaration):
+                tree = tree_declaration_of(declaration.name, place.documents.values())
+                return TreeDeclarationDocument(
+                    tree=tree.name, cluster=place.cluster_id, registers=_merge_registers(declaration, tree, new)
+                )
+            link = declaration_of(declaration.name, place.documents.values())
+            return DeclarationDocument(
+                link=link.name, cluster=place.cluster_id, registers=_merge_registers(declaration, link, new)
+            )
+
+        name = declaration.name
+        what = f"tree.{name}" if isinstance(declaration, TreeDeclaration) else name
+        await place.write(what, document, contention_s=contention_s)
+
+    async def write_namespace(
+        self,
+        alias: str,
+        namespace: Namespace,
+        said: Callable[[NamespaceDocument | None], Mapping[str, Any]],
+        *,
+        contention_s: float = CONTENTION_S,
+    ) -> NamespaceDocument:
+        """Write to a cluster the values that `said` returns for the namespace document its ledger then holds.
+
+        :raises PlanRefused: `said` raised it: the namespace was changed meanwhile.
+        :raises ClusterError: Its ledger cannot be read or written.
+        """
+        place = self._place(alias)
+
+        def document() -> NamespaceDocument:
+            held = place.namespace(namespace)
+            values = said(held)
+            before: Registers = () if held is None else held.registers
+            return namespace_document(namespace, place.cluster_id, before, values)
+
+        what = f"namespace.{namespace.kind}.{namespace}"
+        return await place.write(what, document, contention_s=contention_s)
+
+    async def delete_namespace(
+        self, alias: str, namespace: Namespace, check: Callable[[NamespaceDocument], None]
+    ) -> None:
+        """Delete a namespace from a cluster's ledger, if the document it then holds passes this `check`.
+
+        :raises PlanRefused: The check failed: the namespace was changed meanwhile.
+        :raises ClusterError: Its ledger cannot be read or written.
+        """
+        place = self._place(alias)
+
+        def deletion() -> Deletion:
+            held = place.namespace(namespace)
+            if held is not None:
+                check(held)
+            return Deletion(namespace_document(namespace, place.cluster_id, (), {}).key)
+
+        await place.write(f"namespace.{namespace.kind}.{namespace}", deletion)
+
+    def _place(self, alias: str) -> _Place:
+        return next(place for place in self._places if place.alias == alias)
+
+
+class _Place:
+    """The declarations in one cluster's ledger; `problem` is why the last look at it failed, if it did."""
+
+    def __init__(self, cluster: Cluster, ledger: LedgerSettings) -> None:
+        self.alias = cluster.alias
+        self.client = Client(cluster)
+        self.view = LedgerView(self.client)
+        self.documents: dict[str, Document] = {}
+        self.cluster_id = ""
+        self.problem: Problem | None = None
+        self.is_read = False
+        self._ledger = ledger
+        self._untaken: dict[str, bytes | None] = {}
+
+    @property
+    def namespaces(self) -> dict[Namespace, NamespaceDocument]:
+        """The namespaces that are declared of this cluster, in the order of their kinds and names."""
+        found = (one for _, one in sorted(self.documents.items()) if isinstance(one, NamespaceDocument))
+        return {one.namespace: one for one in found if one.cluster == self.cluster_id}
+
+    async def look(self) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await self._look()
+            self.problem = None
+        except ClusterError as error:
+            self.problem = problem_of(error)
+        except TimeoutError:
+            hint = "Check that its brokers run, can be reached from here and are not held back by a client quota."
+            self.problem = problem_of(
+                Unreachable(f"{self.alias} did not answer within {PATIENCE_S:g} s", cluster=self.alias, hint=hint)
+            )
+
+    async def _look(self) -> None:
+        if not self.cluster_id:
+            self.cluster_id = (await describe_cluster(self.client)).cluster_id
+        news = await self.view.look()
+        if news.is_other_log:
+            self.documents.clear()
+            self._untaken.clear()
+        self._untaken.update((entry.key, entry.value) for entry in news.entries if kind_of(entry.key) in _KINDS)
+        for key, value in list(self._untaken.items()):
+            # A document of a newer Isthmus is refused at every look, until it is replaced.
+            document = None if value is None else decoded(key, value)
+            if document is not None:
+                self.documents[key] = document
+            elif value is None:
+                self.documents.pop(key, None)
+            del self._untaken[key]
+        self.is_read = True
+
+    def namespace(self, namespace: Namespace) -> NamespaceDocument | None:
+        """Return the document of a namespace of this cluster, or `None`."""
+        return self.namespaces.get(namespace)
+
+    async def write(self, what: str, made: Callable[[], _ChangeT], *, contention_s: float = CONTENTION_S) -> _ChangeT:
+        """Append what `made` returns for the newest state of the ledger: see `write_by_one`."""
+
+        async def change() -> _ChangeT:
+            await self._look()
+            return made()
+
+        return await write_by_one(
+            self.client,
+            what,
+            change,
+            role=_ROLE,
+            replication_factor=self._ledger.replication_factor,
+            contention_s=contention_s,
+        )
+
+
+def _due_values(held: NamespaceDocument | None, *, is_reserved: bool) -> dict[str, Any]:
+    """Return the values to write for an attached namespace, in addition to its document."""
+    if held is None:
+        return {RESERVED: is_reserved}
+    is_held = any(register.name == RESERVED and register.said for register in held.registers)
+    return {RESERVED: True} if is_reserved and not is_held else {}
+
+
+def is_behind(newest: TreeDocument, held: Document | None, alias: str) -> bool:
+    """Whether a cluster misses the newest shape of a tree; a cluster that was removed from it needs it too."""
+    known = held.shape if isinstance(held, TreeDocument) else None
+    return alias in newest.shape.members and (known is None or known.serial < newest.shape.serial)
+
+
+def namespace_document(
+    namespace: Namespace, cluster_id: str, held: Registers, values: Mapping[str, Any]
+) -> NamespaceDocument:
+    """Return the document of a namespace with these values added to the statements held."""
+    return NamespaceDocument(
+        kind=namespace.kind,
+        prefix=namespace.prefix,
+        is_exact=namespace.is_exact,
+        cluster=cluster_id,
+        registers=merged(held, changed(held, values, author(cluster_id))),
+    )
+
+
+def author(cluster_id: str) -> Author:
+    """Return the author of commands given here, now, to this cluster first."""
+    return Author(by=operator(), at_ms=now_ms(), where=cluster_id)
+
+
+def _merge_registers(seen: Declarable, held: Declarable, new: Registers) -> Registers:
+    """Return the registers of a ledger that `held` these, once an operator who had `seen` those adds `new` ones.
+
+    :raises PlanRefused: Another operator has since given one of the `new` registers another value.
+    """
+    other = contested(seen.registers, held.registers, {register.name: register.value for register in new})
+    if other is not None:
+        raise PlanRefused(
+            f"{seen.KIND} {seen.name} was changed meanwhile: {other.as_news}",
+            hint=f"Look at it (isthmus {seen.KIND} describe {seen.name}) and ask again.",
+        )
+    return held.joined(seen.registers).joined(new).registers
+
+
+@contextlib.asynccontextmanager
+async def looked(configuration: Configuration) -> AsyncIterator[tuple[Declarations, Declared]]:
+    """Open the declarations of a configuration's clusters, and read them.
+
+    :raises PlanRefused: A newer Isthmus wrote a ledger.
+    """
+    async with Declarations(configuration.clusters, configuration.ledger) as declarations:
+        yield declarations, await declarations.look()
+
+
+async def with_declared(configuration: Configuration) -> Configuration:
+    """Return the configuration with what is declared on its clusters. Those that are away declare nothing.
+
+    :raises PlanRefused: A newer Isthmus wrote a ledger.
+    """
+    async with looked(configuration) as (_, declared):
+        return declared.over(configuration)

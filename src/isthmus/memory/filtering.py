@@ -1,0 +1,266 @@
+"""The filters of a link that an operator has set while it runs: by a document in the ledger, not by the file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from isthmus.errors import ClusterError, ConfigError
+from isthmus.kafka.client import Client
+from isthmus.kafka.pool import ClusterPool
+from isthmus.ledger.documents.kinds import Document, FiltersDocument
+from isthmus.ledger.fencing import write_by_one
+from isthmus.ledger.poison import pass_over
+from isthmus.ledger.records import Deletion, LedgerChange
+from isthmus.memory.host import operator
+from isthmus.memory.links import now_ms, remembered
+from isthmus.memory.livesettings import SaidByJson, changed_meanwhile, settings_of
+from isthmus.model.configsettings import PropertyPattern
+from isthmus.model.configuration import LedgerSettings
+from isthmus.model.groupsettings import GroupPattern
+from isthmus.model.link import Link
+from isthmus.model.selection import TopicPattern
+from isthmus.model.text.instant import written_instant
+
+
+class FiltersJson(SaidByJson):
+    """What a link selects. `dropped` are the patterns of the file that count no more, by list."""
+
+    link: str
+    topics_include: list[str]
+    topics_exclude: list[str]
+    groups_include: list[str]
+    groups_exclude: list[str]
+    configs_exclude: list[str]
+    changed: list[str]
+    dropped: dict[str, list[str]]
+
+
+class SaidFiltersJson(SaidByJson):
+    """What an operator has a link select in place of the file."""
+
+    changed: dict[str, list[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """The filters of a link, as patterns are written in the configuration; `None` for a list that the file decides.
+
+    `since_ms` is when an operator changed them last, -1 for never, and `by` who that was, "" where that is unknown.
+    """
+
+    topics_include: tuple[str, ...] | None = None
+    topics_exclude: tuple[str, ...] | None = None
+    groups_include: tuple[str, ...] | None = None
+    groups_exclude: tuple[str, ...] | None = None
+    configs_exclude: tuple[str, ...] | None = None
+    since_ms: int = -1
+    by: str = ""
+
+    @property
+    def said(self) -> dict[str, tuple[str, ...]]:
+        """The lists that differ from the file."""
+        lists = {name: getattr(self, name) for name in FILTERS}
+        return {name: texts for name, texts in lists.items() if texts is not None}
+
+    @property
+    def is_as_written(self) -> bool:
+        """Whether all lists are those of the file."""
+        return not self.said
+
+    def over(self, other: Filters) -> Filters:
+        """Return these lists where they are set, else the other ones."""
+        return Filters(since_ms=self.since_ms, by=self.by, **{**other.said, **self.said})
+
+    def added_to(self, now: Filters, link: Link) -> Filters:
+        """Return the lists in force with these appended. `now` is what an operator has set for the link, `link` is as
+        the file has it.
+        """
+        lists = _lists(now.of(link))
+        longer: dict[str, Any] = {n: tuple(dict.fromkeys((*lists[n], *texts))) for n, texts in self.said.items()}
+        return Filters(**longer)
+
+    def taken_from(self, now: Filters, link: Link) -> Filters:
+        """Return the lists in force without these entries.
+
+        :raises ConfigError: An entry is not in its list.
+        """
+        lists = _lists(now.of(link))
+        for name, texts in self.said.items():
+            for text in texts:
+                if text not in lists[name]:
+                    there = ", ".join(lists[name]) or "nothing"
+                    raise ConfigError(
+                        f"{text!r} is not among the {name.replace('_', ' ')} of {link.name}", hint=f"There is: {there}."
+                    )
+        left: dict[str, Any] = {
+            n: tuple(each for each in lists[n] if each not in texts) for n, texts in self.said.items()
+        }
+        return Filters(**left)
+
+    def lost_of(self, now: Filters, link: Link) -> list[str]:
+        """Return what these would remove from the lists in force."""
+        before, after = _lists(now.of(link)), _lists(self.over(now).of(link))
+        return [text for name in FILTERS for text in before[name] if text not in after[name]]
+
+    def check(self) -> None:
+        """Require that all patterns can be used.
+
+        :raises ConfigError: One cannot be used.
+        """
+        for text in (*(self.topics_include or ()), *(self.topics_exclude or ())):
+            TopicPattern.parse(text)
+        for text in (*(self.groups_include or ()), *(self.groups_exclude or ())):
+            GroupPattern.parse(text)
+        for text in self.configs_exclude or ():
+            PropertyPattern.parse(text)
+
+    def of(self, link: Link) -> Link:
+        """Return the link with these filters.
+
+        :raises ConfigError: A pattern is broken.
+        """
+        topics, groups, configs = link.topics, link.groups, link.configs
+        if self.topics_include is not None:
+            topics = replace(topics, include=tuple(map(TopicPattern.parse, self.topics_include)))
+        if self.topics_exclude is not None:
+            topics = replace(topics, exclude=tuple(map(TopicPattern.parse, self.topics_exclude)))
+        if self.groups_include is not None:
+            groups = replace(groups, include=tuple(map(GroupPattern.parse, self.groups_include)))
+        if self.groups_exclude is not None:
+            groups = replace(groups, exclude=tuple(map(GroupPattern.parse, self.groups_exclude)))
+        if self.configs_exclude is not None:
+            configs = replace(configs, exclude=tuple(map(PropertyPattern.parse, self.configs_exclude)))
+        return replace(link, topics=topics, groups=groups, configs=configs)
+
+    def as_dict(self, link: Link) -> FiltersJson:
+        """Return plain values under stable names: what is in force, and which lists differ from the file. `dropped` are
+        the patterns of the file that no longer count, by list. `link` is as the file has it.
+        """
+        now, written = _lists(self.of(link)), _lists(link)
+        dropped = {name: [text for text in written[name] if text not in now[name]] for name in FILTERS}
+        return {
+            "link": link.name,
+            "topics_include": now["topics_include"],
+            "topics_exclude": now["topics_exclude"],
+            "groups_include": now["groups_include"],
+            "groups_exclude": now["groups_exclude"],
+            "configs_exclude": now["configs_exclude"],
+            "changed": list(self.said),
+            "dropped": {name: texts for name, texts in dropped.items() if texts},
+            **self._authorship,
+        }
+
+    def said_as_dict(self) -> SaidFiltersJson | None:
+        """Return plain values under stable names: what differs from the file, and who set it, or `None`."""
+        if self.is_as_written:
+            return None
+        return {"changed": {name: list(texts) for name, texts in self.said.items()}, **self._authorship}
+
+    @property
+    def _authorship(self) -> SaidByJson:
+        return {"since": written_instant(self.since_ms) if self.since_ms >= 0 else None, "by": self.by or None}
+
+
+FILTERS: Final = ("topics_include", "topics_exclude", "groups_include", "groups_exclude", "configs_exclude")
+"""The names of the lists in the ledger, in REST and in answers."""
+
+
+def _lists(link: Link) -> dict[str, list[str]]:
+    lists = (link.topics.include, link.topics.exclude, link.groups.include, link.groups.exclude, link.configs.exclude)
+    return {name: [str(pattern) for pattern in patterns] for name, patterns in zip(FILTERS, lists, strict=True)}
+
+
+def filters_of(link: str, documents: Mapping[str, Document]) -> Filters:
+    """Return the filters that an operator has set for a link."""
+    document = documents.get(f"{FiltersDocument.KIND}/{link}")
+    if not isinstance(document, FiltersDocument):
+        return Filters()
+    found = Filters(**{name: getattr(document, name) for name in (*FILTERS, "since_ms", "by")})
+    try:
+        found.check()
+    except ConfigError as error:
+        # Another program wrote it: this command writes no such document.
+        pass_over(f"the record {document.key}", error)
+        return Filters()
+    return found
+
+
+def operated(link: Link, documents: Mapping[str, Document]) -> Link:
+    """Return the link of the configuration with the filters and settings that operators have set for it."""
+    return settings_of(link, documents).of(filters_of(link.name, documents).of(link))
+
+
+async def in_force(links: Collection[Link], pool: ClusterPool) -> tuple[Link, ...]:
+    """Return the links with what operators have set for them; as in the file where a ledger cannot be read."""
+    ledgers = {link.target.alias: pool.client(link.target) for link in links}
+    found = await asyncio.gather(*map(_documents, ledgers.values()))
+    documents = dict(zip(ledgers, found, strict=True))
+    return tuple(operated(link, documents[link.target.alias]) for link in links)
+
+
+async def _documents(client: Client) -> Mapping[str, Document]:
+    try:
+        return (await remembered(client)).documents()
+    except ClusterError:
+        return {}
+
+
+async def filtered(link: Link, target: Client) -> Link:
+    """Return the link with the filters and settings that operators have set for it.
+
+    :raises ClusterError: The ledger at the target cannot be read.
+    """
+    return operated(link, (await remembered(target)).of(link.name).documents)
+
+
+async def read_filters(link: Link, target: Client) -> Filters:
+    """Read the filters that an operator has set for a link.
+
+    :raises ClusterError: The ledger at the target cannot be read.
+    """
+    return filters_of(link.name, (await remembered(target)).of(link.name).documents)
+
+
+async def write_filters(
+    link: Link,
+    target: Client,
+    filters: Filters,
+    ledger: LedgerSettings,
+    *,
+    known: Filters | None = None,
+    dry_run: bool = False,
+) -> Filters:
+    """Set the lists that are given in these filters, and keep the others; the controller of the link follows within a
+    second, without a new lease. Filters without any list reset it to the file. `known` are the filters that the caller
+    saw when it looked, by default those of now.
+
+    :raises ConfigError: A pattern is broken.
+    :raises PlanRefused: The filters were changed since.
+    :raises ClusterError: The ledger at the target cannot be read or written.
+    """
+    filters.check()
+    known = await read_filters(link, target) if known is None else known
+    is_reset = filters.is_as_written
+    found = Filters() if is_reset else replace(filters.over(known), since_ms=now_ms(), by=operator())
+
+    async def change() -> LedgerChange:
+        held = await read_filters(link, target)
+        # A writer that was fenced half-way may read back its own document.
+        if held not in (known, found):
+            raise changed_meanwhile("filters", link.name, since_ms=held.since_ms, by=held.by)
+        document = FiltersDocument(link=link.name, since_ms=found.since_ms, by=found.by, **found.said)
+        return Deletion(document.key) if is_reset else document
+
+    if not dry_run and found != known:
+        replication_factor = ledger.replication_factor
+        await write_by_one(target, link.name, change, role="filters", replication_factor=replication_factor)
+    return found
+
+
+def patterns(given: Iterable[str] | None) -> tuple[str, ...] | None:
+    """Return patterns from a command line: a single empty argument, `""`, empties the list."""
+    found = None if given is None else tuple(given)
+    return () if found == ("",) else found or None

@@ -1,0 +1,163 @@
+"""Limits and `mm2` of a link of the file where an operator has set them while it runs: by a document in the ledger."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
+
+from isthmus.config.declared import check_not_both
+from isthmus.config.live import check_settable, in_plain_values, with_settings
+from isthmus.errors import ConfigError, PlanRefused
+from isthmus.kafka.client import Client
+from isthmus.ledger.documents.kinds import Document, SettingsDocument
+from isthmus.ledger.fencing import write_by_one
+from isthmus.ledger.poison import pass_over
+from isthmus.ledger.records import Deletion, LedgerChange
+from isthmus.memory.host import operator
+from isthmus.memory.links import now_ms, remembered
+from isthmus.model.configuration import LedgerSettings
+from isthmus.model.link import Link
+from isthmus.model.text.instant import written_instant
+
+
+class SaidByJson(TypedDict):
+    """Who changed something, and since when."""
+
+    since: str | None
+    by: str | None
+
+
+class LiveSettingsJson(SaidByJson):
+    """The settings of a link that can change while it runs. `written` is what the file has of the `changed` ones."""
+
+    link: str
+    settings: dict[str, Any]
+    changed: list[str]
+    written: dict[str, Any]
+
+
+class SaidSettingsJson(SaidByJson):
+    """What an operator has set of a link in place of the file."""
+
+    changed: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveSettings:
+    """The settings of a link that an operator set in place of the file, by dotted key of links[]; null for the default.
+
+    `since_ms` is when they were changed last, -1 for never, and `by` the operator who did.
+    """
+
+    said: Mapping[str, Any] = field(default_factory=dict)
+    since_ms: int = -1
+    by: str = ""
+
+    def of(self, link: Link) -> Link:
+        """Return the link with these settings applied.
+
+        :raises ConfigError: A setting cannot be used.
+        """
+        return with_settings(link, self.said)
+
+    def as_dict(self, link: Link) -> LiveSettingsJson:
+        """Return plain values under stable names: what is in force, the values of the file where they differ, and who
+        changed them. `link` is as the file has it.
+        """
+        written = in_plain_values(link)
+        return {
+            "link": link.name,
+            "settings": in_plain_values(self.of(link)),
+            "changed": list(self.said),
+            "written": {key: written[key] for key in self.said},
+            **self._authorship,
+        }
+
+    def said_as_dict(self) -> SaidSettingsJson | None:
+        """Return plain values under stable names: what was set, and by whom; `None` if all is as the file says."""
+        return {"changed": dict(self.said), **self._authorship} if self.said else None
+
+    @property
+    def _authorship(self) -> SaidByJson:
+        return {"since": written_instant(self.since_ms) if self.since_ms >= 0 else None, "by": self.by or None}
+
+
+def settings_of(link: Link, documents: Mapping[str, Document]) -> LiveSettings:
+    """Return what an operator has set of a link; nothing where it no longer fits the file."""
+    document = documents.get(f"{SettingsDocument.KIND}/{link.name}")
+    if not isinstance(document, SettingsDocument):
+        return LiveSettings()
+    try:
+        values = {key: json.loads(value) for key, value in document.settings}
+        found = LiveSettings(said=values, since_ms=document.since_ms, by=document.by)
+        found.of(link)
+    except (ConfigError, ValueError, RecursionError) as error:
+        pass_over(f"the record {document.key}", error)
+        return LiveSettings()
+    return found
+
+
+async def read_settings(link: Link, target: Client) -> LiveSettings:
+    """Read what an operator has set of a link.
+
+    :raises ClusterError: The ledger at the target cannot be read.
+    """
+    return settings_of(link, (await remembered(target)).of(link.name).documents)
+
+
+async def write_settings(
+    link: Link,
+    target: Client,
+    ledger: LedgerSettings,
+    *,
+    settings: Mapping[str, Any],
+    unset: Collection[str] = (),
+    reset: bool = False,
+    known: LiveSettings | None = None,
+    dry_run: bool = False,
+) -> LiveSettings:
+    """Apply these settings to the link, and the values of the file to those in `unset`, or with `reset` to all that was
+    set before; its controller follows within a second, without a new lease. `known` are the settings that the caller
+    saw when it looked, by default those of now.
+
+    :raises ConfigError: A key cannot be set, a value is not possible, or something is both set and unset.
+    :raises PlanRefused: The settings were changed since.
+    :raises ClusterError: The ledger at the target cannot be read or written.
+    """
+    check_not_both(settings, unset)
+    for key in (*settings, *unset):
+        check_settable(link.name, key)
+    known = await read_settings(link, target) if known is None else known
+    before = {} if reset else {key: value for key, value in known.said.items() if key not in unset}
+    wanted = dict(sorted({**before, **settings}.items()))
+    found = LiveSettings()
+    if wanted == known.said:
+        found = known
+    elif wanted:
+        found = LiveSettings(said=wanted, since_ms=now_ms(), by=operator())
+    found.of(link)
+
+    async def change() -> LedgerChange:
+        held = await read_settings(link, target)
+        # A writer that was fenced half-way may read back its own document.
+        if held not in (known, found):
+            raise changed_meanwhile("settings", link.name, since_ms=held.since_ms, by=held.by)
+        values = tuple((key, json.dumps(value)) for key, value in wanted.items())
+        document = SettingsDocument(link=link.name, settings=values, since_ms=found.since_ms, by=found.by)
+        return document if wanted else Deletion(document.key)
+
+    if not dry_run and (found != known or reset):
+        replication_factor = ledger.replication_factor
+        await write_by_one(target, link.name, change, role="settings", replication_factor=replication_factor)
+    return found
+
+
+def changed_meanwhile(what: str, link: str, *, since_ms: int, by: str) -> PlanRefused:
+    """Return the error that the settings were changed meanwhile; `since_ms` is -1 where they were reset."""
+    news = f"{by or 'somebody'} changed them at {written_instant(since_ms)}" if since_ms >= 0 else "they were reset"
+    return PlanRefused(
+        f"the {what} of link {link} are not what they were when they were looked at: {news}",
+        hint=f"Look at them (isthmus {what} {link}) and ask again.",
+    )

@@ -1,0 +1,72 @@
+"""Topics that continue with mapped offsets since both sides diverged, as the ledger has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from isthmus.ledger.documents.kinds import Document, PartedDocument, TopicDocument
+from isthmus.model.kafka.topic import Parted, PartedJson, TopicIds
+from isthmus.model.links.recovery import DivergedPartition, DivergedPartitionJson
+from isthmus.model.naming import TargetTopic
+
+
+class PartedTopicJson(PartedJson):
+    """A topic that goes on with mapped offsets."""
+
+    topic: str
+    partitions: list[DivergedPartitionJson]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartedTopic:
+    """A topic that continues mapped: who decided that and when, and where both sides had diverged by then."""
+
+    topic: TargetTopic
+    parted: Parted
+    partitions: tuple[DivergedPartition, ...]
+
+    def as_dict(self) -> PartedTopicJson:
+        """Plain values under stable names."""
+        return {
+            "topic": self.topic,
+            **self.parted.as_dict(),
+            "partitions": [partition.as_dict() for partition in self.partitions],
+        }
+
+
+def parted_topics(link: str, documents: Mapping[str, Document]) -> dict[TargetTopic, TopicIds]:
+    """Return the topics of a link that an operator let continue mapped, with the ids for which that holds."""
+    return {
+        document.topic: TopicIds(
+            source_topic=document.source_topic,
+            source=document.source_topic_id,
+            target=document.target_topic_id,
+            is_mapped=True,
+            parted=Parted(document.by, document.at_ms),
+        )
+        for document in documents.values()
+        if isinstance(document, PartedDocument) and document.link == link
+    }
+
+
+def going_on(link: str, documents: Mapping[str, Document]) -> dict[TargetTopic, Parted]:
+    """Return those that the link copies into now: who decided that, and when."""
+    begun = (documents.get(f"{TopicDocument.KIND}/{link}/{topic}") for topic in parted_topics(link, documents))
+    targets = {each.target_topic: each.target_topic_id for each in begun if isinstance(each, TopicDocument)}
+    return {
+        topic: ids.parted
+        for topic, ids in parted_topics(link, documents).items()
+        if ids.parted is not None and targets.get(topic) == ids.target
+    }
+
+
+def parted_now(link: str, documents: Mapping[str, Document]) -> tuple[PartedTopic, ...]:
+    """Return the same with where both sides had diverged, by topic."""
+    now = going_on(link, documents)
+    found = (each for each in documents.values() if isinstance(each, PartedDocument) and each.link == link)
+    return tuple(
+        PartedTopic(topic=each.topic, parted=now[each.topic], partitions=each.partitions)
+        for each in sorted(found, key=lambda one: one.topic)
+        if each.topic in now
+    )

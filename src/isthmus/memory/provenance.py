@@ -1,0 +1,240 @@
+"""The provenance of a topic's records, as the ledgers of the clusters that have it remember."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Final, Literal, TypedDict
+
+from isthmus.errors import ClusterError
+from isthmus.kafka.admin.brokers import describe_cluster
+from isthmus.kafka.client import Client
+from isthmus.kafka.metadata import NO_TOPIC_ID
+from isthmus.ledger.documents.kinds import BeginningDocument, Document, LinkDocument, ProvenanceDocument, TopicDocument
+from isthmus.memory.leaving import begins_at, left_in_tier
+from isthmus.memory.links import remembered
+from isthmus.model.cluster import Cluster
+from isthmus.model.kafka.topic import LeftInTier
+from isthmus.model.links.promotion import TornTransaction, torn_in_words
+from isthmus.model.problem import Problem, problem_of
+from isthmus.model.text.instant import written_instant
+from isthmus.model.text.plain import OwnFields, plain, plain_fields
+
+_ALL: Final = -1
+_FOLLOWS: Final = "follows"
+"""The value in place of the verb while the link follows."""
+LEFT: Final = "left in the source's tier"
+"""The verb of offsets that were not copied (`topics.remote: leave`)."""
+
+
+class OriginJson(TypedDict):
+    """Where records of a topic came from; what is unknown is null."""
+
+    cluster: str
+    topic: str
+    partition: int | None
+    offset_begin: int
+    offset_end: int | None
+    offsets: Literal["same", "mapped"]
+    source_cluster: str
+    source_topic: str
+    link: str
+    verb: str
+    missing_records: int | None
+    source_heard_seconds_before: float | None
+    ends_within: list[Annotated[dict[str, Any], TornTransaction]] | None
+    by: str | None
+    at: str | None
+    former_topic: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Offsets `[offset_begin, offset_end)` of a partition came from `source_topic` of a cluster by a link.
+
+    `offset_end` is -1 where that link follows still, or it is unknown how far that goes; where it `is_mapped` records
+    of others may lie between. `partition` is -1 where it is about all of them, from their first offset on. `verb` is
+    what ended it, "follows" while nothing has; `missing_records` more the source was known to have when it was last
+    heard, `heard_s` before that (-1 where it is not known), and it `ends_within` these committed transactions (`None`
+    where that is not known); "left in the source's tier" means that these offsets of the source were not copied, and
+    are in its remote tier. `is_of_former_topic` means that the topic was deleted and created since.
+    """
+
+    cluster: str
+    topic: str
+    partition: int
+    offset_begin: int
+    offset_end: int
+    source_cluster: str
+    source_topic: str
+    link: str
+    verb: str
+    is_mapped: bool = False
+    missing_records: int = -1
+    heard_s: float = -1.0
+    ends_within: tuple[TornTransaction, ...] | None = None
+    by: str = ""
+    at_ms: int = -1
+    is_of_former_topic: bool = False
+
+    @property
+    def end_in_words(self) -> str:
+        """The end of the range, for people."""
+        if self.offset_end >= 0:
+            return f"{self.offset_end:,}"
+        return "open" if self.verb == _FOLLOWS else "unknown"
+
+    @property
+    def missing_in_words(self) -> str:
+        """How much more the source had, as far as it was heard, for people; "" while the link follows."""
+        if self.verb in (_FOLLOWS, LEFT):
+            return ""
+        if self.missing_records < 0:
+            return "unknown"
+        heard = f", heard {self.heard_s:,.0f} s before" if self.heard_s > 0 else ""
+        heard = ", heard nobody knows when" if self.heard_s < 0 else heard
+        return f"{self.missing_records:,}{heard}"
+
+    @property
+    def transactions_in_words(self) -> str:
+        """The committed transactions that the range ends within, for people; "" for none, or while the link follows."""
+        return "" if self.verb in (_FOLLOWS, LEFT) else torn_in_words(self.ends_within)
+
+    def as_dict(self) -> OriginJson:
+        """Plain values under stable names; unknown values are null."""
+        return {
+            "cluster": self.cluster,
+            "topic": self.topic,
+            "partition": None if self.partition < 0 else self.partition,
+            "offset_begin": self.offset_begin,
+            "offset_end": None if self.offset_end < 0 else self.offset_end,
+            "offsets": "mapped" if self.is_mapped else "same",
+            "source_cluster": self.source_cluster,
+            "source_topic": self.source_topic,
+            "link": self.link,
+            "verb": self.verb,
+            "missing_records": None if self.missing_records < 0 else self.missing_records,
+            "source_heard_seconds_before": None if self.heard_s < 0 else round(self.heard_s, 1),
+            "ends_within": plain(self.ends_within),
+            "by": self.by or None,
+            "at": None if self.at_ms < 0 else written_instant(self.at_ms),
+            "former_topic": self.is_of_former_topic,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """Where a topic's records came from on each cluster, and `away`: why some of these could not be asked, by alias."""
+
+    origins: tuple[Origin, ...]
+    away: Mapping[str, Problem]
+
+    def as_dict(self) -> OwnFields:
+        """Plain values under stable names."""
+        return plain_fields(self)
+
+
+async def provenance_of(clusters: Collection[Cluster], topic: str) -> Provenance:
+    """Read where a topic's records came from, as the ledgers of these clusters remember."""
+    found: list[Origin] = []
+    names: dict[str, str] = {}
+    problems: dict[str, Problem] = {}
+
+    async def ask(cluster: Cluster) -> None:
+        try:
+            async with Client(cluster) as client:
+                names[(await describe_cluster(client)).cluster_id] = cluster.alias
+                topic_id = (await client.metadata([topic])).topics[topic].topic_id
+                documents = (await remembered(client)).documents()
+        except ClusterError as error:
+            problems[cluster.alias] = problem_of(error)
+        else:
+            found.extend(_origins(cluster.alias, topic, topic_id, documents))
+
+    await asyncio.gather(*map(ask, clusters))
+    named = (replace(each, source_cluster=names.get(each.source_cluster, each.source_cluster)) for each in found)
+    order = sorted(named, key=lambda each: (each.cluster, each.partition, each.offset_begin, each.at_ms))
+    return Provenance(origins=tuple(order), away=problems)
+
+
+def _origins(alias: str, topic: str, topic_id: uuid.UUID, documents: Mapping[str, Document]) -> Iterable[Origin]:
+    sources = {each.link: each.source_cluster_id for each in documents.values() if isinstance(each, LinkDocument)}
+    left = [each for each in documents.values() if isinstance(each, ProvenanceDocument) and each.topic == topic]
+    for each in left:
+        origin = Origin(
+            cluster=alias,
+            topic=topic,
+            partition=each.partition,
+            offset_begin=each.offset_begin,
+            offset_end=each.offset_end,
+            source_cluster=each.source_cluster,
+            source_topic=each.source_topic,
+            link=each.link,
+            verb=each.verb,
+            is_mapped=each.is_mapped,
+            missing_records=each.missing_records,
+            heard_s=each.heard_s,
+            ends_within=each.ends_within,
+            by=each.by,
+            at_ms=each.at_ms,
+            is_of_former_topic=NO_TOPIC_ID not in (each.topic_id, topic_id) and each.topic_id != topic_id,
+        )
+        yield origin
+        if each.left_begin < each.left_end:
+            yield _left_origin(origin, LeftInTier(each.partition, each.left_begin, each.left_end))
+    let_go = {each.link for each in left}
+    for known in documents.values():
+        if isinstance(known, TopicDocument) and known.target_topic == topic:
+            begins = _followed_begins(known, topic_id, documents, is_let_go=known.link in let_go)
+            rows = [
+                Origin(
+                    cluster=alias,
+                    topic=topic,
+                    partition=partition,
+                    offset_begin=begin,
+                    offset_end=-1,
+                    source_cluster=sources.get(known.link, ""),
+                    source_topic=known.source_topic,
+                    link=known.link,
+                    verb=_FOLLOWS,
+                    is_mapped=known.is_mapped,
+                )
+                for partition, begin in begins.items()
+            ]
+            yield from rows
+            for stretch in left_in_tier(known, documents):
+                if rows and not stretch.is_empty:
+                    yield _left_origin(rows[0], stretch)
+
+
+def _followed_begins(
+    known: TopicDocument, topic_id: uuid.UUID, documents: Mapping[str, Document], *, is_let_go: bool
+) -> dict[int, int]:
+    """Return where the partitions begin that a link writes now: -1 for all of them, and none if it follows no more."""
+    link, topic = known.link, known.target_topic
+    beginning = documents.get(BeginningDocument(link=link, topic=topic).key)
+    if not isinstance(beginning, BeginningDocument):
+        # A release that did not write down where it began.
+        return {} if is_let_go else {_ALL: 0}
+    if beginning.is_over:
+        return {}
+    partitions = [partition for partition, _ in beginning.begins] if beginning.is_about(topic_id) else []
+    begins = {each: begins_at(link, topic, each, topic_id, documents) for each in partitions}
+    return begins if any(begins.values()) else {_ALL: 0}
+
+
+def _left_origin(origin: Origin, stretch: LeftInTier) -> Origin:
+    """Return the origin of records that a link did not copy: they are at the source."""
+    return replace(
+        origin,
+        partition=stretch.partition,
+        offset_begin=stretch.offset_begin,
+        offset_end=stretch.offset_end,
+        verb=LEFT,
+        is_mapped=False,
+        missing_records=-1,
+        heard_s=-1.0,
+        ends_within=None,
+    )

@@ -1,0 +1,1 @@
+"""Gateways and the synchronous links before them, as values."""

@@ -1,0 +1,1 @@
+"""What a Kafka cluster has, as values: topics, partitions, groups, rules, transactions."""

@@ -1,0 +1,1 @@
+"""Values as people write them, and as JSON has them."""

@@ -1,0 +1,1 @@
+"""Distribution trees (Axual), as values and rules."""

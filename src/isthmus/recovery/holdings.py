@@ -1,0 +1,124 @@
+"""Records set aside at the target of a link, and replays of them, for commands that name a link."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from isthmus.errors import ConfigError
+from isthmus.kafka.client import Client
+from isthmus.ledger.documents.kinds import RecoveryDocument
+from isthmus.memory.links import remembered
+from isthmus.model.cluster import Cluster
+from isthmus.model.configuration import Configuration
+from isthmus.model.link import Link
+from isthmus.model.links.recovery import QUARANTINE_PREFIX, quarantine_of
+from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.recovery.replaying import (
+    QuarantinedPartition,
+    QuarantineFilter,
+    ReplayedPartition,
+    Replayer,
+    quarantine_holds,
+)
+
+
+async def holdings(link: Link, topic: str | None = None) -> tuple[QuarantinedPartition, ...]:
+    """Return the records set aside of the topics of a link, or of one, even if the link no longer mirrors it.
+
+    :raises ConfigError: The link does not mirror the topic, and never recovered it.
+    :raises ClusterError: The target cannot be read.
+    """
+    async with Client(link.target) as target:
+        recovered = await _find_recovered(target, link.name)
+        if topic is not None:
+            return await quarantine_holds(target, _at_target(link, topic, recovered))
+        names = (await target.metadata(None)).topics
+        return tuple(
+            [
+                each
+                for name in _set_aside(names, recovered)
+                if link.topics.source_of(TargetTopic(name)) is not None or name in recovered
+                for each in await quarantine_holds(target, name)
+            ]
+        )
+
+
+async def all_holdings(clusters: Iterable[Cluster]) -> tuple[QuarantinedPartition, ...]:
+    """Return the records set aside at these clusters, whatever happened to the links.
+
+    :raises ClusterError: A cluster cannot be read.
+    """
+    found: list[QuarantinedPartition] = []
+    for cluster in clusters:
+        async with Client(cluster) as client:
+            names = (await client.metadata(None)).topics
+            for name in _set_aside(names, await _find_recovered(client)):
+                found += await quarantine_holds(client, name)
+    return tuple(found)
+
+
+def _set_aside(names: Collection[str], recovered: Collection[str]) -> list[str]:
+    """Return the topics of a cluster with these `names` that have a quarantine there. It may outlive its topic; for
+    topics with long names only the topic itself, or its recovery document, shows that.
+    """
+    known = {*names, *recovered, *(name.removeprefix(QUARANTINE_PREFIX) for name in names)}
+    return sorted(name for name in known if quarantine_of(name) in names)
+
+
+async def _find_recovered(target: Client, link: str | None = None) -> dict[str, SourceTopic]:
+    """Return the topics that a link, or any, ever recovered at its target, with those of the source."""
+    memory = await remembered(target)
+    documents = memory.documents() if link is None else memory.of(link).documents
+    return {each.topic: each.source_topic for each in documents.values() if isinstance(each, RecoveryDocument)}
+
+
+async def replay_of(
+    configuration: Configuration,
+    name: str,
+    topic: str,
+    *,
+    cluster: str | None = None,
+    into: str | None = None,
+    selected: QuarantineFilter | None = None,
+    dry_run: bool = False,
+    on_step: Callable[[str], None] = lambda _: None,
+) -> tuple[ReplayedPartition, ...]:
+    """Replay the records set aside of a topic of a link, to the source's topic unless another one is named. `on_step`
+    is called with each step in words.
+
+    :raises ConfigError: There is no such link or cluster, or the link never mirrored the topic.
+    :raises PlanRefused: The other topic is not there, or has fewer partitions.
+    :raises GateNotMet: A transaction in the other topic does not end.
+    :raises ClusterError: A cluster cannot be read or written; a repeated call continues.
+    """
+    link = configuration.link(name)
+    async with Client(link.target) as there:
+        recovered = await _find_recovered(there, name)
+        at_target = _at_target(link, topic, recovered)
+        source_topic = link.topics.source_of(at_target) or recovered.get(at_target)
+        if into is None and (cluster not in (None, link.source.alias) or source_topic is None):
+            raise ConfigError("no topic to write to is named", hint="Name it with --into.")
+        destination = link.source if cluster is None else configuration.cluster(cluster)
+        async with Client(destination) as here:
+            replayer = Replayer(
+                link=link.name,
+                target=there,
+                destination=here,
+                topic=at_target,
+                into=into or source_topic or SourceTopic(""),
+                selected=selected or QuarantineFilter(),
+                on_step=on_step,
+            )
+            return await replayer.replay(dry_run=dry_run)
+
+
+def _at_target(link: Link, topic: str, recovered: Mapping[str, SourceTopic]) -> TargetTopic:
+    """Return the topic at the target for one named as there or as at the source, mirrored now or before."""
+    before = {name for name, source in recovered.items() if topic in (name, source)}
+    found = link.topics.find_target(topic) or next(map(TargetTopic, sorted(before)), None)
+    if found is None:
+        raise ConfigError(
+            f"link {link.name} does not mirror topic {topic}, and never recovered it",
+            hint="isthmus quarantine list shows what was set aside at all clusters.",
+        )
+    return found

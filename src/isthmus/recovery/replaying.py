@@ -1,0 +1,286 @@
+"""Write records from quarantine into a topic, each once, however often that is begun.
+
+A replay first initializes the transactional id of the quarantine at the other cluster: requests of an earlier replay
+that are still in flight are refused from then on. Then it reads which records are there already, by a header that
+every replayed record carries (`isthmus.replayed`), from where the topic ended when the first replay into it began. As
+any open transaction hides later commits, its end is awaited.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Annotated, Final, TypedDict
+
+from isthmus.deadline import Deadline
+from isthmus.errors import PlanRefused
+from isthmus.kafka.admin.brokers import describe_cluster
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.reading import OffsetRange
+from isthmus.kafka.transactions.appending import TopicAppender
+from isthmus.kafka.transactions.transaction import Transaction
+from isthmus.ledger.documents.kinds import ReplayDocument
+from isthmus.ledger.documents.recovery import ReplayBegin
+from isthmus.ledger.log import LedgerWriter
+from isthmus.links.writers import owners_in, undecided
+from isthmus.memory.host import operator
+from isthmus.memory.links import now_ms, recollect
+from isthmus.model.kafka.log import LogRange
+from isthmus.model.kafka.topic import TopicDescription
+from isthmus.model.links.recovery import SetAside, quarantine_of
+from isthmus.model.naming import TargetTopic
+from isthmus.recovery.quarantine import Quarantined, Row, committed_records, parcels, quarantined
+from isthmus.recovery.sides import described, logs_of
+
+REPLAYED: Final = "isthmus.replayed"
+_PATIENCE_S: Final = 60.0
+_LOOK_S: Final = 0.2
+
+
+class QuarantinedPartitionJson(TypedDict):
+    """What was set aside of a partition."""
+
+    cluster: str
+    topic: str
+    quarantine: str
+    partition: int
+    kind: Annotated[str, SetAside]
+    producer: int | None
+    records: int
+    offset_first: int
+    offset_last: int
+    topic_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantinedPartition:
+    """The records in the quarantine of a topic from one partition, of one kind and one producer."""
+
+    cluster: str
+    topic: str
+    partition: int
+    topic_id: str
+    kind: SetAside
+    producer_id: int
+    records: int
+    offset_first: int
+    offset_last: int
+
+    def as_dict(self) -> QuarantinedPartitionJson:
+        """Plain values under stable names."""
+        return {
+            "cluster": self.cluster,
+            "topic": self.topic,
+            "quarantine": quarantine_of(self.topic),
+            "partition": self.partition,
+            "kind": str(self.kind),
+            "producer": None if self.producer_id < 0 else self.producer_id,
+            "records": self.records,
+            "offset_first": self.offset_first,
+            "offset_last": self.offset_last,
+            "topic_id": self.topic_id,
+        }
+
+
+class ReplayedPartitionJson(TypedDict):
+    """What was written of a partition, and what was there already."""
+
+    partition: int
+    written_records: int
+    present_records: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedPartition:
+    """The records a replay wrote of a partition, or would write, and those that were there already."""
+
+    partition: int
+    written: int
+    present: int
+
+    def as_dict(self) -> ReplayedPartitionJson:
+        """Plain values under stable names."""
+        return {"partition": self.partition, "written_records": self.written, "present_records": self.present}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantineFilter:
+    """The records of a quarantine to select: of a kind, and of one producer if that is given."""
+
+    kind: SetAside = SetAside.DIVERGED
+    producer_id: int | None = None
+
+    def takes(self, record: Quarantined) -> bool:
+        """Whether a record is selected."""
+        return record.kind is self.kind and self.producer_id in (None, record.producer_id)
+
+
+async def quarantine_holds(target: Client, topic: str) -> tuple[QuarantinedPartition, ...]:
+    """Count the records that are set aside of a topic.
+
+    :raises ClusterError: The quarantine cannot be read.
+    """
+    there = await described(target, quarantine_of(topic))
+    found: list[QuarantinedPartition] = []
+    for partition in range(0 if there is None else there.partition_count):
+        counts: Counter[tuple[str, SetAside, int]] = Counter()
+        extents: dict[tuple[str, SetAside, int], tuple[int, int]] = {}
+        async with aclosing(quarantined(target, quarantine_of(topic), partition)) as records:
+            async for each in records:
+                key = each.topic_id, each.kind, each.producer_id
+                first, last = extents.get(key, (each.offset, each.offset))
+                extents[key] = min(first, each.offset), max(last, each.offset)
+                counts[key] += 1
+        for (topic_id, kind, producer_id), (first, last) in extents.items():
+            found.append(
+                QuarantinedPartition(
+                    cluster=target.cluster.alias,
+                    topic=topic,
+                    partition=partition,
+                    topic_id=topic_id,
+                    kind=kind,
+                    producer_id=producer_id,
+                    records=counts[topic_id, kind, producer_id],
+                    offset_first=first,
+                    offset_last=last,
+                )
+            )
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayer:
+    """Replays the records set aside of `topic` at the target of `link` into a topic of the cluster of `destination`.
+    Open transactions there are waited for up to `patience_s`.
+    """
+
+    link: str
+    target: Client
+    destination: Client
+    topic: TargetTopic
+    into: str
+    selected: QuarantineFilter = QuarantineFilter()
+    on_step: Callable[[str], None] = lambda _: None
+    patience_s: float = _PATIENCE_S
+
+    async def replay(self, *, dry_run: bool = False) -> tuple[ReplayedPartition, ...]:
+        """Write the records that are not there yet; none where none were set aside of the topic. With `dry_run` only
+        count them, as far as no open transaction hides them.
+
+        :raises GateNotMet: A transaction in the other topic does not end.
+        :raises PlanRefused: The other topic is not there, or has fewer partitions.
+        :raises ClusterError: A cluster cannot be read or written; a repeated call continues.
+        """
+        there = await described(self.target, quarantine_of(self.topic))
+        if there is None:
+            return ()
+        into = await self._destination(there)
+        transaction = Transaction(self.destination, f"isthmus.{self.link}.replay.{self.topic}")
+        if not dry_run:
+            await transaction.initialize()
+        begins = await self._begins(into, dry_run=dry_run)
+        looking = (
+            logs_of(self.destination, into) if dry_run else self._await_decided(into, range(there.partition_count))
+        )
+        logs = await looking
+        found = []
+        for partition in range(there.partition_count):
+            self.on_step(f"{self.topic}: partition {partition + 1} of {there.partition_count}")
+            log, begin = logs[partition], begins.get(partition, 0)
+            span = OffsetRange(self.into, partition, max(begin, log.start), log.stable_end)
+            found.append(await self._replay(span, None if dry_run else transaction))
+        if any(each.written for each in found) and not dry_run:
+            # Readers of committed records see all of them when this returns.
+            await transaction.ended(commit=True)
+        return tuple(found)
+
+    async def _await_decided(self, into: TopicDescription, partitions: Collection[int]) -> Mapping[int, LogRange]:
+        """Return the logs of the other topic, once all their present records are committed or aborted: records replayed
+        earlier may be among them.
+        """
+        before = await logs_of(self.destination, into)
+        deadline = Deadline(self.patience_s)
+        while True:
+            logs = await logs_of(self.destination, into)
+            held = [(self.into, each) for each in partitions if logs[each].stable_end < before[each].end]
+            if not held:
+                return logs
+            if deadline.has_passed:
+                raise undecided(self.destination, held, await owners_in(self.destination, held))
+            await asyncio.sleep(_LOOK_S)
+
+    async def _destination(self, there: TopicDescription) -> TopicDescription:
+        alias = self.destination.cluster.alias
+        into = await described(self.destination, self.into)
+        if into is None:
+            raise PlanRefused(f"{alias} has no topic {self.into}", hint="Create it, or name another one: --into.")
+        if into.partition_count < there.partition_count:
+            raise PlanRefused(
+                f"{self.into} of {alias} has {into.partition_count} partitions, and records of "
+                f"{there.partition_count} were set aside",
+                hint=f"Records keep their partition. Add partitions to {self.into}, or name another topic: --into.",
+            )
+        return into
+
+    async def _begins(self, into: TopicDescription, *, dry_run: bool) -> Mapping[int, int]:
+        """Return from where on the other topic may hold replayed records; written down before the first is written."""
+        cluster_id = (await describe_cluster(self.destination)).cluster_id
+        known = await recollect(self.link, self.target)
+        document = ReplayDocument(
+            link=self.link,
+            topic=self.topic,
+            cluster_id=cluster_id,
+            into=f"{self.into}@{into.topic_id}",
+            begins=tuple(
+                ReplayBegin(number, log.end) for number, log in sorted((await logs_of(self.destination, into)).items())
+            ),
+            by=operator(),
+            at_ms=now_ms(),
+        )
+        before = known.documents.get(document.key)
+        if isinstance(before, ReplayDocument):
+            return {each.partition: each.offset for each in before.begins}
+        if not dry_run:
+            writer = LedgerWriter(self.target)
+            try:
+                await writer.append([document])
+            finally:
+                writer.close()
+        return {each.partition: each.offset for each in document.begins}
+
+    async def _replay(self, span: OffsetRange, transaction: Transaction | None) -> ReplayedPartition:
+        present, partition = await self._present(span), span.partition
+        rows: list[Row] = []
+        count = 0
+        async with aclosing(quarantined(self.target, quarantine_of(self.topic), partition)) as records:
+            async for each in records:
+                if self.selected.takes(each):
+                    count += 1
+                    if self._mark(each) not in present:
+                        rows.append(self._row(each))
+        if transaction is not None and rows:
+            appender = TopicAppender(self.destination, self.into, partition, transaction=transaction)
+            try:
+                for parcel in parcels(rows):
+                    await appender.write(parcel)
+            finally:
+                appender.close()
+        return ReplayedPartition(partition=partition, written=len(rows), present=count - len(rows))
+
+    async def _present(self, span: OffsetRange) -> frozenset[bytes]:
+        marks: set[bytes] = set()
+        async with aclosing(committed_records(self.destination, span)) as batches:
+            async for _, records in batches:
+                for record in records:
+                    marks.update(value for name, value in record.headers if name == REPLAYED and value is not None)
+        return frozenset(marks)
+
+    def _mark(self, each: Quarantined) -> bytes:
+        """Return the place of a record, and the id of its topic: no other record has the same."""
+        return f"{self.topic}-{each.partition}@{each.offset} {each.topic_id}".encode()
+
+    def _row(self, each: Quarantined) -> Row:
+        return each.timestamp, each.key, each.value, [*each.headers, (REPLAYED, self._mark(each))]

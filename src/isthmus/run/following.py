@@ -1,0 +1,181 @@
+"""The settings of a link that may change while it runs, by the configuration of now. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from isthmus.memory.declared import Declared
+from isthmus.model.cluster import Cluster
+from isthmus.model.configuration import Configuration
+from isthmus.model.link import Link
+from isthmus.model.namespace import NamespaceMap, NamespaceNaming
+from isthmus.model.naming import Naming
+
+Reread = Callable[[], Configuration]
+"""Reads the configuration as it is written now; raises ConfigError where it cannot be used."""
+OnConfiguration = Callable[[Configuration], None]
+_TOPICS: Final = ("include", "exclude", "start", "remote", "replication_factor", "mirror_maker")
+_GROUPS: Final = ("include", "exclude", "margin_s", "commit", "delete_at_target")
+_OWN: Final = (
+    "configs",
+    "access",
+    "limits",
+    "transactions",
+    "mode",
+    "mode_said",
+    "sync",
+    "on_data_gap",
+    "on_divergence",
+    "on_source_deleted",
+    "compaction_holes_max",
+    "topics_interval_s",
+    "mm2",
+    "distributor",
+)
+_FIXED: Final = (("topics", "naming"), ("topics", "offsets"), ("groups", "naming"), ("groups", "way"))
+_NAMED: Final = ("topics", "groups")
+"""Settings with namespaces, whose names stay while others are attached or detached."""
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """How a run learns of changes: by calling `reread` on SIGHUP, and every few seconds if `is_constant`.
+
+    If `written`, the file's configuration, is given, links that are declared on its clusters are followed all the time.
+    `on_configuration` is called with the configuration in use, whenever that may have changed.
+    """
+
+    reread: Reread | None = None
+    is_constant: bool = False
+    written: Configuration | None = None
+    on_configuration: OnConfiguration = lambda _: None
+
+
+def as_far_as_known(before: Configuration, now: Configuration, declared: Declared) -> Configuration:
+    """Return the configuration for a run that had `before`, where `now` has what is `declared` in ledgers read so far.
+
+    A declared link that none of them has, not even as deleted, stays while the ledger of its source or of its target
+    was never read. So does the leaf that a distributor copies to, which the ledger of its source has.
+    """
+    if not declared.unread:
+        return now
+
+    def may_be_declared(link: Link) -> bool:
+        ends = link.source.alias, link.target.alias
+        return not declared.unread.isdisjoint(ends) and not declared.tells_of(link)
+
+    in_file = {link.name for link in before.written.links}
+    links = {link.name: link for link in now.links}
+    kept: list[Link] = []
+    for link in before.links:
+        known = links.get(link.name)
+        if known is not None:
+            if link.tree and link.source.alias in declared.unread and known.target.alias != link.target.alias:
+                links[link.name] = link
+        elif link.name not in in_file and may_be_declared(link):
+            kept.append(link)
+    trees = {link.tree for link in kept} - {each.tree.name for each in now.trees}
+    return replace(
+        now,
+        links=(*links.values(), *kept),
+        trees=(*now.trees, *(each for each in before.trees if each.tree.name in trees)),
+        declared=(now.declared or frozenset()) | {link.name for link in kept if not link.tree},
+        declared_trees=now.declared_trees | (trees - {""}),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkChange:
+    """A running link with its new settings. `followed` are the settings that differ, `waiting` those that differ too
+    and take effect when the link is restarted.
+    """
+
+    link: Link
+    followed: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+
+
+def change_of(running: Link, written: Link) -> LinkChange:
+    """Return how a running link changes, now that this is written of it."""
+    topics = {name: getattr(written.topics, name) for name in _TOPICS}
+    groups = {name: getattr(written.groups, name) for name in _GROUPS}
+    own: dict[str, Any] = {name: getattr(written, name) for name in _OWN}
+    renamed = [kind for kind in _NAMED if _is_renamed(getattr(running, kind).naming, getattr(written, kind).naming)]
+    for kind, settings in (("topics", topics), ("groups", groups)):
+        if kind in renamed:
+            settings["naming"] = getattr(written, kind).naming
+    link = replace(running, topics=replace(running.topics, **topics), groups=replace(running.groups, **groups), **own)
+    followed = [
+        *(f"{kind}.naming" for kind in renamed),
+        *(f"topics.{name}" for name in _TOPICS if getattr(running.topics, name) != topics[name]),
+        *(f"groups.{name}" for name in _GROUPS if getattr(running.groups, name) != groups[name]),
+        *(name for name in _OWN if getattr(running, name) != own[name]),
+    ]
+    waiting = [name for name in ("level", "tree") if getattr(running, name) != getattr(written, name)]
+    waiting += [".".join(path) for path in _FIXED if _setting(link, path) != _setting(written, path)]
+    # Passwords and certificates are read again without a change here.
+    ends = [side for side in ("source", "target") if _address(running, side) != _address(written, side)]
+    # A change of `mm2` for topics is reported by itself.
+    untold = {"topics.mirror_maker", "mode_said"}
+    if min(running.topics.start, written.topics.start) >= 0:
+        # A start at an age is another timestamp at each reading, and counts only for topics that have not begun.
+        untold.add("topics.start")
+    reported = tuple(name for name in followed if name not in untold)
+    return LinkChange(link=link, followed=reported, waiting=(*ends, *waiting))
+
+
+def without_detached(running: Link, written: Link) -> Link:
+    """Return a running link without the namespaces that are no longer written of it."""
+    topics, groups = (_keep_written(getattr(running, kind).naming, getattr(written, kind).naming) for kind in _NAMED)
+    return _with_naming(running, topics, groups)
+
+
+def without(link: Link, maps: Collection[NamespaceMap]) -> Link:
+    """Return a declared link without these namespaces; itself where it has none of them."""
+    topics, groups = (_without_maps(getattr(link, kind).naming, maps) for kind in _NAMED)
+    return _with_naming(link, topics, groups)
+
+
+def _with_naming(link: Link, topics: Naming, groups: Naming) -> Link:
+    if (topics, groups) == (link.topics.naming, link.groups.naming):
+        return link
+    return replace(link, topics=replace(link.topics, naming=topics), groups=replace(link.groups, naming=groups))
+
+
+def _without_maps(naming: Naming, maps: Collection[NamespaceMap]) -> Naming:
+    if not isinstance(naming, NamespaceNaming):
+        return naming
+    return NamespaceNaming(tuple(each for each in naming.maps if each not in maps))
+
+
+def _keep_written(running: Naming, written: Naming) -> Naming:
+    if not (isinstance(running, NamespaceNaming) and isinstance(written, NamespaceNaming)):
+        return running
+    return NamespaceNaming(tuple(each for each in running.maps if each in written.maps))
+
+
+def _is_renamed(running: Naming, written: Naming) -> bool:
+    """Whether namespaces come or go, while names within those that stay are as they were."""
+    if not (isinstance(running, NamespaceNaming) and isinstance(written, NamespaceNaming)):
+        return False
+    return set(running.maps) != set(written.maps)
+
+
+def _setting(link: Link, path: tuple[str, str]) -> object:
+    return getattr(getattr(link, path[0]), path[1])
+
+
+def _address(link: Link, side: str) -> tuple[object, ...]:
+    cluster: Cluster = getattr(link, side)
+    proxy = cluster.proxy and (str(cluster.proxy), cluster.proxy.username)
+    return (
+        cluster.alias,
+        cluster.bootstrap_servers,
+        cluster.addresses,
+        proxy,
+        cluster.client_id,
+        cluster.login,
+        cluster.properties,
+    )

@@ -1,0 +1,1 @@
+"""Logs compared as DataFrames."""

@@ -1,0 +1,9 @@
+"""Proof that two logs are equal, or where they are not: `verify` and the values it returns."""
+
+from __future__ import annotations
+
+from isthmus.model.links.verdict import Discrepancy, DiscrepancyKind, PartitionVerdict, TopicVerdict, Verdict
+from isthmus.spark.compare.links.job import verify
+from isthmus.spark.compare.links.watch import OnVerified
+
+__all__ = ["Discrepancy", "DiscrepancyKind", "OnVerified", "PartitionVerdict", "TopicVerdict", "Verdict", "verify"]

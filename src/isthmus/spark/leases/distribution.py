@@ -1,0 +1,225 @@
+"""Distribute lanes over groups of leases, so that no two leases ever hold the same lane. No clock, no I/O."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from isthmus.ledger.documents.kinds import LeaseDocument
+from isthmus.model.lane import Lane, LaneKey, LaneMark
+from isthmus.model.link import Limits
+from isthmus.spark.leases.spread import leaving, lightest, load_of
+
+
+@dataclass(slots=True, eq=False)
+class LeaseGroup:
+    """The leases of one slot, one after the other.
+
+    `lanes` are what the slot is to run. `held` has the leases that are not known to be over, mostly one and two at a
+    hand-over, and the lanes that each may be writing, `begun` those that each began with. Leases up to `ended_through`
+    are over; `is_clean` says that the last one that wrote left nothing in flight, `marks` the state in which it left
+    the lanes. `is_untold` says that the ledger does not have a change yet. `taken` has the lanes that were taken from
+    the slot while leases held them, each with the revision of that change, and `let_go` the revision up to which a
+    lease no longer writes taken lanes.
+    """
+
+    link: str
+    slot: int
+    controller: int
+    is_clean: bool = True
+    marks: tuple[LaneMark, ...] = ()
+    lanes: dict[LaneKey, Lane] = field(default_factory=dict)
+    held: dict[int, set[LaneKey]] = field(default_factory=dict)
+    begun: dict[int, frozenset[LaneKey]] = field(default_factory=dict)
+    taken: dict[LaneKey, int] = field(default_factory=dict)
+    let_go: dict[int, int] = field(default_factory=dict)
+    generation: int = 0
+    revision: int = 0
+    revoked_through: int = 0
+    is_untold: bool = False
+    stirred: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def ended_through(self) -> int:
+        return min(self.held, default=self.generation + 1) - 1
+
+    def holds(self, key: LaneKey) -> bool:
+        """Whether a lease of the group may be writing the lane."""
+        return any(key in held for held in self.held.values())
+
+    def begin(self) -> int:
+        """Begin a new lease with the current lanes of the group; return its generation."""
+        self.generation += 1
+        self.revision += 1
+        self.held[self.generation] = set(self.lanes)
+        self.begun[self.generation] = frozenset(self.lanes)
+        return self.generation
+
+    def parting(self, also: Iterable[Lane] = ()) -> tuple[LaneKey, ...]:
+        """Return the lanes that no longer belong to the slot, except `also`, but may still be written by its lease."""
+        kept = {*self.lanes, *(lane.key for lane in also)}
+        found = {
+            key
+            for generation, held in self.held.items()
+            for key in held - kept
+            # A lane that moves to another slot stays with its lease until that ends.
+            if key not in self.taken or self.taken[key] > self.let_go.get(generation, -1)
+        }
+        return tuple(sorted(found))
+
+    def document(self, also: Iterable[Lane] = (), limits: Limits | None = None) -> LeaseDocument:
+        """Build the document of the slot; `also` are lanes that only the current lease keeps, until its end, and
+        `limits` are those of a lease.
+        """
+        return LeaseDocument(
+            link=self.link,
+            slot=self.slot,
+            controller=self.controller,
+            generation=self.generation,
+            revision=self.revision,
+            lanes=(*self.lanes.values(), *also),
+            parting=self.parting(also),
+            revoked_through=self.revoked_through,
+            ended_through=self.ended_through,
+            is_clean=self.is_clean,
+            limits=limits,
+        )
+
+    def retell(self) -> None:
+        """Publish the document again, as something other than its lanes changed."""
+        self.revision += 1
+        self.is_untold = True
+
+    def put(self, key: LaneKey, lane: Lane | None) -> None:
+        """Run the lane as given from now on, or, with `None`, no more; its leases may hold it until they are over."""
+        self.retell()
+        if lane is None:
+            self.lanes.pop(key, None)
+            self.taken[key] = self.revision
+        else:
+            self.lanes[key] = lane
+            self.taken.pop(key, None)
+            for held in self.held.values():
+                held.add(key)
+        self.stirred.set()
+
+
+class Distribution:
+    """The lanes of a link over the groups of its leases. `load` returns the recent rate of a lane, in bytes/s."""
+
+    def __init__(self, groups: list[LeaseGroup], load: Callable[[LaneKey], float]) -> None:
+        self.groups = groups
+        self.changed = asyncio.Event()
+        self._load = load
+        self._wanted: dict[LaneKey, Lane] = {}
+        self._parked: dict[LaneKey, Lane] = {}
+        self._moving: dict[LaneKey, int] = {}
+        self._unsettled: set[LaneKey] = set()
+
+    def __contains__(self, key: LaneKey) -> bool:
+        return key in self._wanted
+
+    def assign(self, lanes: Iterable[Lane]) -> None:
+        """Run exactly these lanes. Lanes that run already stay in their groups."""
+        self._wanted = {lane.key: lane for lane in lanes}
+        self._parked = {key: lane for key, lane in self._parked.items() if self._wanted.get(key) == lane}
+        self._settle()
+
+    def park(self, keys: Iterable[LaneKey]) -> None:
+        """Stop lanes that have ended for good: they run again only when they are assigned again."""
+        found = {key: self._wanted[key] for key in keys if key in self._wanted and key not in self._parked}
+        if found:
+            self._parked |= found
+            self._settle()
+
+    def hand_over(self, group: LeaseGroup) -> tuple[Lane, ...]:
+        """Begin the group's next lease; return the lanes that leave the group at the end of the current one."""
+        moves: dict[LaneKey, int] = {}
+        if group.held:
+            moves = leaving({key: self._load(key) for key in group.lanes}, group.slot, self._loads())
+        lanes = tuple(group.lanes.pop(key) for key in moves)
+        self._moving |= moves
+        self._doubt(group, moves)
+        for key, lane in group.lanes.items():
+            if lane.is_unsettled and key not in self._unsettled:
+                group.lanes[key] = replace(lane, is_unsettled=False)
+        group.begin()
+        return lanes
+
+    def let_go(self, group: LeaseGroup, generation: int, revision: int) -> None:
+        """Note that a lease no longer writes the lanes that were taken from it up to this revision."""
+        if generation in group.held and revision > group.let_go.get(generation, -1):
+            group.let_go[generation] = revision
+            self._retell(group)
+
+    def _retell(self, group: LeaseGroup) -> None:
+        """Publish the document without a new revision: fewer lanes are in flight, which its lease knows."""
+        group.is_untold = True
+        self.changed.set()
+
+    def ended(self, group: LeaseGroup, generation: int, *, is_clean: bool | None) -> None:
+        """Note that a lease will never write again. `is_clean` is None when it never did."""
+        held = group.held.pop(generation, None)
+        if held is None:
+            return
+        group.let_go.pop(generation, None)
+        group.taken = {key: revision for key, revision in group.taken.items() if group.holds(key)}
+        if group.held and not held <= group.lanes.keys():
+            self._retell(group)
+        begun = group.begun.pop(generation)
+        if is_clean is not None:
+            group.is_clean = is_clean
+        if is_clean:
+            # A lease that leaves nothing in flight has settled the lanes that it began with.
+            self._unsettled -= begun
+        self._doubt(group, held - group.lanes.keys())
+        if is_clean is False:
+            # Only the next lease of this slot knows that it has to settle before it writes.
+            self._moving |= dict.fromkeys(held & self._moving.keys(), group.slot)
+        group.stirred.set()
+        self._settle()
+
+    def _doubt(self, group: LeaseGroup, leaving: Iterable[LaneKey]) -> None:
+        """Mark lanes that leave the group as unsettled, if its last lease left writes in flight: only the next lease of
+        the same slot knows of those.
+        """
+        if not group.is_clean:
+            self._unsettled.update(leaving)
+
+    def _settle(self) -> None:
+        """Bring the groups in line with the wanted lanes."""
+        wanted = {key: lane for key, lane in self._wanted.items() if key not in self._parked}
+        homes: dict[LaneKey, LeaseGroup] = {}
+        for group in self.groups:
+            for key in list(group.lanes):
+                homes[key] = group
+                if key not in wanted:
+                    self._doubt(group, [key])
+                    self._put(group, key, None)
+        loads = self._loads()
+        for key, lane in wanted.items():
+            home = homes.get(key)
+            if home is None:
+                home = self._find_home(key, loads)
+            known = None if home is None else home.lanes.get(key)
+            if home is not None and (known is None or replace(known, is_unsettled=False) != lane):
+                self._put(home, key, replace(lane, is_unsettled=key in self._unsettled))
+                loads[home.slot] += load_of([self._load(key)])
+
+    def _find_home(self, key: LaneKey, loads: dict[int, float]) -> LeaseGroup | None:
+        """Find the group for a lane without one; None while a lease of another group may be writing it."""
+        holder = next((group for group in self.groups if group.holds(key)), None)
+        if holder is not None and self._moving.get(key, holder.slot) != holder.slot:
+            return None
+        slot = self._moving.pop(key, None)
+        if holder is not None:
+            return holder
+        return self.groups[lightest(loads) if slot is None else slot]
+
+    def _put(self, group: LeaseGroup, key: LaneKey, lane: Lane | None) -> None:
+        group.put(key, lane)
+        self.changed.set()
+
+    def _loads(self) -> dict[int, float]:
+        return {group.slot: load_of(self._load(key) for key in group.lanes) for group in self.groups}

@@ -1,0 +1,410 @@
+"""The driver's side of leases: start them, and conclude them when they end or die."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import time
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from isthmus.deadline import Deadline
+from isthmus.errors import ClusterError, IsthmusError
+from isthmus.ledger.documents.kinds import Document, LeaseDocument, ProgressDocument, ReceiptDocument, TaskDocument
+from isthmus.ledger.documents.schemas import known_schemas
+from isthmus.ledger.handover import has_ended, is_in_order, marks_left, milestones_left
+from isthmus.ledger.link import LinkLedger
+from isthmus.ledger.records import Deletion
+from isthmus.local.host import liveness_of
+from isthmus.model.lane import Lane, LaneReport
+from isthmus.model.link import Limits
+from isthmus.model.problem import Problem
+from isthmus.model.process.latency import BUCKETS
+from isthmus.model.process.receipt import Ending, Receipt
+from isthmus.model.process.whereabouts import Liveness
+from isthmus.spark.leases.distribution import Distribution, LeaseGroup
+from isthmus.spark.leases.jobs import JobFailed, check, has_begun
+from isthmus.spark.leases.lease import LeaseSpec, LinkContext
+from isthmus.spark.leases.progress import RunProgress
+from isthmus.spark.leases.slots import TaskSlots, Ticket
+from isthmus.spark.leases.timings import USUAL_OF_LEASES, LeaseTimings
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+_log = logging.getLogger(__name__)
+_RECEIPTS: Final = 1_000
+
+
+class LeaseScheduler:
+    """Keeps the lanes of one link running on Spark, each by one lease at a time.
+
+    `assign` the lanes whenever they change and keep `run()` running; cancelling it ends all leases in good order.
+    `ledger` has to be open, and to run concurrently. `progress` has the counts of earlier sessions. `receipts` are the
+    newest, `cpu_s` is the CPU time of all leases, and `problem` is why a lease ended that should not have.
+    """
+
+    def __init__(
+        self,
+        spark: SparkContext,
+        ledger: LinkLedger,
+        context: LinkContext,
+        *,
+        slots: TaskSlots,
+        progress: RunProgress | None = None,
+        timings: LeaseTimings = USUAL_OF_LEASES,
+    ) -> None:
+        self.receipts: deque[Receipt] = deque(maxlen=_RECEIPTS)
+        self.cpu_s = 0.0
+        self.problem: Problem | None = None
+        self._spark = spark
+        self._ledger = ledger
+        self._context = context
+        self._slots = slots
+        self._timings = timings
+        self._groups: list[LeaseGroup] = []
+        self._seats: list[int] = []
+        self._running: dict[LeaseGroup, list[Ticket]] = {}
+        for _ in range(slots.groups_per_link):
+            self._add_group()
+        self._progress = progress or RunProgress()
+        self._progress.begin()
+        self._distribution = Distribution(self._groups, self._progress.load)
+        self._declaring = asyncio.Lock()
+        ledger.listen(self._hear)
+
+    # What the controller does with it
+
+    def assign(self, lanes: Iterable[Lane]) -> None:
+        """Run exactly these lanes. New ones join a running lease, others are left undisturbed.
+
+        A lane that ended in a terminal state stays so until it is left out once, or given with other properties.
+        """
+        self._distribution.assign(lanes)
+        self._progress.forget(r.key for r in self.reports() if r.key not in self._distribution)
+
+    def limit(self, limits: Limits) -> None:
+        """Set the limits of the link from now on."""
+        if limits == self._context.limits:
+            return
+        self._context = replace(self._context, limits=limits)
+        for group in self._groups:
+            group.retell()
+        self._distribution.changed.set()
+
+    def reports(self) -> list[LaneReport]:
+        """Return the reports of the assigned lanes; counts are those of `progress`."""
+        return self._progress.reports()
+
+    async def run(self) -> None:
+        """Run leases until cancelled.
+
+        :raises Fenced: Another controller has taken the link over.
+        :raises HostError: Spark has ended.
+        """
+        try:
+            await self._await_earlier_leases()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._tell())
+                tended = 0
+                while True:
+                    for group in self._groups[tended:]:
+                        tasks.create_task(self._tend(group))
+                    tended = len(self._groups)
+                    await asyncio.sleep(self._timings.grow_s)
+                    while len(self._groups) < self._slots.groups_per_link:
+                        self._add_group()
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        finally:
+            try:
+                await self._say_farewell()
+            finally:
+                self._slots.leave(self._seats)
+
+    def _add_group(self) -> None:
+        """Add a group; lanes move to it when their leases are succeeded."""
+        group = LeaseGroup(link=self._context.link, slot=len(self._groups), controller=self._ledger.generation)
+        self._groups.append(group)
+        self._running[group] = []
+        self._seats.append(self._slots.take_seat())
+
+    # Leases, one after the other
+
+    async def _tend(self, group: LeaseGroup) -> None:
+        failures = 0
+        while True:
+            while not group.lanes:
+                group.stirred.clear()
+                await group.stirred.wait()
+            pauses_s = self._timings.back_off_s
+            await asyncio.sleep(pauses_s[min(failures, len(pauses_s) - 1)])
+            lease: Ticket | None = await self._launch(group, is_urgent=True)
+            while lease is not None:
+                asked_at = lease.asked_at
+                lease = await self._see_through(group, lease)
+            failures = failures + 1 if time.monotonic() - asked_at < self._timings.short_life_s else 0
+
+    async def _see_through(self, group: LeaseGroup, lease: Ticket) -> Ticket | None:
+        """Wait for the end of a lease; return its successor, if one was started ahead and lives."""
+        successor: Ticket | None = None
+        await self._wait(group, lease, is_ahead=True)
+        if not lease.receipt.done() and not lease.must_end and self._slots.has_spare and group.lanes:
+            successor = await self._launch(group, is_urgent=False)
+        await self._wait(group, lease)
+        await self._conclude(group, lease)
+        if successor is not None and successor.receipt.done():
+            await self._conclude(group, successor)
+            return None
+        return successor
+
+    async def _wait(self, group: LeaseGroup, lease: Ticket, *, is_ahead: bool = False) -> None:
+        """Wait until the lease has ended, or seems to be stuck; with `is_ahead` until its successor is due."""
+        quiet_since = time.monotonic()
+        while not lease.receipt.done():
+            now = time.monotonic()
+            until = lease.successor_at if is_ahead else math.inf
+            if now >= until:
+                return
+            if lease.must_end and group.revoked_through < lease.generation:
+                group.revoked_through = lease.generation
+                await self._declare(group)
+            if self._ledger.problem is not None or self._ledger.tail.was_held(self._timings.stall_s):
+                # No task can be heard. A quota that delays our reads delays the tasks too.
+                quiet_since = now
+            elif lease.heard_at is None:
+                # The task may not have had a slot yet.
+                job = lease.job
+                is_late = job is not None and now - job.started_at > self._timings.grace_s
+                if job is not None and is_late and await has_begun(self._spark, job.name):
+                    lease.heard_at = now
+            elif now - max(lease.heard_at, quiet_since) > self._timings.stall_s:
+                return
+            await asyncio.wait([lease.receipt], timeout=min(until - now, 1.0))
+
+    async def _launch(self, group: LeaseGroup, *, is_urgent: bool) -> Ticket:
+        """Start the group's next lease. It is in the ledger before Spark gets it, so that no reader overlooks it."""
+        parting = self._distribution.hand_over(group)
+        generation = group.generation
+        await self._declare(group, also=parting)
+        spec = LeaseSpec(
+            context=self._context.renewed(self._share()),
+            slot=group.slot,
+            controller=group.controller,
+            generation=generation,
+            revision=group.revision,
+            lanes=tuple(group.lanes.values()),
+            ended_through=group.ended_through,
+            is_clean=group.is_clean,
+            ledger_position=self._ledger.tail.position,
+            ledger_topic_id=self._ledger.tail.topic_id,
+            marks=tuple(mark for mark in group.marks if mark.key in group.lanes),
+            milestones=milestones_left(group.link, self._ledger.documents, group.lanes.values()),
+            schemas=known_schemas(self._ledger.link, self._ledger.documents),
+        )
+        lease = self._slots.ask(spec, self._seats[group.slot], is_urgent=is_urgent)
+        self._running[group].append(lease)
+        _log.info("link %s: lease %d.%d of %d lanes", group.link, group.slot, lease.generation, len(spec.lanes))
+        return lease
+
+    def _share(self) -> Limits:
+        """Return the share of one lease in the link's limits."""
+        limits = self._context.limits
+        if limits.bytes_per_s is None:
+            return limits
+        busy = sum(1 for group in self._groups if group.lanes)
+        return replace(limits, bytes_per_s=max(limits.bytes_per_s // max(busy, 1), 1))
+
+    async def _conclude(self, group: LeaseGroup, lease: Ticket) -> None:
+        """Take the receipt of a lease that ended. Without one revoke the lease, unless it is known to be dead."""
+        await asyncio.wait([lease.receipt], timeout=self._timings.grace_s)
+        receipt: Receipt | None = None
+        try:
+            receipt = lease.receipt.result()
+            is_over = receipt.ending is not Ending.RETRIED
+            if not is_over:
+                self._complain(group, "was lost: Spark tried its task again", "Set spark.task.maxFailures=1.")
+        except JobFailed as failure:
+            # If Spark has ended there is no next lease.
+            await check(self._spark)
+            is_over = failure.is_dead
+            self._complain(group, f"was lost: {failure}", failure.hint)
+        except asyncio.InvalidStateError:
+            is_over = False
+            self._complain(group, "is stuck: nothing is heard of it", "Its process may be paused or cut off.")
+        if not is_over:
+            receipt = None
+            await self._revoke(group, lease)
+        self._close(group, lease, receipt)
+        if receipt is None or not receipt.is_released:
+            # A successor may be waiting for the ledger to have this end.
+            await self._declare(group)
+
+    def _complain(self, group: LeaseGroup, message: str, hint: str) -> None:
+        self.problem = Problem(f"lease {group.slot} {message}", f"{hint} It is started again by itself.".strip())
+        _log.warning("link %s: %s", group.link, self.problem.message)
+
+    def _close(self, group: LeaseGroup, lease: Ticket, receipt: Receipt | None) -> None:
+        self._running[group].remove(lease)
+        is_clean: bool | None = False
+        reports: tuple[LaneReport, ...] = ()
+        latency: tuple[int, ...] = ()
+        if receipt is not None:
+            self.receipts.append(receipt)
+            self.cpu_s += receipt.cpu_s
+            self.problem = receipt.problem
+            is_clean = receipt.is_clean if receipt.has_written else None
+            reports, latency = receipt.reports, receipt.latency
+        _log.info("link %s: lease %d.%d has ended", group.link, group.slot, lease.generation)
+        self._progress.close(group.slot, lease.generation, reports, latency, time.monotonic())
+        self._progress.ended(receipt)
+        self._distribution.ended(group, lease.generation, is_clean=is_clean)
+        self._park(reports)
+
+    async def _revoke(self, group: LeaseGroup, lease: Ticket) -> None:
+        """Revoke a lease that may still run, and wait until it must have noticed, or its process has ended."""
+        group.revoked_through = max(group.revoked_through, lease.generation)
+        await self._declare(group)
+        deadline = Deadline(self._timings.revocation_s)
+        while (
+            lease.generation in group.held
+            and liveness_of(lease.process) is not Liveness.DEAD
+            and not deadline.has_passed
+        ):
+            await asyncio.sleep(self._timings.retry_s)
+        if not lease.receipt.done():
+            await self._slots.give_up([lease])
+
+    # The ledger
+
+    async def _declare(self, *groups: LeaseGroup, also: Iterable[Lane] = ()) -> None:
+        """Write the documents of groups to the ledger, and retry until they are written.
+
+        :raises Fenced: Another controller has taken the link over.
+        """
+        also = tuple(also)
+        while True:
+            async with self._declaring:
+                documents = [group.document(also, self._share()) for group in groups]
+                for group in groups:
+                    group.is_untold = False
+                try:
+                    await self._ledger.write(*documents)
+                    return
+                except ClusterError:
+                    # The ledger reports its problem itself. Leases go on as long as they may.
+                    pass
+            await asyncio.sleep(self._timings.retry_s)
+
+    async def _tell(self) -> None:
+        """Write changed lanes and limits to the ledger for running leases, within milliseconds."""
+        changed = self._distribution.changed
+        while True:
+            await changed.wait()
+            changed.clear()
+            # The launch of a lease declares its group already.
+            untold = [group for group in self._groups if group.is_untold and group.held]
+            if untold:
+                await self._declare(*untold)
+
+    def _hear(self, _: str, document: Document | None) -> None:
+        match document:
+            case ReceiptDocument(receipt=receipt) if self._is_ours(receipt.slot, document.controller):
+                lease = self._lease(receipt.slot, receipt.generation)
+                if lease is not None and not lease.receipt.done():
+                    lease.receipt.set_result(receipt)
+            case TaskDocument(slot=slot) | ProgressDocument(slot=slot) if self._is_ours(slot, document.controller):
+                lease = self._lease(slot, document.generation)
+                if lease is not None:
+                    lease.heard_at = time.monotonic()
+                    if isinstance(document, TaskDocument):
+                        lease.process = document.process
+                if isinstance(document, ProgressDocument):
+                    self._hear_progress(document)
+                elif document.has_ended:
+                    self._hear_end(document)
+                else:
+                    self._distribution.let_go(self._groups[slot], document.generation, document.revision)
+
+    def _lease(self, slot: int, generation: int) -> Ticket | None:
+        running = self._running[self._groups[slot]]
+        return next((lease for lease in running if lease.generation == generation), None)
+
+    def _hear_end(self, document: TaskDocument) -> None:
+        group = self._groups[document.slot]
+        group.marks = document.marks
+        for generation in [held for held in group.held if held <= document.generation]:
+            is_clean = document.is_clean if generation == document.generation else None
+            self._distribution.ended(group, generation, is_clean=is_clean)
+
+    def _hear_progress(self, document: ProgressDocument) -> None:
+        slot, generation = document.slot, document.generation
+        if generation in self._groups[slot].held:
+            latency = [0] * BUCKETS
+            for bucket, count in document.latency:
+                if 0 <= bucket < BUCKETS:
+                    latency[bucket] = count
+            now = time.monotonic()
+            self._progress.take(slot, generation, document.reports, latency, now, beat=document.beat)
+            self._park(document.reports)
+
+    def _is_ours(self, slot: int, controller: int) -> bool:
+        return controller == self._ledger.generation and 0 <= slot < len(self._groups)
+
+    def _park(self, reports: Iterable[LaneReport]) -> None:
+        self._distribution.park([report.key for report in reports if report.state.is_terminal])
+
+    # The beginning and the end
+
+    async def _await_earlier_leases(self) -> None:
+        """Wait until no task of an earlier controller writes: until their documents say so, or, if some do not or the
+        ledger was lost, until `revocation_s` after it was opened.
+        """
+        former = [d for d in self._ledger.documents.values() if isinstance(d, LeaseDocument)]
+        deadline = self._ledger.opened_at + self._timings.revocation_s
+        while self._ledger.was_lost or not all(has_ended(d, self._ledger.documents) for d in former):
+            if time.monotonic() > deadline:
+                break
+            await asyncio.sleep(self._timings.retry_s)
+        is_clean = not self._ledger.was_lost and is_in_order(self._ledger.link, self._ledger.documents)
+        marks = marks_left(self._ledger.link, self._ledger.documents)
+        if is_clean:
+            self._ledger.be_alone()
+        for group in self._groups:
+            group.is_clean, group.marks = is_clean, marks
+        if former:
+            await self._delete_slots(former)
+
+    async def _delete_slots(self, former: list[LeaseDocument]) -> None:
+        """Delete the documents of former slots; there may have been more slots than now."""
+        kinds = (LeaseDocument, TaskDocument, ReceiptDocument, ProgressDocument)
+        keys = [d.key.replace(LeaseDocument.KIND, kind.KIND, 1) for d in former for kind in kinds]
+        with contextlib.suppress(ClusterError):
+            await self._ledger.write(*(Deletion(key) for key in keys))
+
+    async def _say_farewell(self) -> None:
+        """End all leases: through the ledger, which takes milliseconds, or else through Spark."""
+        leases = [(group, lease) for group in self._groups for lease in self._running[group]]
+        if not leases:
+            return
+        jobs = [lease.receipt for _, lease in leases]
+        for group in self._groups:
+            group.revoked_through = group.generation
+        await self._declare_if_possible()
+        await self._slots.give_up([lease for _, lease in leases if lease.job is None])
+        await asyncio.wait(jobs, timeout=self._timings.farewell_s)
+        await self._slots.give_up([lease for _, lease in leases if not lease.receipt.done()])
+        await asyncio.wait(jobs, timeout=self._timings.cancelling_s)
+        for group, lease in leases:
+            if lease.receipt.done() and not lease.receipt.exception():
+                self._close(group, lease, lease.receipt.result())
+        await self._declare_if_possible()
+
+    async def _declare_if_possible(self) -> None:
+        with contextlib.suppress(IsthmusError, TimeoutError):
+            async with asyncio.timeout(self._timings.farewell_s):
+                await self._declare(*(group for group in self._groups if group.generation))

@@ -1,0 +1,140 @@
+"""Single-task Spark jobs, each started from a thread of its own and awaited in the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from py4j.protocol import Py4JError
+from pyspark import InheritableThread
+
+from isthmus.errors import HostError
+from isthmus.model.process.receipt import Receipt
+from isthmus.spark.leases.lease import LeaseSpec
+from isthmus.spark.leases.task import lease_task
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+AnswerT = TypeVar("AnswerT")
+
+_NO_MODULE: Final = "ModuleNotFoundError"
+
+
+class JobFailed(Exception):
+    """A lease's job ended without a receipt. `is_dead` says that it never began."""
+
+    def __init__(self, message: str, *, is_dead: bool, hint: str = "") -> None:
+        super().__init__(message)
+        self.is_dead = is_dead
+        self.hint = hint
+
+
+def failure_of(text: str) -> JobFailed:
+    """Build the failure from the text of a Spark exception, which does not prove that the task has ended."""
+    hint = ""
+    if _NO_MODULE in text:
+        hint = "Give the executors a Python that has Isthmus: set PYSPARK_PYTHON, or ship it with --archives."
+    return JobFailed(_telling_line(text), is_dead=False, hint=hint)
+
+
+def start_job(spark: SparkContext, specs: Sequence[LeaseSpec], group: str) -> asyncio.Future[tuple[Receipt, ...]]:
+    """Start a job of one task that runs these leases; the future holds their receipts, in this order, or `JobFailed`.
+
+    `group` is for `cancel` and `has_begun`.
+
+    :raises HostError: Spark's JVM is gone.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[tuple[Receipt, ...]] = loop.create_future()
+
+    def settle(receipts: tuple[Receipt, ...] | None, error: Exception | None) -> None:
+        if future.done():
+            return
+        if receipts is not None:
+            future.set_result(receipts)
+        else:
+            future.set_exception(error or JobFailed("the job returned nothing", is_dead=False))
+            # Marks the exception as retrieved: nothing awaits a job that was given up.
+            future.exception()
+
+    def run() -> None:
+        receipts, error = None, None
+        try:
+            receipts = _collect_receipts(spark, specs, group)
+        except Exception as failure:  # noqa: BLE001  # a SparkContext that is stopped meanwhile raises any error
+            error = failure_of(str(failure))
+        # The loop may be gone when the driver ends in a hurry.
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, receipts, error)
+
+    try:
+        InheritableThread(target=run, name=described(specs), daemon=True).start()
+    except (Py4JError, OSError) as error:
+        raise _gone_error() from error
+    return future
+
+
+async def check(spark: SparkContext) -> None:
+    """Require that Spark is running.
+
+    :raises HostError: Its JVM is gone.
+    """
+    await _ask_spark(lambda: spark.statusTracker().getActiveJobsIds())
+
+
+async def _ask_spark(question: Callable[[], AnswerT]) -> AnswerT:
+    try:
+        return await asyncio.to_thread(question)
+    except (Py4JError, OSError) as error:
+        raise _gone_error() from error
+
+
+def _gone_error() -> HostError:
+    return HostError(
+        "Spark has ended: its JVM does not answer any more",
+        hint="The system's log may tell what ended it (too little memory?). Run again: it goes on where it was.",
+    )
+
+
+def described(specs: Sequence[LeaseSpec]) -> str:
+    """Describe a job's leases, for the Spark UI."""
+    return specs[0].description if len(specs) == 1 else f"isthmus: leases of {len(specs)} links"
+
+
+def _collect_receipts(spark: SparkContext, specs: Sequence[LeaseSpec], group: str) -> tuple[Receipt, ...]:
+    spark.setJobGroup(group, described(specs), interruptOnCancel=True)
+    work = partial(lease_task, tuple(specs))
+    receipts: list[Receipt] = spark.parallelize([None], 1).mapPartitions(work).collect()
+    return tuple(receipts)
+
+
+async def has_begun(spark: SparkContext, group: str) -> bool:
+    """Whether Spark has given the lease's task to an executor.
+
+    :raises HostError: Spark's JVM is gone.
+    """
+
+    def look() -> bool:
+        tracker = spark.statusTracker()
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+        stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
+        return any(stage is not None and stage.numActiveTasks > 0 for stage in stages)
+
+    return await _ask_spark(look)
+
+
+async def cancel(spark: SparkContext, groups: Iterable[str]) -> None:
+    """Cancel jobs whose tasks did not end by themselves. Without a JVM there is nothing to cancel."""
+    with contextlib.suppress(Py4JError, OSError):
+        for group in groups:
+            await asyncio.to_thread(spark.cancelJobGroup, group)
+
+
+def _telling_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    telling = [line for line in lines if "Exception" in line or "Error" in line]
+    return (telling or lines or ["the job failed"])[0][:400]

@@ -1,0 +1,248 @@
+"""The maps of a lease's mapped lanes, kept in the ledger."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from isthmus.errors import ClusterError, ConfigError
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.listoffsets import PartitionKey
+from isthmus.kafka.log.offsets import log_ranges
+from isthmus.lane.aside import aside
+from isthmus.lane.mapped.places import Known
+from isthmus.lane.mapped.transit import SEGMENT_RANGES, Transit
+from isthmus.ledger.documents.kinds import MapDocument
+from isthmus.ledger.link import newest
+from isthmus.ledger.log import LedgerWriter
+from isthmus.ledger.maps import current, lane_map, needless, newest_segment, trimmed_ordinal
+from isthmus.ledger.records import Deletion, Entry, LedgerChange, in_batches
+from isthmus.ledger.view import Bookmark, LedgerView
+from isthmus.model.lane import Lane, LaneKey
+from isthmus.model.offsets import Cursor
+from isthmus.model.problem import Problem
+from isthmus.model.translation import OffsetMap
+from isthmus.spark.leases.lease import LeaseSpec
+
+_RANGES_S = 2.0
+
+
+class _Look(NamedTuple):
+    """All entries of the ledger, and the offset up to which it was read."""
+
+    entries: Sequence[Entry]
+    position: int
+
+
+class LedgerMaps:
+    """The maps of mapped lanes in the ledger: the cursor of each lane, and its ranges of offsets.
+
+    A lease writes into segments of its own, so that no late write replaces another's: see `MapDocument`. It continues
+    former segments that hold at most half of `segment_ranges`. A lane that comes back to the lease gets new segments:
+    its former ones stay valid, and may be about an earlier topic of the same name. Each time a lane is loaded its
+    segments are marked with the position up to which the ledger was read: a later owner has read further, as the end of
+    the lease before is written there.
+    """
+
+    def __init__(self, target: Client, spec: LeaseSpec, *, segment_ranges: int = SEGMENT_RANGES) -> None:
+        self._target = target
+        self._segment_ranges = segment_ranges
+        self._link = spec.context.link
+        self._name = f"{spec.controller}.{spec.slot}.{spec.generation}"
+        self._writer = LedgerWriter(target)
+        self._lanes: dict[LaneKey, Lane] = {}
+        self._begins: dict[LaneKey, int] = {}
+        self._trimmed: dict[LaneKey, int] = {}
+        self._numbers: dict[LaneKey, int] = {}
+        self._taken_at: dict[LaneKey, int] = {}
+        self._saved: dict[LaneKey, Cursor] = {}
+        self._final: set[LaneKey] = set()
+        self._unsaved: dict[str, LedgerChange] = {}
+        self._replaced: dict[LaneKey, list[str]] = {}
+        self._writing = asyncio.Lock()
+        self._reading = asyncio.Lock()
+        self._looking: asyncio.Task[_Look] | None = None
+
+    async def load(self, lanes: Collection[Lane]) -> Mapping[LaneKey, Known | Problem]:
+        """Load what is known of these lanes, or why that is invalid; lanes that have not begun are missing.
+
+        :raises ClusterError: The ledger cannot be read.
+        """
+        wanted = {f"{MapDocument.KIND}/{self._link}/{lane.key}": lane for lane in lanes}
+        found: dict[str, dict[str, MapDocument]] = {prefix: {} for prefix in wanted}
+        entries, position = await self._entries()
+        # The map is written again and again: only its newest documents are decoded.
+        documents = await aside(newest, [entry for entry in entries if _lane_prefix(entry.key) in found])
+        for key, document in documents.items():
+            if isinstance(document, MapDocument):
+                found[_lane_prefix(key)][key] = document
+        for prefix, lane in wanted.items():
+            known_at = [self._taken_at.get(lane.key, -1), *(each.taken_at for each in found[prefix].values())]
+            # A ledger that was lost starts at offset 0: the mark has to be above those that were written before.
+            self._taken_at[lane.key] = max(position, max(known_at) + 1)
+        starts = await self._log_starts([wanted[prefix] for prefix, segments in found.items() if len(segments) > 1])
+        resumed: dict[LaneKey, Known | Problem] = {}
+        for prefix, segments in found.items():
+            lane = wanted[prefix]
+            known = self._resumed(lane, segments.values(), starts.get((lane.target_topic, lane.partition), 0))
+            if known is not None:
+                resumed[lane.key] = known
+            # Thousands of maps take seconds: other leases have their turn in between.
+            await asyncio.sleep(0)
+        return resumed
+
+    async def _entries(self) -> _Look:
+        """Read the whole ledger. Lanes of several brokers are placed at once: calls during a look share the next one,
+        which begins after all of them asked.
+        """
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look())
+            # All callers may be cancelled before it fails.
+            self._looking.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(self._looking)
+
+    async def _look(self) -> _Look:
+        async with self._reading:
+            self._looking = None
+            view, end = LedgerView(self._target), Bookmark()
+            try:
+                entries = (await view.look(is_patient=True)).entries
+                view.mark(end)
+                return _Look(entries, end.position)
+            finally:
+                view.close()
+
+    async def _log_starts(self, lanes: Collection[Lane]) -> Mapping[PartitionKey, int]:
+        """Read the starts of the target's logs, if it answers: deleted records need no map."""
+        try:
+            found = await log_ranges(
+                self._target, [(lane.target_topic, lane.partition) for lane in lanes], timeout_s=_RANGES_S
+            )
+        except ClusterError:
+            return {}
+        return {key: log.start for key, log in found.values.items()}
+
+    def _resumed(self, lane: Lane, found: Collection[MapDocument], log_start: int) -> Known | Problem | None:
+        """Resume a lane from its last segments, in a segment of this lease that replaces them."""
+        if lane.key in self._lanes:
+            self._numbers[lane.key] = self._numbers.get(lane.key, 0) + 1
+            self._saved.pop(lane.key, None)
+            self._trimmed.pop(lane.key, None)
+            self._begins.pop(lane.key, None)
+            self._final.discard(lane.key)
+        self._lanes[lane.key] = lane
+        segments = current(segment for segment in found if segment.is_of(lane.source_topic_id, lane.target_topic_id))
+        # Segments of earlier topics of these names are invalid, and so are those of a lane that went back.
+        valid = {segment.key for segment in segments}
+        self._replaced[lane.key] = [segment.key for segment in found if segment.key not in valid]
+        if not segments:
+            return None
+        try:
+            whole = lane_map(segments)
+        except ConfigError as error:
+            return Problem(
+                f"what the ledger says of where its records went cannot be true: {error}",
+                "Copy the topic anew under another name (topics.naming), and tell us: this should not happen.",
+            )
+        last: list[MapDocument] = []
+        for segment in reversed(whole.segments):
+            if sum(len(each.ranges) for each in (segment, *last)) > self._segment_ranges // 2:
+                break
+            last.insert(0, segment)
+        kept = whole.segments[: len(whole.segments) - len(last)]
+        gone = needless(kept, log_start)
+        self._begins[lane.key] = whole.begin
+        self._trimmed[lane.key] = max([trimmed_ordinal(segments), *(segment.cursor.ordinal for segment in gone)])
+        # Only a final segment proves that nothing was in flight: a task without one may have died before it saved.
+        taken_at = newest_segment(segments).taken_at
+        is_final = any(segment.is_final for segment in segments if segment.taken_at == taken_at)
+        ordinal_begin = min((segment.ordinal_begin for segment in last), default=whole.cursor.ordinal)
+        self._replaced[lane.key] += [segment.key for segment in (*gone, *last)]
+        ranges = OffsetMap.of(one for segment in last for one in segment.ranges).ranges
+        return Known(whole.cursor, ordinal_begin, ranges, is_final)
+
+    async def begin(self, cursors: Mapping[Lane, Cursor]) -> None:
+        """Write where lanes begin, or go on, before any of their records is appended.
+
+        :raises ClusterError: The ledger cannot be written.
+        """
+        for lane, cursor in cursors.items():
+            self._lanes[lane.key] = lane
+            self._begins.setdefault(lane.key, cursor.source_offset)
+            self._put(self._build_document(lane.key, Transit(cursor)))
+        await self._write()
+
+    async def save(
+        self, transits: Mapping[LaneKey, Transit], *, final: Collection[LaneKey] = (), term_s: float
+    ) -> None:
+        """Write the cursors of lanes that have moved; lanes for which this lease sends nothing more are `final`.
+
+        :raises ClusterError: The ledger cannot be written; unwritten documents are written the next time.
+        """
+        for key, transit in transits.items():
+            if transit.cursor == self._saved.get(key):
+                if key in final and key not in self._final:
+                    self._put_final(key, transit)
+                continue
+            document = replace(self._build_document(key, transit), is_final=key in final)
+            self._put(document)
+            self._saved[key] = transit.cursor
+            if key in final:
+                self._final.add(key)
+            for replaced in self._replaced.pop(key, ()):
+                if replaced != document.key:
+                    self._unsaved[replaced] = Deletion(replaced)
+            if transit.is_full:
+                transit.begin_segment()
+                self._numbers[key] = self._numbers.get(key, 0) + 1
+        await self._write(term_s=term_s)
+
+    def _put_final(self, key: LaneKey, transit: Transit) -> None:
+        """Write a final segment without ranges: those of the current one are written already."""
+        self._final.add(key)
+        self._numbers[key] = self._numbers.get(key, 0) + 1
+        self._put(replace(self._build_document(key, Transit(transit.cursor)), is_final=True))
+
+    def lost(self) -> None:
+        """Write all cursors again at the next `save`, as the ledger was created again."""
+        self._saved.clear()
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def _build_document(self, key: LaneKey, transit: Transit) -> MapDocument:
+        return MapDocument(
+            link=self._link,
+            topic=key.topic,
+            partition=key.partition,
+            segment=f"{self._name}.{self._numbers.get(key, 0)}",
+            ordinal_begin=transit.ordinal_begin,
+            ranges=tuple(transit.ranges),
+            cursor=transit.cursor,
+            begin=self._begins[key],
+            trimmed_ordinal=self._trimmed.get(key, -1),
+            source_topic_id=self._lanes[key].source_topic_id,
+            target_topic_id=self._lanes[key].target_topic_id,
+            taken_at=self._taken_at.get(key, -1),
+        )
+
+    def _put(self, document: MapDocument) -> None:
+        self._unsaved[document.key] = document
+
+    async def _write(self, *, term_s: float = 30.0) -> None:
+        # One write at a time: older documents must not come later.
+        async with self._writing:
+            # Deletions come after the documents that replace the deleted ones.
+            unsaved = sorted(self._unsaved.values(), key=lambda change: isinstance(change, Deletion))
+            for batch in in_batches(unsaved):
+                await self._writer.append(batch, term_s=term_s)
+                for change in batch:
+                    if self._unsaved.get(change.key) is change:
+                        del self._unsaved[change.key]
+
+
+def _lane_prefix(key: str) -> str:
+    """Return the prefix of the keys of all segments of a lane's map."""
+    return key.rpartition("/")[0]

@@ -1,0 +1,260 @@
+"""The task slots of a Spark application, shared by all links: which leases share a task, and when it is started.
+
+Every group of leases has a *seat*, and seats are spread over all slots but one. The leases of a slot's seats run in one
+task, end at the same time and are succeeded together, in the slot that is free. A lease that comes in between takes the
+free slot alone, and joins the others when they are succeeded, so that it does not disturb other leases.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from isthmus.errors import HostError
+from isthmus.model.process.receipt import Receipt
+from isthmus.model.process.whereabouts import NOT_TOLD, Whereabouts
+from isthmus.spark.leases.jobs import JobFailed, cancel, start_job
+from isthmus.spark.leases.lease import LeaseSpec, shared
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+AHEAD_S: Final = 15.0
+"""The time from the start of a successor to the end of a lease's term: a cold executor may need that long to be ready.
+
+The hand-over takes place as soon as the successor is ready.
+"""
+GATHER_S: Final = 0.25
+"""The time that a lease waits for others that share its task, once that slot has been used."""
+COMPANY_S: Final = 2.0
+"""The time that the first leases wait: links take longer to begin."""
+PATIENCE_S: Final = 3.0
+"""The time that leases wait for a slot before others have to make room."""
+_STAGGER_S: Final = 1.0
+
+
+@dataclass(slots=True, eq=False)
+class Ticket:
+    """A lease that was asked for. `receipt` holds its receipt, or `JobFailed`.
+
+    It `is_urgent` if no task runs its lanes. It `must_end` in good order as soon as it can: others need its slot.
+    `heard_at` is when its task was last known to run (monotonic seconds), if ever, and `process` the one that runs it.
+    """
+
+    spec: LeaseSpec
+    seat: int
+    is_urgent: bool
+    asked_at: float
+    receipt: asyncio.Future[Receipt]
+    job: SlotJob | None = None
+    must_end: bool = False
+    is_given_up: bool = False
+    heard_at: float | None = None
+    process: Whereabouts = NOT_TOLD
+
+    @property
+    def generation(self) -> int:
+        return self.spec.generation
+
+    @property
+    def is_live(self) -> bool:
+        """Whether its end is not known yet."""
+        return not self.receipt.done()
+
+    @property
+    def successor_at(self) -> float:
+        """When to ask for its successor, in monotonic seconds."""
+        return math.inf if self.job is None else self.job.successor_at
+
+
+@dataclass(slots=True, eq=False)
+class SlotJob:
+    """One Spark task and the leases in it. Times are monotonic seconds; `name` is its job group in Spark."""
+
+    name: str
+    berth: int
+    started_at: float
+    successor_at: float
+    ends_at: float
+    tickets: Sequence[Ticket] = field(default_factory=tuple)
+
+    @property
+    def live(self) -> int:
+        """The number of its leases that have not ended."""
+        return sum(ticket.is_live for ticket in self.tickets)
+
+    @property
+    def is_to_end(self) -> bool:
+        """Whether it has to make room."""
+        return any(ticket.must_end for ticket in self.tickets)
+
+
+class TaskSlots:
+    """`count` slots for `links` links; both may change at any time. Leases last `term_s`.
+
+    Each link gets as many groups of leases as there are slots for it while one slot stays free, and at least one.
+    """
+
+    def __init__(self, spark: SparkContext, count: int, *, links: int = 1, term_s: float = 60.0) -> None:
+        self.count = count
+        self.links = links
+        self._spark = spark
+        self._term_s = term_s
+        self._seats: set[int] = set()
+        self._queue: list[Ticket] = []
+        self._running: list[SlotJob] = []
+        self._numbers = itertools.count()
+        self._look: asyncio.TimerHandle | None = None
+
+    @property
+    def has_spare(self) -> bool:
+        """Whether a lease can be started while the one before still runs."""
+        return self.count > 1
+
+    @property
+    def groups_per_link(self) -> int:
+        """The number of groups of leases of each link."""
+        return max(self._berths // max(self.links, 1), 1)
+
+    @property
+    def _berths(self) -> int:
+        return max(self.count - 1, 1)
+
+    def take_seat(self) -> int:
+        """Take a seat for one group of leases."""
+        seat = next(number for number in itertools.count() if number not in self._seats)
+        self._seats.add(seat)
+        return seat
+
+    def leave(self, seats: Iterable[int]) -> None:
+        """Free these seats."""
+        self._seats.difference_update(seats)
+
+    def ask(self, spec: LeaseSpec, seat: int, *, is_urgent: bool) -> Ticket:
+        """Run a lease as soon as there is a slot for it. Its term is set when it begins.
+
+        :raises HostError: Spark's JVM is gone.
+        """
+        receipt: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        ticket = Ticket(spec, seat, is_urgent, time.monotonic(), receipt)
+        self._queue.append(ticket)
+        self._dispatch()
+        return ticket
+
+    async def give_up(self, tickets: Iterable[Ticket]) -> None:
+        """Give up waiting for these. A task whose leases were all given up is cancelled."""
+        jobs: list[SlotJob] = []
+        for ticket in tickets:
+            ticket.is_given_up = True
+            if ticket in self._queue:
+                self._queue.remove(ticket)
+                _fail(ticket, JobFailed("it was given up before it began", is_dead=True))
+            elif ticket.job is not None and ticket.job not in jobs:
+                jobs.append(ticket.job)
+        forlorn = [job for job in jobs if all(each.is_given_up for each in job.tickets if each.is_live)]
+        await cancel(self._spark, [job.name for job in forlorn if job in self._running])
+
+    # When what is started
+
+    def _berth(self, seat: int) -> int:
+        return seat % self._berths
+
+    def _dispatch(self) -> None:
+        now = time.monotonic()
+        berths: dict[int, list[Ticket]] = {}
+        # Leases whose lanes no task runs come first.
+        for ticket in sorted(self._queue, key=lambda each: (not each.is_urgent, each.asked_at)):
+            berths.setdefault(self._berth(ticket.seat), []).append(ticket)
+        for berth, waiting in berths.items():
+            if not self._has_company(berth, waiting, now):
+                continue
+            if len(self._running) < self.count:
+                self._start(berth, waiting, now)
+            else:
+                self._make_room(berth, waiting, now)
+        if self._queue and self._look is None:
+            self._look = asyncio.get_running_loop().call_later(GATHER_S, self._look_again)
+
+    def _look_again(self) -> None:
+        self._look = None
+        self._dispatch_or_fail()
+
+    def _dispatch_or_fail(self) -> None:
+        """Start what can be started; without Spark's JVM fail all waiting leases as never begun."""
+        try:
+            self._dispatch()
+        except HostError as error:
+            waiting, self._queue = self._queue, []
+            for ticket in waiting:
+                _fail(ticket, JobFailed(error.message, is_dead=True, hint=error.hint))
+
+    def _has_company(self, berth: int, waiting: Sequence[Ticket], now: float) -> bool:
+        """Whether all leases that share a task are there, or were waited for long enough."""
+        company = sum(self._berth(seat) == berth for seat in self._seats)
+        has_begun = any(job.berth == berth for job in self._running)
+        if not has_begun:
+            # Links that have no seat yet may be late.
+            company = max(company, math.ceil(self.links / self._berths))
+        patience_s = GATHER_S if has_begun else COMPANY_S
+        return len(waiting) >= company or now - min(each.asked_at for each in waiting) >= patience_s
+
+    def _start(self, berth: int, waiting: Sequence[Ticket], now: float) -> None:
+        job = self._build_job(berth, waiting, now)
+        specs = [self._build_spec(ticket, job, len(waiting), now) for ticket in waiting]
+        receipts = start_job(self._spark, specs, job.name)
+        self._queue = [ticket for ticket in self._queue if ticket not in waiting]
+        self._running.append(job)
+        for ticket in waiting:
+            ticket.job = job
+        receipts.add_done_callback(lambda done: self._finish_job(job, done))
+
+    def _build_job(self, berth: int, waiting: Sequence[Ticket], now: float) -> SlotJob:
+        ahead_s = max(self._term_s - AHEAD_S, self._term_s / 2)
+        others = [job for job in self._running if job.berth == berth and job.live and job.successor_at > now]
+        name = waiting[0].spec.job_group if len(waiting) == 1 else f"isthmus/{id(self)}/{berth}/{next(self._numbers)}"
+        if others:
+            # They are to be succeeded together.
+            host = max(others, key=lambda job: job.started_at)
+            return SlotJob(name, berth, now, host.successor_at, host.ends_at, waiting)
+        if not any(job.berth == berth for job in self._running):
+            # Stagger the ends of first leases, and by that those of all later ones.
+            ahead_s -= min(_STAGGER_S, ahead_s / 2 / self._berths) * berth
+        return SlotJob(name, berth, now, now + ahead_s, now + self._term_s, waiting)
+
+    def _build_spec(self, ticket: Ticket, job: SlotJob, company: int, now: float) -> LeaseSpec:
+        spec = ticket.spec
+        context = replace(spec.context, limits=shared(spec.context.limits, company))
+        return replace(spec, context=context, term_s=job.ends_at - now, company=company)
+
+    def _make_room(self, berth: int, waiting: Sequence[Ticket], now: float) -> None:
+        """End the smallest task if waiting for a slot takes too long: its leases join the next one."""
+        urgent = [ticket for ticket in waiting if ticket.is_urgent]
+        if any(job.is_to_end for job in self._running) or now - waiting[0].asked_at < PATIENCE_S:
+            return
+        # A lease that is succeeded anyway runs meanwhile, unless leases of its own berth hold the slot.
+        jobs = [job for job in self._running if urgent or job.berth == berth]
+        if urgent or len(jobs) > 1:
+            for ticket in min(jobs, key=lambda job: job.live).tickets:
+                ticket.must_end = True
+
+    def _finish_job(self, job: SlotJob, done: asyncio.Future[tuple[Receipt, ...]]) -> None:
+        self._running.remove(job)
+        error = None if done.cancelled() else done.exception()
+        for index, ticket in enumerate(job.tickets):
+            if error is not None or done.cancelled():
+                _fail(ticket, error or JobFailed("it was cancelled", is_dead=False))
+            elif ticket.is_live:
+                ticket.receipt.set_result(done.result()[index])
+        self._dispatch_or_fail()
+
+
+def _fail(ticket: Ticket, error: BaseException) -> None:
+    if ticket.is_live:
+        ticket.receipt.set_exception(error)
+        # Marks the exception as retrieved: nothing awaits a lease that was given up.
+        ticket.receipt.exception()

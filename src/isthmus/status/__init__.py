@@ -1,0 +1,1 @@
+"""How links stand, what a run would find, and waiting for it."""

@@ -1,0 +1,49 @@
+"""The result of a verification, kept in the ledger, so that `status` and metrics show it."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from isthmus.errors import ClusterError
+from isthmus.kafka.client import Client
+from isthmus.ledger.documents.kinds import VerificationDocument
+from isthmus.ledger.log import append_once
+from isthmus.memory.links import recollect
+from isthmus.model.configuration import LedgerSettings
+from isthmus.model.link import Link
+from isthmus.model.problem import Problem
+from isthmus.model.text.wording import counted, first_few
+
+if TYPE_CHECKING:
+    from isthmus.spark.compare.links import Verdict
+
+
+def document_of(link: str, verdict: Verdict) -> VerificationDocument:
+    """Return the document for a verdict about all topics of a link."""
+    return VerificationDocument(link=link, records=verdict.records, problem=_problem(link, verdict))
+
+
+def _problem(link: str, verdict: Verdict) -> Problem | None:
+    names = sorted(topic.target_topic for topic in verdict.topics if topic.differs)
+    if not names and verdict.waiting:
+        return Problem(
+            f"{counted(verdict.waiting, 'offset')} of the source could not be compared: an open transaction held them "
+            "back",
+            f"isthmus status {link} names it; verify again when it has ended.",
+        )
+    if not names:
+        return None
+    return Problem(
+        f"both sides differ: {first_few(names)}",
+        f"isthmus verify {link} shows where; isthmus link recover {link} mends what has diverged.",
+    )
+
+
+async def remember_verdict(link: Link, verdict: Verdict, ledger: LedgerSettings) -> None:
+    """Write the verdict down, if the link was ever run. A user who may only read the target gets no error."""
+    with contextlib.suppress(ClusterError):
+        async with Client(link.target) as target:
+            if (await recollect(link.name, target)).documents:
+                found = document_of(link.name, verdict)
+                await append_once(target, [found], replication_factor=ledger.replication_factor)

@@ -1,0 +1,1 @@
+"""What is examined of a topic before it is mirrored."""

@@ -1,0 +1,1 @@
+"""Distribution trees: declared, reshaped, switched, verified to be complete."""

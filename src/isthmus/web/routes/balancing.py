@@ -1,0 +1,123 @@
+"""The routes that keep the partitions of a cluster in balance: leaders elected, replicas moved to other brokers."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated, Any, TypedDict
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from isthmus.fabric.answers import Reassignment, ReassignmentState
+from isthmus.fabric.async_fabric import AsyncFabric
+from isthmus.model.kafka.assignment import Assignment
+from isthmus.model.kafka.elections import ElectionJson
+from isthmus.web.access.auditing import audited
+from isthmus.web.access.roles import Admin, Viewer
+from isthmus.web.answers import AnswerRoute
+from isthmus.web.conditions import DryRun, unmatched
+from isthmus.web.desk import FabricDesk
+from isthmus.web.operations import OnStep, OperationJson, Operations
+from isthmus.web.routes.bodies import ReassignmentBody, plain
+from isthmus.web.routes.operating import accepted
+
+_Reassigned = Annotated[dict[str, Any], Reassignment]
+_Topics = Annotated[list[str] | None, Query(description="Only these topics.", max_length=1000)]
+_AT = "/clusters/{cluster}/reassignments"
+
+
+class AssignmentsJson(TypedDict):
+    """An assignment as Kafka's own tool writes it."""
+
+    version: int
+    partitions: list[Annotated[dict[str, Any], Assignment]]
+
+
+def balancing_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
+    """Return all of them: a viewer may look, an admin change."""
+    router = APIRouter(route_class=AnswerRoute, prefix="/v1", tags=["clusters"])
+    _leaders(router, desk)
+    _looking(router, desk)
+    _moving(router, desk, operations)
+    return router
+
+
+def _leaders(router: APIRouter, desk: FabricDesk) -> None:
+    @router.post(
+        "/clusters/{cluster}/leaders:elect",
+        dependencies=[Depends(unmatched)],
+        summary="Elect the preferred replicas that are in sync as leaders",
+    )
+    async def elect_leaders(
+        cluster: str, caller: Admin, topic: _Topics = None, dry_run: DryRun = False
+    ) -> list[ElectionJson]:
+        async with desk.cluster(cluster) as known:
+            with audited(caller, "elect leaders", cluster, {"topics": topic, "dry_run": dry_run}):
+                elections = await known.elect_leaders(topic or (), dry_run=dry_run)
+        return [each.as_dict() for each in elections]
+
+
+def _looking(router: APIRouter, desk: FabricDesk) -> None:
+    @router.get(_AT, summary="List the partitions that are being reassigned")
+    async def list_reassignments(cluster: str, _: Viewer) -> list[_Reassigned]:
+        async with desk.reassigning(cluster) as known:
+            return [each.as_dict() for each in await known.underway()]
+
+    @router.get(_AT + "/plan", summary="Plan an even assignment, as POST takes it, without moving anything")
+    async def plan_reassignments(
+        cluster: str,
+        _: Viewer,
+        topic: _Topics = None,
+        broker: Annotated[list[int] | None, Query(description="Only to these brokers.", max_length=1000)] = None,
+        replicas: Annotated[int | None, Query(ge=1, le=1000, description="So many of each partition.")] = None,
+    ) -> AssignmentsJson:
+        async with desk.reassigning(cluster) as known:
+            made = await known.plan(topic or (), brokers=broker or (), replicas=replicas)
+        return {"version": 1, "partitions": [each.as_dict() for each in made.after]}
+
+
+def _moving(router: APIRouter, desk: FabricDesk, operations: Operations) -> None:
+    @router.post(
+        _AT,
+        status_code=HTTPStatus.ACCEPTED,
+        dependencies=[Depends(unmatched)],
+        summary="Reassign partitions, throttled, and wait until they have moved",
+    )
+    async def reassign(
+        cluster: str, body: ReassignmentBody, response: Response, caller: Admin, dry_run: DryRun = False
+    ) -> OperationJson:
+        async with desk.cluster(cluster):
+            pass
+
+        async def work(on_step: OnStep) -> list[_Reassigned]:
+            async with AsyncFabric(desk.configuration) as fabric:
+                known = fabric.reassigning(cluster)
+                plan = await known.compare(body.assignments)
+                if dry_run:
+                    return [Reassignment.of(move, ReassignmentState.PLANNED).as_dict() for move in plan.moves]
+                seen = -1
+
+                def report(done: int, of: int) -> None:
+                    nonlocal seen
+                    if done != seen:
+                        on_step(f"{done} of {of} partitions have moved")
+                    seen = done
+
+                done = await known.execute(plan, throttle_bytes_per_s=body.throttle_bytes_per_s, on_progress=report)
+                return [each.as_dict() for each in done]
+
+        details = {**plain(body), "dry_run": dry_run}
+        subject = f"partitions of {cluster}"
+        begun = operations.begin("reassign", cluster, caller, details, work, subject=subject, is_of_link=False)
+        return accepted(begun, response)
+
+    @router.post(
+        _AT + ":cancel",
+        dependencies=[Depends(unmatched)],
+        summary="Cancel reassignments: partitions stay where they were",
+    )
+    async def cancel_reassignments(
+        cluster: str, caller: Admin, topic: _Topics = None, dry_run: DryRun = False
+    ) -> list[_Reassigned]:
+        async with desk.reassigning(cluster) as known:
+            with audited(caller, "cancel reassignments", cluster, {"topics": topic, "dry_run": dry_run}):
+                return [each.as_dict() for each in await known.cancel(topic or (), dry_run=dry_run)]

@@ -1,0 +1,377 @@
+"""The routes that pause and resume links, change their selection, and change the targets of distributors."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from typing import Annotated, Any, TypedDict
+
+from fastapi import APIRouter, Query, Response
+
+from isthmus.errors import RequestRefused
+from isthmus.fabric.answers import DistributorTargetJson, Filters, FiltersJson, Resumed
+from isthmus.fabric.async_fabric import AsyncFabric
+from isthmus.model.links.pauses import PauseJson, Pauses
+from isthmus.model.trees.reshaping import Reshaping
+from isthmus.model.trees.treeloss import ReshapingJson
+from isthmus.web.access.auditing import audited
+from isthmus.web.access.guard import Caller
+from isthmus.web.access.roles import Admin, Operator, Viewer, check_role
+from isthmus.web.access.tokens import Role
+from isthmus.web.answers import AnswerRoute
+from isthmus.web.conditions import DryRun, IfMatch, check_match, etag_of
+from isthmus.web.desk import FabricDesk, found
+from isthmus.web.routes.bodies import FiltersBody, NeighbourBody, PlaceBody, TargetBody, plain
+
+Json = dict[str, Any]
+_Topic = Annotated[str | None, Query(description="Only this topic of the link.")]
+_Task = Annotated[str | None, Query(description="Only this task of the link, named as in `loops` of its status.")]
+_Force = Annotated[
+    bool,
+    Query(
+        description="It is gone for good, and is not asked: what only it had is lost, and `lost` says what. 409 if it "
+        "answers."
+    ),
+]
+_Gone = Annotated[
+    tuple[str, ...], Query(description="With `force`, other clusters of the tree that are gone as well.", max_length=64)
+]
+_Prefix = Annotated[str | None, Query(description="Only topics whose names begin so.", min_length=1)]
+
+
+class PausedPartsJson(TypedDict):
+    """What is paused of a link."""
+
+    link_is_paused: bool
+    paused_namespaces: list[str]
+    paused_tasks: list[str]
+    paused_topics: list[str]
+
+
+class PausesJson(PausedPartsJson):
+    """What is paused of a link, since when and by whom."""
+
+    link: str
+    pauses: list[PauseJson]
+
+
+class PausedJson(TypedDict):
+    """A link, or the part of it that is named, after it was paused or resumed."""
+
+    link: str
+    topic: str | None
+    namespace: str | None
+    task: str | None
+    paused: bool
+    was_paused: bool
+
+
+class ResumedJson(PausedJson, PausedPartsJson):
+    """A link, or the part of it that is named, after it was resumed, and what else is paused of it."""
+
+
+def changing_routes(desk: FabricDesk) -> APIRouter:
+    """Return all of them, each with the role it needs."""
+    router = APIRouter(route_class=AnswerRoute, prefix="/v1")
+    _pausing_routes(router, desk)
+    _filter_routes(router, desk)
+    _target_routes(router, desk)
+    _cluster_routes(router, desk)
+    return router
+
+
+async def paused(
+    desk: FabricDesk,
+    caller: Caller,
+    link: str,
+    parts: Mapping[str, str | None],
+    *,
+    if_match: str | None = None,
+    dry_run: bool = False,
+) -> bool:
+    """Pause a link or a part of it; return whether it was paused already.
+
+    :raises RequestRefused: There is none of that name, or other pauses than the caller knows.
+    :raises ClusterError: The ledger cannot be read or written.
+    """
+    details = {**parts, "dry_run": dry_run}
+    async with desk.fabric(link) as fabric, desk.turn(f"pauses of {link}"):
+        with audited(caller, "pause", link, details) as difference:
+            await _check_pauses(fabric, link, if_match)
+            was_paused = await found(fabric.link(link).pause(**parts, dry_run=dry_run))
+            difference["paused"] = [was_paused, True]
+            return was_paused
+
+
+async def resumed(
+    desk: FabricDesk,
+    caller: Caller,
+    link: str,
+    parts: Mapping[str, str | None],
+    *,
+    if_match: str | None = None,
+    dry_run: bool = False,
+) -> Resumed:
+    """Resume a link or a part of it; return the parts that were paused, and those that still are.
+
+    :raises RequestRefused: There is none of that name, or other pauses than the caller knows.
+    :raises ClusterError: The ledger cannot be read or written.
+    """
+    details = {**parts, "dry_run": dry_run}
+    async with desk.fabric(link) as fabric, desk.turn(f"pauses of {link}"):
+        with audited(caller, "resume", link, details) as difference:
+            await _check_pauses(fabric, link, if_match)
+            done = await found(fabric.link(link).resume(**parts, dry_run=dry_run))
+            difference["paused"] = [done.was_paused, False]
+            return done
+
+
+async def _check_pauses(fabric: AsyncFabric, link: str, if_match: str | None) -> None:
+    if if_match is not None:
+        check_match(if_match, etag_of(_parts(await fabric.link(link).pauses())))
+
+
+def _parts(paused: Pauses) -> PausedPartsJson:
+    return {
+        "link_is_paused": paused.is_whole,
+        "paused_namespaces": [each.prefix for each in paused.namespaces],
+        "paused_tasks": [each.name for each in paused.tasks],
+        "paused_topics": list(paused.topics),
+    }
+
+
+def _pausing_routes(router: APIRouter, desk: FabricDesk) -> None:
+    @router.get(
+        "/links/{link}/pause", tags=["links"], summary="Get what is paused of a link, with the ETag for changing it"
+    )
+    async def read_pauses(link: str, response: Response, _: Viewer) -> PausesJson:
+        async with desk.fabric(link) as fabric:
+            known = await fabric.link(link).pauses()
+        response.headers["ETag"] = etag_of(_parts(known))
+        return {"link": link, **_parts(known), "pauses": [each.as_dict() for each in known.told]}
+
+    @router.put("/links/{link}/pause", tags=["links"], summary="Pause a link or a part of it")
+    async def pause_link(
+        link: str,
+        caller: Operator,
+        topic: _Topic = None,
+        namespace: _Prefix = None,
+        task: _Task = None,
+        if_match: IfMatch = None,
+        dry_run: DryRun = False,
+    ) -> PausedJson:
+        parts = {"topic": topic, "namespace": namespace, "task": task}
+        was_paused = await paused(desk, caller, link, parts, if_match=if_match, dry_run=dry_run)
+        is_paused = was_paused or not dry_run
+        return {
+            "link": link,
+            "topic": topic,
+            "namespace": namespace,
+            "task": task,
+            "paused": is_paused,
+            "was_paused": was_paused,
+        }
+
+    @router.put("/links/{link}/resume", tags=["links"], summary="Resume what is paused of a link")
+    async def resume_link(
+        link: str,
+        caller: Operator,
+        topic: _Topic = None,
+        namespace: _Prefix = None,
+        task: _Task = None,
+        if_match: IfMatch = None,
+        dry_run: DryRun = False,
+    ) -> ResumedJson:
+        parts = {"topic": topic, "namespace": namespace, "task": task}
+        done = await resumed(desk, caller, link, parts, if_match=if_match, dry_run=dry_run)
+        return {
+            "link": link,
+            "topic": topic,
+            "namespace": namespace,
+            "task": task,
+            "paused": done.was_paused and dry_run,
+            "was_paused": done.was_paused,
+            **_parts(done.still_paused),
+        }
+
+
+def _filter_routes(router: APIRouter, desk: FabricDesk) -> None:
+    async def change_filters(
+        link: str, filters: Filters, given: str | None, caller: Caller, *, dry_run: bool
+    ) -> tuple[FiltersJson, str]:
+        with audited(caller, "filters", link) as difference:
+            async with desk.turn(f"filters of {link}"), desk.link(link) as (fabric, chosen):
+                known = await fabric.filters(link)
+                before = known.as_dict(chosen)
+                check_match(given, etag_of(before))
+                found = await fabric.filter(link, filters, known=known, dry_run=dry_run)
+                after = found.as_dict(chosen)
+                was = dict(before)
+                difference.update({name: [was[name], now] for name, now in after.items() if now != was[name]})
+                difference["dry_run"] = dry_run
+        return after, etag_of(before if dry_run else after)
+
+    @router.get(
+        "/links/{link}/filters", tags=["filters"], summary="Get the filters of a link, with the ETag for changing them"
+    )
+    async def read_filters(link: str, response: Response, _: Viewer) -> FiltersJson:
+        async with desk.link(link) as (fabric, chosen):
+            found = (await fabric.filters(link)).as_dict(chosen)
+        response.headers["ETag"] = etag_of(found)
+        return found
+
+    @router.put("/links/{link}/filters", tags=["filters"], summary="Replace the filters of a link, while it runs")
+    async def write_filters(
+        link: str,
+        body: FiltersBody,
+        response: Response,
+        caller: Operator,
+        if_match: IfMatch = None,
+        dry_run: DryRun = False,
+    ) -> FiltersJson:
+        filters = body.filters
+        if filters.is_as_written:
+            raise RequestRefused(
+                "nothing is to be changed", status=422, hint="DELETE selects again what the file says."
+            )
+        found, response.headers["ETag"] = await change_filters(link, filters, if_match, caller, dry_run=dry_run)
+        return found
+
+    @router.delete(
+        "/links/{link}/filters", tags=["filters"], summary="Reset the filters of a link to those of the file"
+    )
+    async def reset_filters(
+        link: str,
+        response: Response,
+        caller: Operator,
+        if_match: IfMatch = None,
+        dry_run: DryRun = False,
+    ) -> FiltersJson:
+        found, response.headers["ETag"] = await change_filters(link, Filters(), if_match, caller, dry_run=dry_run)
+        return found
+
+
+def _target_routes(router: APIRouter, desk: FabricDesk) -> None:
+    @router.get(
+        "/trees/{tree}/targets", tags=["trees"], summary="List the leaves to which the distributors of a tree copy"
+    )
+    async def read_targets(tree: str, response: Response, _: Viewer) -> list[DistributorTargetJson]:
+        async with desk.fabric() as fabric:
+            targets = [each.as_dict() for each in await found(fabric.trees.targets(tree))]
+        response.headers["ETag"] = etag_of(targets)
+        return targets
+
+    @router.put(
+        "/trees/{tree}/targets/{cluster}/{level}",
+        tags=["trees"],
+        summary="Switch a distributor to another leaf of its subtree, while it runs",
+    )
+    async def switch_target(
+        tree: str,
+        cluster: str,
+        level: int,
+        body: TargetBody,
+        caller: Operator,
+        if_match: IfMatch = None,
+        dry_run: DryRun = False,
+    ) -> DistributorTargetJson:
+        details = {**body.model_dump(), "dry_run": dry_run}
+        with audited(caller, "switch", f"{tree}.{cluster}.{level}", details) as difference:
+            if body.resend:
+                # Messages may come twice.
+                check_role(caller, Role.ADMIN)
+            async with desk.fabric() as fabric, desk.turn(f"targets of {tree}"):
+                if if_match is not None:
+                    known = [each.as_dict() for each in await found(fabric.trees.targets(tree))]
+                    check_match(if_match, etag_of(known))
+                switch = fabric.trees.switch
+                how = {"force": body.force, "resend": body.resend, "dry_run": dry_run}
+                done = await found(switch(tree, cluster, level, body.to, **how))
+                difference.update(target=[done.target, done.wanted], former=list(done.former))
+                return done.as_dict()
+
+
+@contextlib.asynccontextmanager
+async def _reshaping(desk: FabricDesk, tree: str, if_match: str | None) -> AsyncIterator[AsyncFabric]:
+    """Open a tree for adding or removing clusters, if it runs as the caller knows it: one change at a time."""
+    async with desk.turn(f"tree {tree}"), desk.written() as fabric:
+        if if_match is not None:
+            check_match(if_match, etag_of(await desk.tree_now(tree)))
+        yield fabric
+
+
+def _add_clusters(change: Reshaping, difference: Json) -> ReshapingJson:
+    answer = change.as_dict()
+    difference["clusters"] = [answer["before"], answer["after"]]
+    return answer
+
+
+def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
+    @router.put(
+        "/trees/{tree}/clusters/{cluster}",
+        tags=["trees"],
+        summary="Add a cluster of the file to a running tree",
+    )
+    async def add_cluster(
+        tree: str,
+        cluster: str,
+        body: PlaceBody,
+        caller: Admin,
+        if_match: IfMatch = None,
+        dry_run: DryRun = False,
+    ) -> ReshapingJson:
+        details = {**plain(body), "cluster": cluster, "dry_run": dry_run}
+        with audited(caller, "add to tree", tree, details) as difference:
+            async with _reshaping(desk, tree, if_match) as fabric:
+                change = await fabric.tree_changes.add(
+                    (await desk.tree(tree)).tree.name,
+                    cluster,
+                    beside=body.beside,
+                    among=body.among,
+                    level=body.level,
+                    without_left=body.without_left,
+                    dry_run=dry_run,
+                )
+                return _add_clusters(change, difference)
+
+    @router.delete(
+        "/trees/{tree}/clusters/{cluster}",
+        tags=["trees"],
+        summary="Remove a cluster from a running tree; 409 while data would be lost",
+    )
+    async def remove_cluster(
+        tree: str,
+        cluster: str,
+        caller: Admin,
+        force: _Force = False,
+        gone: _Gone = (),
+        if_match: IfMatch = None,
+        dry_run: DryRun = False,
+    ) -> ReshapingJson:
+        details: dict[str, Any] = {"cluster": cluster, "force": force, "gone": list(gone), "dry_run": dry_run}
+        with audited(caller, "remove from tree", tree, details) as difference:
+            async with _reshaping(desk, tree, if_match) as fabric:
+                remove, name = fabric.tree_changes.remove, (await desk.tree(tree)).tree.name
+                change = await remove(name, cluster, force=force, gone=gone, dry_run=dry_run)
+                difference["lost"] = change.as_dict()["lost"]
+                return _add_clusters(change, difference)
+
+    @router.post(
+        "/trees/{tree}/clusters/{cluster}:move",
+        tags=["trees"],
+        summary="Move a cluster within a running tree; 409 says what it waits for",
+    )
+    async def move_cluster(
+        tree: str,
+        cluster: str,
+        body: NeighbourBody,
+        caller: Admin,
+        if_match: IfMatch = None,
+        dry_run: DryRun = False,
+    ) -> ReshapingJson:
+        details = {**plain(body), "cluster": cluster, "dry_run": dry_run}
+        with audited(caller, "move in tree", tree, details) as difference:
+            async with _reshaping(desk, tree, if_match) as fabric:
+                move, name = fabric.tree_changes.move, (await desk.tree(tree)).tree.name
+                change = await move(name, cluster, beside=body.beside, level=body.level, dry_run=dry_run)
+                return _add_clusters(change, difference)

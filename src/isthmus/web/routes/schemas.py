@@ -1,0 +1,102 @@
+"""The routes about schema registries: their content, their differences from the primary one, and
+their synchronization.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from isthmus.fabric.answers import RegistrySummary, SchemasPlanJson
+from isthmus.fabric.async_fabric import AsyncFabric
+from isthmus.model.schemas.content import SchemaVersionJson
+from isthmus.web.access.auditing import audited
+from isthmus.web.access.roles import Admin, Viewer
+from isthmus.web.answers import AnswerRoute
+from isthmus.web.conditions import DryRun, unmatched
+from isthmus.web.desk import FabricDesk, found
+from isthmus.web.operations import OnStep, OperationJson, Operations
+from isthmus.web.routes.bodies import PrimaryBody, RegistriesBody, plain
+from isthmus.web.routes.operating import accepted
+
+
+class NamedSchemaVersionJson(SchemaVersionJson):
+    """A version of a subject, and what people call the subject."""
+
+    name: str
+
+
+def schema_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
+    """Return all of them: a viewer may look, an admin change."""
+    router = APIRouter(route_class=AnswerRoute, prefix="/v1", tags=["schemas"])
+    _reading(router, desk)
+    _changing(router, desk, operations)
+    return router
+
+
+def _reading(router: APIRouter, desk: FabricDesk) -> None:
+    @router.get("/schemas", summary="List the schema registries: the primary one, and what each holds")
+    async def list_registries(_: Viewer) -> list[Annotated[dict[str, Any], RegistrySummary]]:
+        async with desk.written() as fabric:
+            return [each.as_dict() for each in await fabric.schemas.registries()]
+
+    @router.get("/schemas/diff", summary="Compare the schema registries with the primary one")
+    async def diff_schemas(
+        _: Viewer,
+        cluster: Annotated[
+            list[str] | None, Query(description="Only the registries of these clusters.", max_length=1000)
+        ] = None,
+    ) -> list[SchemasPlanJson]:
+        async with desk.written() as fabric:
+            return [each.as_dict() for each in await fabric.schemas.plan(cluster or ())]
+
+    @router.get("/clusters/{cluster}/schemas", summary="List the versions of all subjects that a schema registry holds")
+    async def list_schemas(cluster: str, _: Viewer) -> list[NamedSchemaVersionJson]:
+        async with desk.written() as fabric:
+            schemas = fabric.schemas
+            held = await found(schemas.contents(cluster))
+        return [{**row, "name": schemas.logical(cluster, row["subject"])} for row in held.as_rows()]
+
+
+def _changing(router: APIRouter, desk: FabricDesk, operations: Operations) -> None:
+    @router.post(
+        "/schemas:sync",
+        status_code=HTTPStatus.ACCEPTED,
+        dependencies=[Depends(unmatched)],
+        summary="Copy the primary schema registry into the others once",
+    )
+    async def sync_schemas(
+        response: Response, caller: Admin, body: RegistriesBody | None = None, dry_run: DryRun = False
+    ) -> OperationJson:
+        body = body or RegistriesBody()
+        wanted = AsyncFabric(desk.configuration).schemas
+        # An impossible request is refused before it begins.
+        wanted.routes(body.clusters)
+
+        async def work(on_step: OnStep) -> list[SchemasPlanJson]:
+            def report(registry: str, done: int, of: int) -> None:
+                on_step(f"{registry}: {done} of {of} changes")
+
+            if dry_run:
+                plans = await wanted.plan(body.clusters, delete_gone=body.delete_gone)
+            else:
+                plans = await wanted.sync(body.clusters, delete_gone=body.delete_gone, on_change=report)
+            return [each.as_dict() for each in plans]
+
+        details = {**plain(body), "dry_run": dry_run}
+        what = ", ".join(body.clusters) or "all registries"
+        begun = operations.begin("schemas sync", what, caller, details, work, subject="schemas", is_of_link=False)
+        return accepted(begun, response)
+
+    @router.post(
+        "/schemas:primary",
+        dependencies=[Depends(unmatched)],
+        summary="Make another schema registry the primary one, once it holds the same",
+    )
+    async def move_primary(body: PrimaryBody, caller: Admin, dry_run: DryRun = False) -> list[SchemasPlanJson]:
+        with audited(caller, "schemas primary", body.cluster, {**plain(body), "dry_run": dry_run}):
+            async with desk.written() as fabric:
+                plans = await fabric.schemas.move_primary(body.cluster, force=body.force, dry_run=dry_run)
+        return [each.as_dict() for each in plans]

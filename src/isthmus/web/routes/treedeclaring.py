@@ -1,0 +1,79 @@
+"""The routes that declare trees on their clusters: create, update, delete."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from isthmus.errors import RequestRefused
+from isthmus.fabric.answers import DeclaredTreeJson
+from isthmus.model.registers import difference
+from isthmus.web.access.auditing import audited
+from isthmus.web.access.roles import Admin
+from isthmus.web.answers import AnswerRoute
+from isthmus.web.conditions import ONLY_TOLD, DryRun, IfMatch, unmatched
+from isthmus.web.desk import FabricDesk, answered
+from isthmus.web.routes.bodies import TreeBody, TreeChangeBody, plain
+
+_Declared = Annotated[dict[str, Any], DeclaredTreeJson, ...]
+_Validate = Annotated[bool, Query(description="Examine all clusters first: false declares the tree unseen.")]
+
+
+def tree_declaring_routes(desk: FabricDesk) -> APIRouter:
+    """Return all of them; an admin may use them."""
+    router = APIRouter(route_class=AnswerRoute, prefix="/v1", tags=["trees"])
+
+    @router.post(
+        "/trees",
+        status_code=HTTPStatus.CREATED,
+        responses=ONLY_TOLD,
+        dependencies=[Depends(unmatched)],
+        summary="Create a tree on all its clusters, after examining them",
+    )
+    async def create_tree(
+        body: TreeBody, response: Response, caller: Admin, validate: _Validate = True, dry_run: DryRun = False
+    ) -> _Declared:
+        with audited(caller, "create tree", body.name, {**plain(body), "validate": validate, "dry_run": dry_run}):
+            async with desk.written() as fabric:
+                declared = await fabric.declared_trees.create(
+                    body.name,
+                    body.clusters,
+                    body.settings,
+                    cluster_ids=body.cluster_ids,
+                    validate=validate,
+                    dry_run=dry_run,
+                )
+        if dry_run:
+            response.status_code = HTTPStatus.OK
+        return answered(declared, response).as_dict()
+
+    @router.patch("/trees/{tree}", summary="Change settings of a declared tree; its run follows them")
+    async def update_tree(
+        tree: str,
+        body: TreeChangeBody,
+        response: Response,
+        caller: Admin,
+        if_match: IfMatch = None,
+        dry_run: DryRun = False,
+    ) -> _Declared:
+        if not body.settings:
+            raise RequestRefused("nothing is to be changed", status=422, hint="Give settings.")
+        with audited(caller, "update tree", tree, {**plain(body), "dry_run": dry_run}) as audit:
+            async with desk.known_tree(tree, if_match) as (fabric, before):
+                after = await fabric.declared_trees.update(tree, body.settings, dry_run=dry_run)
+                audit.update(difference(before, after.declaration.registers))
+                return answered(after, response).as_dict()
+
+    @router.delete("/trees/{tree}", summary="Delete a declared tree; topics stay as they are")
+    async def delete_tree(
+        tree: str, response: Response, caller: Admin, if_match: IfMatch = None, dry_run: DryRun = False
+    ) -> _Declared:
+        with audited(caller, "delete tree", tree, {"dry_run": dry_run}) as audit:
+            async with desk.known_tree(tree, if_match, half_deleted=True) as (fabric, before):
+                after = await fabric.declared_trees.delete(tree, dry_run=dry_run)
+                audit.update(difference(before, after.declaration.registers))
+                return answered(after, response).as_dict()
+
+    return router

@@ -1,0 +1,98 @@
+"""What a consumer at read_committed makes of the batches of one answer."""
+
+from __future__ import annotations
+
+import random
+import struct
+from typing import Final, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from isthmus.kafka.batches.batch import CONTROL, HEADER, TRANSACTIONAL, Batch, scan
+from isthmus.kafka.log.reading import OffsetRange, committed_view, modern
+from testing.records.stored import PLAIN, message_sets
+
+COMMIT: Final = 1
+ABORT: Final = 0
+PRODUCERS: Final = 3
+
+
+class Step(NamedTuple):
+    """One batch of a log: data of a producer (plain when it is -1), or the end of its transaction."""
+
+    producer: int
+    records: int
+    end: int | None = None
+
+
+def stored(base: int, step: Step) -> bytes:
+    """The bytes of a batch as a broker stores it; the records are of no interest here but for a marker's."""
+    control = step.end is not None
+    attributes = (TRANSACTIONAL if step.producer >= 0 else 0) | (CONTROL if control else 0)
+    records = bytes([30, 0, 0, 0, 8]) + struct.pack(">hh", 0, step.end) + bytes(7) if step.end is not None else b""
+    header = HEADER.pack(
+        base, 49 + len(records), 0, 2, 0, attributes, step.records - 1, 0, 0, step.producer, 0, 0, step.records
+    )
+    return header + records
+
+
+def log_of(steps: list[Step]) -> tuple[list[Batch], list[tuple[int, int, int]], list[bool]]:
+    """The batches, the aborted transactions (producer, first offset, marker), and which batches belong to one."""
+    batches: list[Batch] = []
+    begun: dict[int, list[int]] = {}
+    aborted: list[tuple[int, int, int]] = []
+    is_aborted = [False] * len(steps)
+    offset = 0
+    for index, step in enumerate(steps):
+        (batch,) = scan(stored(offset, step))
+        batches.append(batch)
+        if step.end is None and step.producer >= 0:
+            begun.setdefault(step.producer, []).append(index)
+        elif step.end is not None:
+            members = begun.pop(step.producer, [])
+            if step.end == ABORT and members:
+                aborted.append((step.producer, batches[members[0]].base_offset, batch.base_offset))
+                for member in members:
+                    is_aborted[member] = True
+        offset += step.records
+    return batches, aborted, is_aborted
+
+
+def steps() -> st.SearchStrategy[list[Step]]:
+    """Logs in which producers' transactions overlap, every one ended in the end."""
+    data = st.builds(Step, st.integers(-1, PRODUCERS - 1), st.integers(1, 4), st.none())
+    end = st.builds(Step, st.integers(0, PRODUCERS - 1), st.just(1), st.sampled_from([COMMIT, ABORT]))
+    endings = [Step(producer, 1, ABORT) for producer in range(PRODUCERS)]
+    return st.lists(st.one_of(data, data, end), max_size=40).map(lambda some: some + endings)
+
+
+@given(steps(), st.data())
+def test_aborted_transactions_are_seen(log: list[Step], data: st.DataObject) -> None:
+    """From any point of the log on, exactly the batches of aborted transactions are told to be that."""
+    batches, aborted, expected = log_of(log)
+    begin = data.draw(st.integers(0, len(batches) - 1))
+    read = batches[begin:]
+    # A broker lists the transactions that overlap what it sends, however early they began.
+    told = [(producer, first) for producer, first, marker in aborted if marker >= read[0].base_offset]
+    random.Random(len(log)).shuffle(told)
+
+    assert [item.is_aborted for item in committed_view(read, told)] == expected[begin:]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", range(4))
+def test_message_sets_tell_their_offsets(magic: int, codec: int) -> None:
+    """A message set from before Kafka 0.11 is known by its messages: first, last, and how many."""
+    found = [modern(batch) for batch in scan(message_sets(magic, codec, [PLAIN] * 5))]
+
+    assert [offset for batch in found for offset in range(batch.base_offset, batch.offset_end)] == list(range(5))
+    assert sum(batch.record_count for batch in found) == 5
+    assert len(found) == (1 if codec else 5)
+
+
+def test_range_reads_well() -> None:
+    """A range is written the way messages to people show it."""
+    assert str(OffsetRange("orders", 3, 10, 20)) == "orders-3 [10, 20)"
+    assert OffsetRange("orders", 3, 10, 10).is_empty

@@ -1,0 +1,366 @@
+"""The driver's side of leases, with jobs that end as a test has them: who is believed to be over, and what is told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from isthmus.ledger.documents.kinds import LeaseDocument, MilestonesDocument, TaskDocument
+from isthmus.local.host import whereabouts
+from isthmus.model.lane import LaneMark, milestone_of
+from isthmus.model.link import Limits
+from isthmus.model.process.receipt import Ending, Receipt
+from isthmus.spark.leases import driver as leases
+from isthmus.spark.leases import slots
+from isthmus.spark.leases.driver import LeaseScheduler
+from isthmus.spark.leases.jobs import JobFailed, failure_of
+from isthmus.spark.leases.slots import TaskSlots
+from isthmus.spark.leases.tenure import REVOCATION_S
+from isthmus.spark.leases.timings import LeaseTimings
+from testing.patience import TERM_S
+from testing.values.leases import CONTEXT, Jobs, lane
+
+CONTROLLER = 7 << 16
+STEPS = 200
+LONG_AGO = -1e9
+UNPAUSED = LeaseTimings(retry_s=0.0, back_off_s=(0.0,))
+
+
+class Book:
+    """A link's ledger: what was written to it stands in `leases`, in order."""
+
+    link = "l"
+    generation = CONTROLLER
+    problem = None
+
+    def __init__(self, *, was_lost: bool = False) -> None:
+        self.was_lost = was_lost
+        self.opened_at = LONG_AGO
+        self.documents: dict[str, Any] = {}
+        self.is_held = False
+        self.tail = SimpleNamespace(position=100, topic_id=uuid.UUID(int=3), was_held=lambda _: self.is_held)
+        self.leases: list[LeaseDocument] = []
+        self.is_alone = False
+        self._listeners: list[Callable[[str, Any], None]] = []
+
+    def listen(self, listener: Callable[[str, Any], None]) -> None:
+        self._listeners.append(listener)
+
+    def be_alone(self) -> None:
+        self.is_alone = True
+
+    def hear(self, document: TaskDocument) -> None:
+        for listener in self._listeners:
+            listener(document.key, document)
+
+    async def write(self, *changes: Any) -> None:
+        self.leases += [change for change in changes if isinstance(change, LeaseDocument)]
+
+
+Work = Callable[[LeaseScheduler, Book, Jobs], Awaitable[None]]
+
+
+@pytest.fixture
+def jobs(monkeypatch: pytest.MonkeyPatch) -> Jobs:
+    """Jobs in the place of Spark's."""
+    found = Jobs()
+    monkeypatch.setattr(slots, "start_job", found.start)
+    monkeypatch.setattr(slots, "cancel", found.nothing)
+    for name in ("check", "has_begun"):
+        monkeypatch.setattr(leases, name, found.nothing)
+    return found
+
+
+@contextlib.asynccontextmanager
+async def running(
+    jobs: Jobs,
+    book: Book,
+    *,
+    count: int = 2,
+    lanes: Iterable[int] = (0,),
+    limits: Limits = CONTEXT.limits,
+    timings: LeaseTimings = UNPAUSED,
+) -> AsyncIterator[LeaseScheduler]:
+    """A scheduler without pauses that has started the first leases; it ends in good order."""
+    scheduler = LeaseScheduler(
+        cast(Any, None),
+        cast(Any, book),
+        replace(CONTEXT, limits=limits),
+        slots=TaskSlots(cast(Any, None), count),
+        timings=timings,
+    )
+    scheduler.assign(lane(number) for number in lanes)
+    task = asyncio.create_task(scheduler.run())
+    await steps()
+    try:
+        yield scheduler
+    finally:
+        jobs.end()
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def steps() -> None:
+    """Let everybody go on as far as they can."""
+    for _ in range(STEPS):
+        await asyncio.sleep(0)
+
+
+def ended(generation: int, *, is_clean: bool = True) -> TaskDocument:
+    """What the task of a lease says when it will never write again."""
+    return TaskDocument(
+        link="l",
+        slot=0,
+        controller=CONTROLLER,
+        generation=generation,
+        ended_through=generation,
+        is_clean=is_clean,
+    )
+
+
+def receipt(ending: Ending, **fields: Any) -> Receipt:
+    """What the first lease of a slot leaves."""
+    return Receipt(slot=0, generation=1, ending=ending, **fields)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [JobFailed("lost", is_dead=False), receipt(Ending.RETRIED)],
+    ids=["the executor is lost", "Spark tried the task again"],
+)
+def test_a_lease_that_may_be_running_is_forbidden_to_write(jobs: Jobs, outcome: JobFailed | Receipt) -> None:
+    """Nobody knows what became of its process: the ledger revokes it, and none follows before it has said its end."""
+
+    async def scenario() -> None:
+        book = Book()
+        async with running(jobs, book) as scheduler:
+            end(jobs.futures[0], outcome)
+            await steps()
+            assert [(told.revoked_through, told.ended_through) for told in book.leases] == [(0, 0), (1, 0)]
+            assert len(jobs.specs) == 1
+            assert scheduler.problem is not None
+            book.hear(ended(1))
+            await steps()
+            assert [(spec.generation, spec.ended_through, spec.is_clean) for spec in jobs.specs[1:]] == [(2, 1, True)]
+
+    asyncio.run(scenario())
+
+
+def test_a_lease_is_not_stuck_while_a_quota_holds_back_what_is_heard(jobs: Jobs) -> None:
+    """Its word may be on the log all the time. It is forbidden to write when it is silent although one hears."""
+
+    async def scenario() -> None:
+        book = Book()
+        book.is_held = True
+        timings = replace(UNPAUSED, stall_s=0.0, grace_s=0.0)
+        async with running(jobs, book, timings=timings) as scheduler:
+
+            def is_stuck() -> bool:
+                return scheduler.problem is not None and "stuck" in scheduler.problem.message
+
+            book.hear(replace(ended(1), ended_through=0))
+            await asyncio.sleep(1.2)
+            assert not is_stuck()
+            book.is_held = False
+            async with asyncio.timeout(TERM_S):
+                while not is_stuck():
+                    await asyncio.sleep(0.05)
+            book.hear(ended(1))
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("has_ended", [True, False])
+def test_a_lease_is_over_with_its_process_whatever_spark_says(jobs: Jobs, has_ended: bool) -> None:
+    """An executor of which Spark says that it is lost may only be cut off; a process of this host that is gone writes
+    nothing any more.
+    """
+    here = whereabouts()
+    process = replace(here, process_start=here.process_start - 1) if has_ended else here
+
+    async def scenario() -> None:
+        book = Book()
+        async with running(jobs, book):
+            book.hear(replace(ended(1), ended_through=0, process=process))
+            end(
+                jobs.futures[0], failure_of("ExecutorLostFailure: Command exited with code 137\nTraceback (most recent")
+            )
+            await steps()
+            assert [spec.generation for spec in jobs.specs[1:]] == ([2] if has_ended else [])
+
+    asyncio.run(scenario())
+
+
+def test_of_a_dead_lease_nobody_knows_what_it_left(jobs: Jobs) -> None:
+    """The next one need not wait for it, but for what may still be on its way."""
+
+    async def scenario() -> None:
+        book = Book()
+        async with running(jobs, book):
+            assert jobs.specs[0].is_clean
+            end(jobs.futures[0], JobFailed("killed", is_dead=True))
+            await steps()
+            assert [(told.revoked_through, told.ended_through) for told in book.leases[1:]] == [(0, 1), (0, 1)]
+            assert [(spec.generation, spec.ended_through, spec.is_clean) for spec in jobs.specs[1:]] == [(2, 1, False)]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("left", "is_clean"),
+    [
+        ({"has_written": True, "is_clean": True}, True),
+        ({"has_written": True, "is_clean": False}, False),
+        ({"has_written": False, "is_clean": False}, True),
+    ],
+)
+def test_a_receipt_tells_what_a_lease_left(jobs: Jobs, left: dict[str, bool], is_clean: bool) -> None:
+    """One that never wrote left nothing, so what was known before stays."""
+
+    async def scenario() -> None:
+        async with running(jobs, Book()) as scheduler:
+            end(jobs.futures[0], receipt(Ending.TERM, cpu_s=2.5, **left))
+            await steps()
+            assert [(spec.generation, spec.ended_through, spec.is_clean) for spec in jobs.specs[1:]] == [
+                (2, 1, is_clean)
+            ]
+            assert ([found.ending for found in scheduler.receipts], scheduler.cpu_s) == ([Ending.TERM], 2.5)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("was_lost", [False, True])
+def test_a_lost_ledger_says_nothing_of_former_leases(jobs: Jobs, was_lost: bool) -> None:
+    """There were controllers before, of which it knows nothing: what they left may still be on its way."""
+
+    async def scenario() -> None:
+        book = Book(was_lost=was_lost)
+        async with running(jobs, book):
+            assert [spec.is_clean for spec in jobs.specs] == [not was_lost]
+            assert book.is_alone is not was_lost
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("was_lost", [False, True])
+def test_leases_of_which_a_lost_ledger_says_nothing_are_waited_for(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch, was_lost: bool
+) -> None:
+    """They may write until their time is over: no lease begins before."""
+    # Slots go by the real clock, which begins with the machine: no successor is due by this one.
+    now = LONG_AGO
+    monkeypatch.setattr(leases, "time", SimpleNamespace(monotonic=lambda: now))
+
+    async def scenario() -> None:
+        nonlocal now
+        book = Book(was_lost=was_lost)
+        book.opened_at = now
+        async with running(jobs, book):
+            assert len(jobs.specs) == (0 if was_lost else 1)
+            now += REVOCATION_S + 0.1
+            await steps()
+            assert len(jobs.specs) == 1
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("lanes", "bytes_per_s", "shares"),
+    [(range(2), 101, [50, 50]), (range(1), 101, [101]), (range(2), 1, [1, 1]), (range(2), None, [None, None])],
+)
+def test_a_limit_is_for_all_leases_together(
+    jobs: Jobs, lanes: range, bytes_per_s: int | None, shares: list[int | None]
+) -> None:
+    """Each that has lanes gets its share, and at least something."""
+
+    async def scenario() -> None:
+        async with running(jobs, Book(), count=3, lanes=lanes, limits=Limits(bytes_per_s=bytes_per_s)):
+            assert [spec.context.limits.bytes_per_s for spec in jobs.specs] == shares
+
+    asyncio.run(scenario())
+
+
+def test_a_limit_that_changes_is_told_to_running_leases(jobs: Jobs) -> None:
+    """At once, each its share; the same limit again is no news."""
+
+    async def scenario() -> None:
+        book = Book()
+        async with running(jobs, book, count=3, lanes=range(2)) as scheduler:
+            before = {each.slot: each.revision for each in book.leases}
+            book.leases.clear()
+            scheduler.limit(Limits(bytes_per_s=100))
+            await steps()
+            told = {each.slot: each for each in book.leases if each.lanes}
+            assert {slot: each.limits for slot, each in told.items()} == dict.fromkeys(before, Limits(bytes_per_s=50))
+            assert all(each.revision > before[slot] for slot, each in told.items())
+            book.leases.clear()
+            scheduler.limit(Limits(bytes_per_s=100))
+            await steps()
+            assert book.leases == []
+
+    asyncio.run(scenario())
+
+
+def test_former_leases_that_ended_in_good_order_are_not_doubted(jobs: Jobs) -> None:
+    """Each has said its end, and how; one that left something on its way makes all new ones settle, and keeps the
+    controller from telling that nothing may come of what is detached.
+    """
+
+    async def scenario(*, is_clean: bool) -> list[bool]:
+        book = Book()
+        former = LeaseDocument(
+            link="l",
+            slot=0,
+            controller=CONTROLLER - 1,
+            generation=3,
+            revision=1,
+            lanes=(),
+            revoked_through=0,
+            ended_through=2,
+            is_clean=True,
+        )
+        task = replace(ended(3, is_clean=is_clean), controller=CONTROLLER - 1)
+        book.documents = {former.key: former, task.key: task}
+        async with running(jobs, book):
+            assert book.is_alone is is_clean
+            return [spec.is_clean for spec in jobs.specs]
+
+    assert asyncio.run(scenario(is_clean=True)) == [True]
+    jobs.specs.clear()
+    jobs.futures.clear()
+    assert asyncio.run(scenario(is_clean=False)) == [False]
+
+
+def test_a_lease_is_told_how_its_lanes_were_left_and_how_far_they_have_been(jobs: Jobs) -> None:
+    """Of its own lanes only. What the former task has left counts, and what was written down on the way."""
+    own, other = lane(0), lane(1)
+    marks = tuple(LaneMark(*each.key, 120, 7) for each in (own, other))
+    milestones = tuple(milestone_of(each, LaneMark(*each.key, 100, 7)) for each in (own, other))
+    lease = LeaseDocument(link="l", slot=0, controller=CONTROLLER - 1, generation=3, revision=1, lanes=())
+    task = replace(ended(3), controller=CONTROLLER - 1, marks=marks)
+    told = MilestonesDocument(link="l", slot=0, milestones=milestones)
+    book = Book()
+    book.documents = {document.key: document for document in (lease, task, told)}
+
+    async def scenario() -> None:
+        async with running(jobs, book):
+            (spec,) = jobs.specs
+            assert (spec.marks, spec.milestones) == (marks[:1], milestones[:1])
+
+    asyncio.run(scenario())
+
+
+def end(job: asyncio.Future[tuple[Receipt, ...]], outcome: JobFailed | Receipt) -> None:
+    """A job ends so."""
+    if isinstance(outcome, Receipt):
+        job.set_result((outcome,))
+    else:
+        job.set_exception(outcome)

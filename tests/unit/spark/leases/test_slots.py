@@ -1,0 +1,307 @@
+"""Which leases share a task and when it is started, with tasks that end as a test has them."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from isthmus.errors import HostError
+from isthmus.model.process.receipt import Ending, Receipt
+from isthmus.model.trees.tree import Tree, node_of
+from isthmus.spark.leases import slots
+from isthmus.spark.leases.jobs import JobFailed
+from isthmus.spark.leases.lease import LeaseSpec
+from isthmus.spark.leases.slots import COMPANY_S, GATHER_S, PATIENCE_S, TaskSlots, Ticket
+from testing.patience import TERM_S
+from testing.values.leases import CONTEXT, Jobs
+
+
+class Clock:
+    """A clock that a test moves on."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class Started(Jobs):
+    """Spark, that keeps each task's leases apart. `given_up` are the tasks that were cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tasks: list[tuple[str, tuple[LeaseSpec, ...]]] = []
+        self.given_up: list[str] = []
+
+    def start(self, _: object, specs: Sequence[LeaseSpec], *rest: object) -> asyncio.Future[tuple[Receipt, ...]]:
+        self.tasks.append((str(rest[0]), tuple(specs)))
+        return super().start(_, specs, *rest)
+
+    async def cancel(self, _: object, names: Sequence[str]) -> None:
+        self.given_up += names
+
+    @property
+    def links(self) -> list[list[str]]:
+        """The links of each task."""
+        return [[spec.context.link for spec in specs] for _, specs in self.tasks]
+
+    def finish(self, task: int) -> None:
+        """A task ends: all of its leases have."""
+        specs = self.tasks[task][1]
+        self.futures[task].set_result(
+            tuple(Receipt(slot=s.slot, generation=s.generation, ending=Ending.TERM) for s in specs)
+        )
+
+
+class Stage:
+    """Slots with a clock of their own, and what was asked of them by link."""
+
+    def __init__(self, count: int, links: Sequence[str], jobs: Started, clock: Clock) -> None:
+        self.jobs, self.clock = jobs, clock
+        self.slots = TaskSlots(cast(Any, None), count, links=len(links), term_s=TERM_S)
+        self.seats = {link: self.slots.take_seat() for link in links}
+        self._generations = dict.fromkeys(links, 0)
+
+    def ask(self, link: str, *, is_urgent: bool = True) -> Ticket:
+        """Ask for the link's next lease."""
+        self._generations[link] = generation = self._generations[link] + 1
+        spec = LeaseSpec(
+            context=replace(CONTEXT, link=link),
+            slot=0,
+            controller=1,
+            generation=generation,
+            revision=generation,
+            lanes=(),
+            ended_through=generation - 1,
+            is_clean=True,
+            ledger_position=0,
+            ledger_topic_id=uuid.UUID(int=3),
+        )
+        return self.slots.ask(spec, self.seats[link], is_urgent=is_urgent)
+
+    async def later(self, seconds: float) -> None:
+        """Time goes on."""
+        self.clock.now += seconds
+        # What the timer does, which no test waits for.
+        self.slots._look_again()
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+
+Play = Callable[[Stage], Awaitable[None]]
+Run = Callable[[int, Sequence[str], Play], None]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a play for so many slots and these links, with tasks in the place of Spark's."""
+
+    def runs(count: int, links: Sequence[str], play: Play) -> None:
+        jobs, clock = Started(), Clock()
+        monkeypatch.setattr(slots, "start_job", jobs.start)
+        monkeypatch.setattr(slots, "cancel", jobs.cancel)
+        monkeypatch.setattr(slots, "time", SimpleNamespace(monotonic=clock.monotonic))
+
+        async def whole() -> None:
+            await play(Stage(count, links, jobs, clock))
+
+        asyncio.run(whole())
+
+    return runs
+
+
+def test_whoever_waits_hears_that_spark_has_ended(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its task never began: it is for the link to end, not to wait for ever."""
+
+    async def play(stage: Stage) -> None:
+        waiting = stage.ask("a")
+
+        def gone(*_: object) -> None:
+            raise HostError("Spark has ended", hint="Run again.")
+
+        monkeypatch.setattr(slots, "start_job", gone)
+        await stage.later(COMPANY_S + 0.1)
+        failure = waiting.receipt.exception()
+        assert isinstance(failure, JobFailed)
+        assert (failure.is_dead, failure.hint) == (True, "Run again.")
+
+    run(2, "abc", play)
+
+
+def test_links_share_a_task_where_there_are_fewer_slots(run: Run) -> None:
+    """All of them run in one, the other slot stays free; what one task may hold in memory is shared."""
+
+    async def play(stage: Stage) -> None:
+        for link in "abc":
+            stage.ask(link)
+        assert stage.jobs.links == [["a", "b", "c"]]
+        specs = stage.jobs.tasks[0][1]
+        assert {(spec.company, spec.term_s) for spec in specs} == {(3, TERM_S)}
+        assert sum(spec.context.limits.bytes_in_flight for spec in specs) <= CONTEXT.limits.bytes_in_flight
+
+    run(2, "abc", play)
+
+
+def test_all_distributors_of_eight_clusters_fit_two_slots(run: Run) -> None:
+    """24 of them run in one task, and the other slot is for the one that succeeds it: nobody waits or is left out."""
+    pairs = [[f"c{number}", f"c{number + 1}"] for number in (1, 3, 5, 7)]
+    names = [each.name for each in Tree(name="t", root=node_of([pairs[:2], pairs[2:]])).distributors]
+    assert len(names) == 24
+
+    async def play(stage: Stage) -> None:
+        first = [stage.ask(link) for link in names]
+        assert stage.jobs.links == [names]
+        specs = stage.jobs.tasks[0][1]
+        assert {(spec.company, spec.term_s) for spec in specs} == {(24, TERM_S)}
+        await stage.later(first[0].successor_at - stage.clock.now)
+        for link in names:
+            stage.ask(link, is_urgent=False)
+        assert [sorted(links) for links in stage.jobs.links] == [sorted(names)] * 2
+        assert not any(ticket.must_end for ticket in first)
+
+    run(2, names, play)
+
+
+def test_links_have_a_task_each_where_there_are_slots(run: Run) -> None:
+    """Nobody waits for anybody."""
+
+    async def play(stage: Stage) -> None:
+        stage.ask("a")
+        assert stage.jobs.links == [["a"]]
+        stage.ask("b")
+        assert stage.jobs.links == [["a"], ["b"]]
+
+    run(3, "ab", play)
+
+
+def test_the_first_leases_wait_for_late_links_a_moment(run: Run) -> None:
+    """A link whose clusters do not answer keeps the others waiting no longer."""
+
+    async def play(stage: Stage) -> None:
+        stage.ask("a")
+        stage.ask("b")
+        await stage.later(COMPANY_S - 0.1)
+        assert stage.jobs.links == []
+        await stage.later(0.2)
+        assert stage.jobs.links == [["a", "b"]]
+
+    run(2, "abc", play)
+
+
+def test_a_link_that_comes_later_disturbs_nobody(run: Run) -> None:
+    """It takes the free slot, until all are succeeded together."""
+
+    async def play(stage: Stage) -> None:
+        stage.slots.leave([stage.seats.pop("c")])
+        stage.slots.links = 2
+        first = [stage.ask(link) for link in "ab"]
+        await stage.later(20.0)
+        stage.slots.links = 3
+        stage.seats["c"] = stage.slots.take_seat()
+        late = stage.ask("c")
+        await stage.later(GATHER_S)
+        assert stage.jobs.links == [["a", "b"], ["c"]]
+        assert late.successor_at == first[0].successor_at
+        assert stage.jobs.tasks[1][1][0].term_s == pytest.approx(TERM_S - 20.0 - GATHER_S)
+        await stage.later(late.successor_at - stage.clock.now)
+        for link in "abc":
+            stage.ask(link, is_urgent=False)
+        assert len(stage.jobs.tasks) == 2
+        await stage.later(PATIENCE_S)
+        assert [ticket.must_end for ticket in (*first, late)] == [False, False, True]
+        stage.jobs.finish(1)
+        await stage.later(0.0)
+        assert stage.jobs.links[2] == ["a", "b", "c"]
+
+    run(2, "abc", play)
+
+
+def test_who_is_down_gets_a_slot_soon(run: Run) -> None:
+    """Where none is free the smallest task makes room, and its leases come along."""
+
+    async def play(stage: Stage) -> None:
+        tickets = {link: stage.ask(link) for link in "abcd"}
+        again = {}
+        for link in "ab":
+            tickets[link].receipt.set_result(Receipt(slot=0, generation=1, ending=Ending.FAILED))
+            again[link] = stage.ask(link)
+            await stage.later(GATHER_S)
+        assert stage.jobs.links == [["a", "b", "c", "d"], ["a"]]
+        assert again["b"].job is None
+        await stage.later(PATIENCE_S)
+        assert [again["a"].must_end, tickets["c"].must_end] == [True, False]
+        stage.jobs.finish(1)
+        stage.ask("a")
+        await stage.later(GATHER_S)
+        assert stage.jobs.links[2] == ["b", "a"]
+
+    run(2, "abcd", play)
+
+
+def test_a_task_is_cancelled_when_nobody_waits_for_any_of_it(run: Run) -> None:
+    """A link that gives up its lease takes no other along."""
+
+    async def play(stage: Stage) -> None:
+        one, other = (stage.ask(link) for link in "ab")
+        await stage.slots.give_up([one])
+        assert stage.jobs.given_up == []
+        await stage.slots.give_up([other])
+        assert stage.jobs.given_up == [stage.jobs.tasks[0][0]]
+
+    run(2, "ab", play)
+
+
+def test_a_lease_that_waits_for_a_slot_can_be_given_up(run: Run) -> None:
+    """It never begins, and so is over."""
+
+    async def play(stage: Stage) -> None:
+        ticket = stage.ask("a")
+        await stage.slots.give_up([ticket])
+        failure = ticket.receipt.exception()
+        assert isinstance(failure, JobFailed)
+        assert failure.is_dead
+        await stage.later(COMPANY_S)
+        assert stage.jobs.links == []
+
+    run(2, "ab", play)
+
+
+def test_what_ends_a_task_ends_all_of_its_leases(run: Run) -> None:
+    """But for those whose end is known already."""
+
+    async def play(stage: Stage) -> None:
+        one, other = (stage.ask(link) for link in "ab")
+        told = Receipt(slot=0, generation=1, ending=Ending.REVOKED)
+        one.receipt.set_result(told)
+        stage.jobs.futures[0].set_exception(JobFailed("killed", is_dead=True))
+        await stage.later(0.0)
+        assert one.receipt.result() == told
+        assert isinstance(other.receipt.exception(), JobFailed)
+
+    run(2, "ab", play)
+
+
+def test_slots_that_are_gone_are_shared_by_those_that_were_there(run: Run) -> None:
+    """Executors come and go: whoever had a slot comes along with others, and has one again later."""
+
+    async def play(stage: Stage) -> None:
+        for link in "ab":
+            stage.ask(link)
+        assert stage.jobs.links == [["a"], ["b"]]
+        stage.slots.count = 2
+        stage.jobs.finish(1)
+        await stage.later(0.0)
+        stage.ask("b")
+        await stage.later(GATHER_S)
+        assert stage.jobs.links[2:] == [["b"]]
+        stage.slots.count = 4
+        assert stage.slots.groups_per_link == 1
+
+    run(3, "ab", play)
