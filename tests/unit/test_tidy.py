@@ -156,17 +156,12 @@ def test_the_map_is_true() -> None:
         if row.startswith("| `")
     ]
     package = ROOT / "src" / "isthmus"
-    named = {
-        package / (folder if (package / folder).is_dir() else f"control/{folder}")
-        for _, folders, *_ in rows
-        for folder in re.findall(r"`([\w/]+)/`", folders)
-    }
+    named = {package / folder for _, folders, *_ in rows for folder in re.findall(r"`([\w/]+)/`", folders)}
     assert len(rows) <= 40
     for folder in (path for path in package.iterdir() if (path / "__init__.py").exists()):
         assert folder in named, f"{folder.name} is not in the map"
     for _, folders, _, begin, _ in rows:
         homes = [package / each for each in re.findall(r"`([\w/]+)/`", folders)]
-        homes += [package / "control" / home.name for home in homes]
         for file in re.findall(r"`([\w.]+)`", begin):
             assert any((home / file).exists() for home in homes), f"{file} is not in {folders.strip()}"
 

@@ -41,12 +41,13 @@ if TYPE_CHECKING:
     from isthmus.model.gateways.registered import ForgottenGateway, GatewayPair, GatewaysReport
     from isthmus.model.kafka.findings import Finding
     from isthmus.model.link import Link
+    from isthmus.model.links.outcome import Until
     from isthmus.model.links.progress import LinkProgress
     from isthmus.model.links.promotion import Promotion
     from isthmus.model.namespace import NamespaceMap
     from isthmus.model.problem import Problem
     from isthmus.recovery.replaying import QuarantinedPartition
-    from isthmus.run.controller import OnProgress, Until
+    from isthmus.run.controller import OnProgress
     from isthmus.spark.compare.links import OnVerified, Verdict
     from isthmus.trees.declaringtrees import AsyncDeclaredTrees
 

@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from isthmus.clusters.lastknown.lastknown import remember
 from isthmus.errors import IsthmusError
@@ -17,7 +17,7 @@ from isthmus.lanes.catchup import Arrival
 from isthmus.memory.declarations import Declarations
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
-from isthmus.model.links.outcome import RunOutcome
+from isthmus.model.links.outcome import RunOutcome, Until
 from isthmus.model.links.progress import LinkProgress
 from isthmus.model.process.latency import merge
 from isthmus.run.following import Following, Reread, as_far_as_known
@@ -28,7 +28,6 @@ from isthmus.run.supervisor import Supervisor, Takes
 from isthmus.run.workers import Workers
 from isthmus.trees.forcing import TargetKeeper
 
-Until = Literal["caught-up", "committed"] | Callable[[tuple[LinkProgress, ...]], bool]
 OnProgress = Callable[[tuple[LinkProgress, ...]], None]
 
 PROGRESS_S: Final = 0.5

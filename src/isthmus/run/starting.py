@@ -12,7 +12,8 @@ from isthmus.run.following import Following
 from isthmus.spark.application import SparkApplication
 
 if TYPE_CHECKING:
-    from isthmus.run.controller import OnProgress, Until
+    from isthmus.model.links.outcome import Until
+    from isthmus.run.controller import OnProgress
 
 
 async def run_links(

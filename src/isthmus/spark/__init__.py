@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from isthmus.model.configuration import Configuration
-    from isthmus.model.links.outcome import RunOutcome
-    from isthmus.run.controller import Until
+    from isthmus.model.links.outcome import RunOutcome, Until
 
 
 def run(

@@ -109,7 +109,7 @@ def _describe(operation: dict[str, Any], schema: JsonSchema) -> None:
 
 
 def schema_of(hint: Any, components: dict[str, JsonSchema]) -> JsonSchema:
-    """Return the JSON schema of this type in plain form (`isthmus.model.text.plain`); a named type is added to `components`.
+    """Return the JSON schema of this type in plain form (`model/text/plain.py`); a named type is added to `components`.
 
     :raises InvariantError: It is of no kind that answers have.
     """

@@ -1,1 +1,1 @@
-"""Frames between clients and brokers: what stands in them, and what is changed or refused. Pure: bytes in, bytes out."""
+"""Frames between clients and brokers: what is read in them, changed and refused. Pure: bytes in, bytes out."""

@@ -20,7 +20,7 @@ class Waiter(Protocol):
 
 
 class Follower(Protocol):
-    """The high watermarks of partitions at the target, as their leaders report them (`gateway/synchronous/follower.py`).
+    """The high watermarks of partitions at the target, as leaders report them (`gateway/synchronous/follower.py`).
 
     Keys are topics and partitions of the target, offsets are exclusive: records below them are there.
     """

@@ -1,7 +1,8 @@
 """Requests about names that are reserved for links: refuse the reserved ones, and let the others pass. Pure.
 
-Operations that access rules of a reservation would deny are refused, with the same codes (`model/links/reservation.py`). The
-rest of the request passes: reserved topics are cut out of it, and inserted into the broker's answer.
+Operations that access rules of a reservation would deny are refused, with the same codes
+(`model/links/reservation.py`). The rest of the request passes: reserved topics are cut out of it, and inserted into the
+broker's answer.
 """
 
 from __future__ import annotations

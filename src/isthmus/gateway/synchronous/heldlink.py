@@ -1,7 +1,7 @@
 """One synchronous link as a gateway holds it: what it answers, what it has to prove, and what it writes before it acts.
 
-The state is derived from what all gateways of the link write (`model/gateways/synchrony.py`), so the order matters: write
-OUT_OF_SYNC, then release answers; prove, then write IN_SYNC.
+The state is derived from what all gateways of the link write (`model/gateways/synchrony.py`), so the order matters:
+write OUT_OF_SYNC, then release answers; prove, then write IN_SYNC.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Positions of groups distributed in a tree, as Axual's offset distributors do it (docs/trees.md).
 
 Two parts, for one distributor of the tree each. The sending: the last commits of its cluster, and the times that came
-there from above (`model/trees/positions.py`), into the map of its target. And the committing there: by that map, by time,
-under the rules of every link (`groups/positions/carrying.py`). The time stands for the position at the source.
+there from above (`model/trees/positions.py`), into the map of its target. And the committing there: by that map, by
+time, under the rules of every link (`groups/positions/carrying.py`). The time stands for the position at the source.
 """
 
 from __future__ import annotations

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from isthmus.errors import GateNotMet, IsthmusError
 from isthmus.model.links.progress import LinkProgress
 from isthmus.model.problem import exit_code_of, problem_of
 from isthmus.model.process.latency import quantile_ms
+
+Until = Literal["caught-up", "committed"] | Callable[[tuple[LinkProgress, ...]], bool]
+"""When a run is over: once all is copied, but for open transactions or not, or once the function says so."""
 
 _SIGNALLED = 128
 
