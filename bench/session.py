@@ -134,7 +134,7 @@ async def _fetch_often(filling: Pour) -> None:
             request = session.request(
                 max_wait_ms=0, bytes_max=bytes_max, partition_bytes_max=_FETCH_BYTES, by_topic_id=True
             )
-            session.answered(await connection.call(request))
+            session.take_answer(await connection.call(request))
 
 
 def _measure(

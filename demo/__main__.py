@@ -7,14 +7,14 @@ from contextlib import ExitStack
 
 import typer
 
-from isthmus.cli.endings import end_at_signals, told
+from isthmus.cli.endings import end_at_signals, report_errors
 
 
 def main(story: str = "") -> int:
     """Runs a demonstration; whatever ends it, nothing is left running."""
     end_at_signals()
     try:
-        with told(), ExitStack() as stack:
+        with report_errors(), ExitStack() as stack:
             # Here and not above: loading pandas takes a second, in which Ctrl-C is to end as it does later.
             if story == "recovery":
                 from demo.recovery.story import perform as recover

@@ -27,7 +27,7 @@ from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.model.links.outcome import RunOutcome
 from isthmus.model.links.progress import LinkProgress
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 from isthmus.spark.compare.links import Verdict
 
 BROKERS: Final = {"east": 2, "west": 3}
@@ -116,7 +116,8 @@ class Demonstration:
 
     def _start(self) -> tuple[LocalCluster, LocalCluster, list[Flight]]:
         self._say(
-            "starting two clusters: " + " and ".join(f"{name} of {counted(n, 'broker')}" for name, n in BROKERS.items())
+            "starting two clusters: "
+            + " and ".join(f"{name} of {format_count(n, 'broker')}" for name, n in BROKERS.items())
         )
         east, west = (self._stage.cluster(name, brokers) for name, brokers in BROKERS.items())
         rows = flights.read()
@@ -128,7 +129,7 @@ class Demonstration:
     def _fill(self, east: LocalCluster, rows: Sequence[Flight]) -> None:
         servers = east.bootstrap_servers
         topics.create(servers, topics.TOPICS)
-        self._say(f"loading {counted(len(rows), 'flight')} as JSON")
+        self._say(f"loading {format_count(len(rows), 'flight')} as JSON")
         latest = load.Load(servers, topics.LATEST)
         latest.send(rows[-LATEST_FLIGHTS:], load.route)
         latest.finish()
@@ -142,7 +143,7 @@ class Demonstration:
             each.finish()
         self._say(
             f"loaded; those from {topics.ZSTD.origin} also with zstd, those from {transactions.origin} also in "
-            f"{committed:,} committed and {counted(aborted, 'aborted transaction')}"
+            f"{committed:,} committed and {format_count(aborted, 'aborted transaction')}"
         )
 
     def _mirror(self, fabric: Fabric, performance: Performance, speeds: report.Speeds) -> RunOutcome:
@@ -163,7 +164,7 @@ class Demonstration:
         self._say("comparing both clusters on Spark: offsets, bytes, timestamps, headers, visibility")
         with Watcher() as watcher:
             verdict = fabric.verify(on_progress=watcher.show)[_LINK]
-        self._say(f"{counted(verdict.records, 'record')} compared in {verdict.elapsed_s:.1f} s")
+        self._say(f"{format_count(verdict.records, 'record')} compared in {verdict.elapsed_s:.1f} s")
         return verdict
 
     def _ask_consumers(self, east: LocalCluster, west: LocalCluster) -> bool:
@@ -175,7 +176,7 @@ class Demonstration:
             )
             self._say(
                 f"{isolation} consumers (librdkafka) of {topics.TRANSACTIONS.name} see "
-                f"{counted(at_source.records, 'record')} "
+                f"{format_count(at_source.records, 'record')} "
                 f"in east and {'the same' if at_source == at_target else 'OTHERS'} in west"
             )
             is_alike = is_alike and at_source == at_target
@@ -186,8 +187,8 @@ class Demonstration:
         steady_at = performance.caught_up_at or 0.0
         steady, before = probe.latencies_ms(steady_at, time.time()), probe.latencies_ms(0.0, steady_at)
         self._say(
-            f"latency, from a producer at east to a consumer at west: {counted(len(steady), 'record')} of the steady "
-            f"state in the table; while the rest was copied and a broker restarted, up to "
+            f"latency, from a producer at east to a consumer at west: {format_count(len(steady), 'record')} of the "
+            f"steady state in the table; while the rest was copied and a broker restarted, up to "
             f"{(before or [0.0])[-1] / 1000:.1f} s"
         )
         return {"p50 ms": _rounded(quantile(steady, 0.5)), "p99 ms": _rounded(quantile(steady, 0.99))}

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from demo.flights import Flight
 from demo.topics import Topic
 from isthmus.errors import HostError
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 TRANSACTION_RECORDS: Final = 2_500
 """How many records a transaction holds."""
@@ -59,7 +59,8 @@ class Load:
             raise KafkaException(self._failures[0])
         if undelivered:
             raise HostError(
-                f"{counted(undelivered, 'record')} of {self.topic.name} not delivered within {_FLUSH_TERM_S:.0f} s",
+                f"{format_count(undelivered, 'record')} of {self.topic.name} not delivered "
+                f"within {_FLUSH_TERM_S:.0f} s",
                 hint="The machine is very busy: end other work and try again.",
             )
 

@@ -11,7 +11,7 @@ from demo.live import Traffic
 from demo.topics import LIVE, TOPICS
 from isthmus.local import LocalBroker
 from isthmus.model.links.progress import LinkProgress, TopicProgress
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 STEADY_S: Final = 6.0
 """How long records go on being produced when everything else is copied: the time latency is measured in."""
@@ -57,7 +57,7 @@ class Performance:
                 self._say(f"caught up; {STEADY_S:.0f} more seconds of records for their latency")
         elif not self._traffic.is_stopped and time.time() - self.caught_up_at > STEADY_S:
             self._traffic.stop()
-            self._say(f"the live producer stopped after {counted(self._traffic.sent, 'record')}")
+            self._say(f"the live producer stopped after {format_count(self._traffic.sent, 'record')}")
 
     def is_over(self, links: Sequence[LinkProgress]) -> bool:
         """Whether the run may end: all that was sent is copied, or a partition has stopped for good."""

@@ -13,7 +13,7 @@ from rich.text import Text
 from demo import topics
 from isthmus.cli.output import console
 from isthmus.local import LocalCluster
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 HEAP_MB: Final = 384
 
@@ -53,4 +53,4 @@ class Stage:
     def _tell_fetching(self, there: int, needed: int) -> None:
         if there < needed and not self._is_fetching:
             self._is_fetching = True
-            self.say(f"fetching {counted(needed, 'broker jar')}, this once")
+            self.say(f"fetching {format_count(needed, 'broker jar')}, this once")

@@ -80,7 +80,7 @@ def _is_whole(data: bytes) -> bool:
 
 def _through(requests: list[bytes], answers: list[bytes]) -> tuple[bytes, bytes, str]:
     """What comes out for the broker and for the client, and why it was refused."""
-    _, sending, answering = Conversation.begun(_LIMITS, lambda *_: ("gateway.example", 19092), Serving(tag=1))
+    _, sending, answering = Conversation.create(_LIMITS, lambda *_: ("gateway.example", 19092), Serving(tag=1))
     there, back = bytearray(), bytearray()
     try:
         for piece in requests:

@@ -19,7 +19,7 @@ from demo.stage import Stage
 from demo.topics import KEEP, Topic
 from isthmus.errors import HostError
 from isthmus.local import LocalCluster
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 _NOT_PROVEN: Final = 4
 _TERM_S: Final = 180.0
@@ -83,7 +83,7 @@ class Story:
         self._say("zone a is lost: its broker is killed while the application writes")
         self._a.broker(1).kill()
         application.stop(is_lost=True)
-        self._say(f"a had acknowledged {counted(len(application.acknowledged), 'record')}")
+        self._say(f"a had acknowledged {format_count(len(application.acknowledged), 'record')}")
         is_told = self._take_over(application)
         successor = self._application(self._b)
         self._follow_the_new_one()
@@ -131,7 +131,7 @@ class Story:
         missing = missing_at(promotion, FLIGHTS, application.acknowledged, at)
         told = promotion["missing_records"]
         self._say(
-            f"b takes over. Missing there by its word: {'unknown' if told is None else counted(told, 'record')}, "
+            f"b takes over. Missing there by its word: {'unknown' if told is None else format_count(told, 'record')}, "
             f"and what came in the last {promotion['missing_seconds']:.1f} s. Of those that were acknowledged that is "
             f"{missing.told:,} and {missing.unheard:,}; {missing.untold:,} others"
         )

@@ -30,7 +30,7 @@ from isthmus.cli.output import print_tree
 from isthmus.errors import HostError
 from isthmus.local.apicurio import ApicurioServer
 from isthmus.local.ports import free_ports
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 _NOT_PROVEN: Final = 4
 _TERM_S: Final = 180.0
@@ -129,7 +129,7 @@ class Story:
         for application in self._applications.values():
             application.stop()
         total = sum(len(application.acknowledged) for application in self._applications.values())
-        self._say(f"{counted(total, 'flight')} were acknowledged, by four clusters")
+        self._say(f"{format_count(total, 'flight')} were acknowledged, by four clusters")
         self._await("every cluster has as many", lambda: all(end >= total for end in self._ends().values()))
         self._go_home()
         self._draw()
@@ -233,7 +233,7 @@ class Story:
         )
         self._read_at(_LOST)
         self._await(
-            f"the group has read the last {counted(left, 'flight')} again there",
+            f"the group has read the last {format_count(left, 'flight')} again there",
             lambda: self._departures.seen.total() - before >= left,
         )
         self._departures.leave()
@@ -259,11 +259,11 @@ class Story:
             branches.append((f"/{number}", "level 1"))
             for name in pair:
                 own = len(self._applications[name].acknowledged)
-                branches.append((f"/{number}/{name}", f"{counted(own, 'flight')} of its own"))
+                branches.append((f"/{number}/{name}", f"{format_count(own, 'flight')} of its own"))
                 branches += [
                     (
                         f"/{number}/{name}/to {each['target']}",
-                        f"level {each['level']}: {counted(each['copied_records'], 'flight')}",
+                        f"level {each['level']}: {format_count(each['copied_records'], 'flight')}",
                     )
                     for each in edges
                     if each["cluster"] == name
@@ -289,7 +289,7 @@ class Story:
             self._is_proven = self._is_proven and is_alike
             told = "each once, in the order of its producer" if is_alike else "NOT AS IT SHOULD BE"
             self._say(
-                f"{name} has {counted(sum(found.counts.values()), 'flight')}, {told}"
+                f"{name} has {format_count(sum(found.counts.values()), 'flight')}, {told}"
                 + ("" if is_alike else f": {len(missing)} missing, {twice} twice, {len(strange)} unknown")
             )
         seen, unreadable = self._departures.seen, self._departures.unreadable
@@ -297,8 +297,8 @@ class Story:
         again = seen.total() - len(seen)
         self._is_proven = self._is_proven and not unreadable and not (missed and self._has_been_in_time)
         self._say(
-            f"group {GROUP} missed {counted(len(missed), 'flight')}, read {again:,} again, and found no schema for "
-            f"{counted(unreadable, 'flight')}"
+            f"group {GROUP} missed {format_count(len(missed), 'flight')}, read {again:,} again, and found no schema "
+            f"for {format_count(unreadable, 'flight')}"
         )
         told = f"proven: all {len(origins):,} flights are once on every cluster"
         if not missed:

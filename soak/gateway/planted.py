@@ -60,7 +60,7 @@ def untagged() -> None:
         del body, tag, stay
         return []
 
-    setattr(conversation, producing.tagged.__name__, wrong)
+    setattr(conversation, producing.tag_producer.__name__, wrong)
 
 
 PLANTS: Final[dict[str, Callable[[], None]]] = {each.__name__: each for each in (remembered, duplicates, untagged)}

@@ -6,7 +6,7 @@
     ├── GateNotMet                      5   a wait ended before its condition was met
     ├── RequestRefused                      the REST API does not accept a request as it was sent
     │   └── TokenRefused                    it came without a token that may do this
-    ├── ClusterError                        one cluster and what it said
+    ├── ClusterError                        one cluster and its answer
     │   ├── Unreachable                 10  no broker answered
     │   │   └── AnotherCluster              another cluster answers in its place
     │   ├── AuthenticationFailed        11  TLS or SASL refused us, or another protocol is spoken
@@ -140,7 +140,7 @@ class ClusterError(IsthmusError):
     """
 
     error_code = "ISTH-CLUSTER"
-    remedy = "The message names the cluster and what it said. `isthmus doctor` examines both sides of every link."
+    remedy = "The message names the cluster and its answer. `isthmus doctor` examines both sides of every link."
 
     def __init__(self, message: str, *, cluster: str = "", hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -168,7 +168,7 @@ class AnotherCluster(Unreachable):
     remedy = (
         "Correct `bootstrap_servers`, names or addresses so that they lead to the cluster with the id that is meant. "
         "Nothing is read, written or created at the other one, and a run goes on by itself when the right one answers. "
-        "If the cluster was made anew on purpose, start the run again: it is another cluster for every link."
+        "If the cluster was created again on purpose, start the run again: it is another cluster for every link."
     )
 
 
@@ -211,7 +211,7 @@ class BrokerRefused(ClusterError):
     error_code = "ISTH-BROKER-REFUSED"
     remedy = (
         "The message has Kafka's own name for the reason, and the log of the broker often more. What concerns a moment "
-        "only (a leader that moves) was tried again before this was told."
+        "only (a leader that moves) was tried again before this was reported."
     )
 
     def __init__(self, message: str, *, code: int, name: str, cluster: str = "", hint: str = "") -> None:
@@ -241,8 +241,8 @@ class RegistryRefused(ClusterError):
     exit_code = 18
     error_code = "ISTH-REGISTRY-REFUSED"
     remedy = (
-        "The message has what the registry said. Of a login it refused, see `clusters.<alias>.schema_registry`; of a "
-        "mode, see `isthmus schemas primary`: only the primary registry takes what people write."
+        "The message has what the registry answered. Of a login it refused, see `clusters.<alias>.schema_registry`; of "
+        "a mode, see `isthmus schemas primary`: only the primary registry takes what people write."
     )
 
     def __init__(self, message: str, *, status: int, code: int = 0, cluster: str = "", hint: str = "") -> None:
@@ -350,7 +350,7 @@ RESULTS: Final[Mapping[int, str]] = {
     5: "`run --until caught-up`: something is paused, or waits for an open transaction, and was "
     "not copied; `verify`: something at the end of the source waits for one, and could not be compared.",
     130: "Ctrl-C.",
-    141: "Whoever read the results has left, as `head` does.",
+    141: "The reader of the results has left, as `head` does.",
     143: "SIGTERM.",
 }
 """Exit codes of what is no error: results, mistakes in the command line, and signals."""

@@ -56,7 +56,7 @@ def await_held(front: Running, answers: int = 1) -> None:
     """Wait until so many answers are held, and see that they stay."""
     assert front.gateway.keeper is not None
     deadline = time.monotonic() + TERM_S
-    while sum(each.answers for each in front.gateway.keeper.held().values()) < answers:
+    while sum(each.answers for each in front.gateway.keeper.count_held().values()) < answers:
         assert time.monotonic() < deadline
         time.sleep(0.02)
     time.sleep(HELD_S)

@@ -8,7 +8,7 @@ import uuid
 from confluent_kafka import Producer
 
 from isthmus.kafka.client import Client
-from isthmus.ledger.documents.kinds import Document, GatewayDocument, MovableGatewayDocument, encoded
+from isthmus.ledger.documents.kinds import Document, GatewayDocument, MovableGatewayDocument, encode_document
 from isthmus.ledger.log import append_once
 from isthmus.ledger.topic import LEDGER_TOPIC
 from isthmus.local import LocalCluster
@@ -41,5 +41,5 @@ def written(cluster: LocalCluster, *documents: Document, at_ms: int | None = Non
     if at_ms is not None:
         producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
         for each in documents:
-            producer.produce(LEDGER_TOPIC, encoded(each), each.key, partition=0, timestamp=at_ms)
+            producer.produce(LEDGER_TOPIC, encode_document(each), each.key, partition=0, timestamp=at_ms)
         assert producer.flush(TERM_S) == 0

@@ -77,7 +77,7 @@ class Link:
         """As the test says."""
         return self.transactional if is_transactional else self.plain
 
-    async def compared(self, ends: Mapping[PartitionKey, int]) -> Mapping[PartitionKey, bool | None]:
+    async def compare(self, ends: Mapping[PartitionKey, int]) -> Mapping[PartitionKey, bool | None]:
         """Out of sync from now on, if something is another one."""
         self.compared_count += len(ends)
         found = await same_before(self.source, self.follower.client, {key: (key, end) for key, end in ends.items()})

@@ -17,7 +17,7 @@ from isthmus.kafka.transactions.transaction import Transaction
 from isthmus.ledger.documents.kinds import Document
 from isthmus.ledger.link import newest
 from isthmus.ledger.log import LedgerTail
-from isthmus.ledger.records import unpacked
+from isthmus.ledger.records import unpack_batches
 from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION
 from testing.patience import TERM_S
 
@@ -36,7 +36,7 @@ async def committed(client: Client) -> dict[str, Document]:
         async for stored in LogReader(client).read(OffsetRange(*key, 0, end))
         for batch, is_aborted in stored
         if not is_aborted
-        for _, found in unpacked(bytes(batch.view))
+        for _, found in unpack_batches(bytes(batch.view))
         for entry in found
     ]
     return newest(entries)

@@ -93,7 +93,7 @@ def end_without_data(cluster: topics.Brokers, name: str, *, commit: bool, partit
             await transaction.initialize()
             await transaction.begin((name, partition))
             await transaction.end(commit=commit)
-            await transaction.ended(commit=commit)
+            await transaction.wait_for_end(commit=commit)
 
     asyncio.run(scenario())
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from isthmus.model.registers import SETTINGS, Author, changed
-from isthmus.model.trees.reshaping import written
+from isthmus.model.registers import SETTINGS, Author, change_registers
+from isthmus.model.trees.reshaping import build_file_form
 from isthmus.model.trees.tree import node_of
 from isthmus.model.trees.treedeclaration import CLUSTERS, MEMBERS, TreeDeclaration
 
 ROOT = node_of([["a", "b"], "c"])
 
 SAID = {
-    CLUSTERS: written(ROOT),
+    CLUSTERS: build_file_form(ROOT),
     MEMBERS: {"a": "A", "b": "B", "c": "C"},
     f"{SETTINGS}topics": ["x.*"],
     f"{SETTINGS}flags": "header",
@@ -18,4 +18,4 @@ SAID = {
     f"{SETTINGS}margin_s": None,
 }
 
-DECLARATION = TreeDeclaration(name="t", registers=changed((), SAID, Author(by="anna", at_ms=5, where="A")))
+DECLARATION = TreeDeclaration(name="t", registers=change_registers((), SAID, Author(by="anna", at_ms=5, where="A")))

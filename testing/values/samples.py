@@ -173,7 +173,7 @@ class Bench:
     files: Mapping[str, bytes] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
 
-    def located(self, path: str) -> str:
+    def locate(self, path: str) -> str:
         return path if path.startswith("/") else f"/etc/mm2/{path}"
 
     def read(self, path: str) -> bytes:

@@ -48,7 +48,7 @@ def test_a_part_of_the_log_without_a_leader(topic: Callable[[str], str]) -> None
                         g: p[name, 0].offset for g, p in follower.positions.items()
                     } != expected or follower.errors.keys() != in_error:
                         assert time.monotonic() < deadline, (follower.positions, follower.errors)
-                        await follower.changed(0.2)
+                        await follower.wait_for_changes(0.2)
 
                 try:
                     await until_told({group: 0 for group in groups if group not in lost}, lost)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from isthmus.ledger.documents.kinds import MapDocument, encoded
+from isthmus.ledger.documents.kinds import MapDocument, encode_document
 from isthmus.model.naming import TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import MappedRange
@@ -179,7 +179,7 @@ def test_what_the_product_writes_is_read() -> None:
         source_topic_id=uuid.UUID(int=1),
         target_topic_id=uuid.UUID(int=2),
     )
-    found = stored_maps([(written.key.encode(), encoded(written))], "soak", NAMES, IDS)["soak.t", 0]
+    found = stored_maps([(written.key.encode(), encode_document(written))], "soak", NAMES, IDS)["soak.t", 0]
     assert found.places() == [Place(0, 1, 3), Place(4, 4, 2)]
     assert (found.newest.source_next, found.newest.target_next, found.newest.reach) == (6, 6, (40, 2, 5, 6))
 

@@ -42,7 +42,7 @@ class Keeping:
     has_super_user: bool = False
 
     @classmethod
-    def asked(
+    def from_options(
         cls,
         principals: Collection[str],
         *,
@@ -66,21 +66,21 @@ class Keeping:
         return None
 
     @property
-    def said(self) -> list[str]:
+    def register_value(self) -> list[str]:
         """The value of the register."""
         return [*sorted(self.principals), *([_SUPER_USER] if self.has_super_user else [])]
 
 
 def keeping(cluster: Cluster, registers: Registers) -> Keeping:
     """Return the principals with which the reservation was last enforced, or the login of the configuration."""
-    said = _read_kept(registers)
-    if not said:
+    kept = _read_kept(registers)
+    if not kept:
         return own_login(cluster)
-    return Keeping(principals=tuple(each for each in said if each != _SUPER_USER), has_super_user=_SUPER_USER in said)
+    return Keeping(principals=tuple(each for each in kept if each != _SUPER_USER), has_super_user=_SUPER_USER in kept)
 
 
 def _read_kept(registers: Registers) -> list[str]:
-    return next((register.said for register in registers if register.name == KEPT), None) or []
+    return next((register.decoded for register in registers if register.name == KEPT), None) or []
 
 
 def own_login(cluster: Cluster) -> Keeping:
@@ -95,12 +95,12 @@ def with_own(keep: Keeping, cluster: Cluster) -> Keeping:
 
 def made_rules(registers: Registers) -> tuple[Rule, ...]:
     """Return the rules that were created for a namespace, by its registers."""
-    return rules_of(next((register.said for register in registers if register.name == ENFORCED), ()))
+    return rules_of(next((register.decoded for register in registers if register.name == ENFORCED), ()))
 
 
 def made_against_readers(registers: Registers) -> tuple[Rule, ...]:
     """Return the rules that were created against readers of a namespace, by its registers."""
-    return rules_of(next((register.said for register in registers if register.name == UNREAD), ()))
+    return rules_of(next((register.decoded for register in registers if register.name == UNREAD), ()))
 
 
 def outdated_rules(registers: Registers, keep: Keeping) -> tuple[Rule, ...]:

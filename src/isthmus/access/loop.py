@@ -25,7 +25,7 @@ from isthmus.errors import ClusterError
 from isthmus.kafka.admin.access import create_rules, delete_rules, describe_rules, rules_by_broker
 from isthmus.kafka.client import Client
 from isthmus.kafka.codes import is_in_doubt
-from isthmus.kafka.groups.groups import list_groups, listed
+from isthmus.kafka.groups.groups import list_groups, merge_listings
 from isthmus.kafka.outcomes import Outcomes
 from isthmus.ledger.documents.access import AccessDocument
 from isthmus.ledger.link import read_documents
@@ -254,4 +254,4 @@ def _topic_scope(view: LinkView) -> NameScope:
 
 async def _group_scope(view: LinkView, rules: Collection[Rule]) -> NameScope:
     is_asked = any(rule.resource is Resource.GROUP and rule.prefix is not None for rule in rules)
-    return group_scope(view.link, sorted(listed(await list_groups(view.source))) if is_asked else ())
+    return group_scope(view.link, sorted(merge_listings(await list_groups(view.source))) if is_asked else ())

@@ -25,7 +25,7 @@ from isthmus.ledger.documents.gateways import hidden_by, pair_words
 from isthmus.ledger.documents.kinds import NamespaceDocument
 from isthmus.memory.closed import has_gateway
 from isthmus.memory.declarations import Declarations
-from isthmus.memory.links import LedgerMemory, remembered
+from isthmus.memory.links import LedgerMemory, read_ledger
 from isthmus.model.cluster import Cluster
 from isthmus.model.kafka.access import EVERYBODY, Rule
 from isthmus.model.kafka.rights import on_cluster
@@ -33,7 +33,7 @@ from isthmus.model.links.reservation import READ, rule_values
 from isthmus.model.links.writability import is_enforced
 from isthmus.model.namespace import Namespace
 from isthmus.model.problem import Problem
-from isthmus.model.registers import Registers, contested, register_text
+from isthmus.model.registers import Registers, find_contested, register_text
 
 
 class ReadingRules(NamedTuple):
@@ -42,7 +42,7 @@ class ReadingRules(NamedTuple):
     """
 
     namespace: Namespace
-    said: Registers
+    registers: Registers
     missing: tuple[Rule, ...] = ()
     over: tuple[Rule, ...] = ()
     problem: Problem | None = None
@@ -73,7 +73,7 @@ def unread_still(memory: LedgerMemory, cluster_id: str | None, link: str) -> tup
     """
     ruled = [
         each.namespace
-        for each in memory.unlinked().values()
+        for each in memory.find_unlinked().values()
         if isinstance(each, NamespaceDocument) and each.cluster == cluster_id and made_against_readers(each.registers)
     ]
     if not ruled:
@@ -88,7 +88,7 @@ async def remembers_rules(client: Client) -> bool:
 
     :raises ClusterError: Its ledger cannot be read.
     """
-    documents = (await remembered(client)).unlinked().values()
+    documents = (await read_ledger(client)).find_unlinked().values()
     return any(isinstance(each, NamespaceDocument) and made_against_readers(each.registers) for each in documents)
 
 
@@ -100,10 +100,10 @@ async def examine_reading(client: Client, cluster: Cluster) -> list[ReadingRules
     """
     described = await describe_cluster(client)
     cluster_id, may_make = described.cluster_id, Operation.ALTER in described.operations
-    memory = await remembered(client)
+    memory = await read_ledger(client)
     hidden, is_behind = hidden_at(memory, cluster_id), has_gateway(memory, cluster_id, hides=True)
     found = []
-    for document in memory.unlinked().values():
+    for document in memory.find_unlinked().values():
         if not isinstance(document, NamespaceDocument) or document.cluster != cluster_id:
             continue
         made, gateways = made_against_readers(document.registers), hidden.get(document.namespace)
@@ -123,27 +123,27 @@ async def _examine(
     *,
     may_make: bool,
 ) -> ReadingRules:
-    namespace, said = document.namespace, document.registers
-    keep, known = keeping(cluster, said), {each for each in gateways if each}
+    namespace, registers = document.namespace, document.registers
+    keep, known = keeping(cluster, registers), {each for each in gateways if each}
     # With super users a rule can deny everybody: then only the principals of the link itself are safe.
     safe = {*own_login(cluster).principals, *keep.principals} if keep.has_super_user else {*keep.principals, *known}
     if strangers := sorted(each or "a principal that its file does not tell" for each in gateways if each not in safe):
         why = f"a gateway reads there as {strangers[0]}, whom rules could keep out as well"
-        return ReadingRules(namespace, said, over=tuple(made), problem=_unhidden_problem(namespace, why))
+        return ReadingRules(namespace, registers, over=tuple(made), problem=_unhidden_problem(namespace, why))
     # Gateways record their principal once they know of the link: rules may have been created before.
     wrong = {*keep.principals, *known, *(() if keep.has_super_user else (EVERYBODY,))}
     over = tuple(rule for rule in made if rule.principal in wrong)
     keep = Keeping(principals=tuple(sorted(safe)), has_super_user=keep.has_super_user)
     reservation = await examine_reservation(client, namespace, keep, without=over, operations=(READ,))
     if isinstance(reservation, Problem):
-        return ReadingRules(namespace, said, over=over, problem=_unhidden_problem(namespace, reservation.message))
+        return ReadingRules(namespace, registers, over=over, problem=_unhidden_problem(namespace, reservation.message))
     if reservation.everybody:
         why = "a rule allows everybody to read, which cannot be denied to all but the link"
-        return ReadingRules(namespace, said, over=over, problem=_unhidden_problem(namespace, why))
+        return ReadingRules(namespace, registers, over=over, problem=_unhidden_problem(namespace, why))
     if reservation.missing and not may_make:
         why = f"access rules take {on_cluster('ALTER')}, which is missing"
-        return ReadingRules(namespace, said, over=over, problem=_unhidden_problem(namespace, why))
-    return ReadingRules(namespace, said, missing=reservation.missing, over=over)
+        return ReadingRules(namespace, registers, over=over, problem=_unhidden_problem(namespace, why))
+    return ReadingRules(namespace, registers, missing=reservation.missing, over=over)
 
 
 def _unhidden_problem(namespace: Namespace, why: str) -> Problem:
@@ -176,10 +176,10 @@ async def _make(declarations: Declarations, cluster: Cluster, found: ReadingRule
     if not await _remember_rules(declarations, cluster, found, lambda known: (*known, *found.missing)):
         return
     await make(client, found.missing)
-    memory, cluster_id = await remembered(client), (await describe_cluster(client)).cluster_id
+    memory, cluster_id = await read_ledger(client), (await describe_cluster(client)).cluster_id
     held = [
         each
-        for each in memory.unlinked().values()
+        for each in memory.find_unlinked().values()
         if isinstance(each, NamespaceDocument) and (each.cluster, each.namespace) == (cluster_id, found.namespace)
     ]
     is_known = any(set(found.missing) <= set(made_against_readers(each.registers)) for each in held)
@@ -212,7 +212,7 @@ async def _remember_rules(
         registers = () if held is None else held.registers
         values = {UNREAD: rule_values(dict.fromkeys(after(made_against_readers(registers))))}
         wanted = {name: register_text(value) for name, value in values.items()}
-        if held is None or contested(found.said, registers, wanted) is not None:
+        if held is None or find_contested(found.registers, registers, wanted) is not None:
             raise PlanRefused(f"namespace {found.namespace} of {cluster.alias} was changed meanwhile")
         return values
 

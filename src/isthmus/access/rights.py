@@ -13,12 +13,12 @@ from isthmus.kafka.client import Client
 from isthmus.kafka.groups.permissions import group_operations
 from isthmus.kafka.transactions.transaction import Transaction
 from isthmus.model.kafka.findings import Finding, Level
-from isthmus.model.kafka.rights import Right, grant, listed, on_cluster, on_group, on_topic
+from isthmus.model.kafka.rights import Right, grant, join_names, on_cluster, on_group, on_topic
 from isthmus.model.link import Link
 from isthmus.model.links.needs import About, Need, Side, needs_of
 from isthmus.model.mirrormaker import HEARTBEATS
 from isthmus.model.offsetscopy import copy_topic
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 _CHECK = "rights"
 _OWN_TOPICS = (About.LEDGER, About.GROUP_LOG, About.OFFSET_SYNCS, About.CHECKPOINTS, About.HEARTBEATS, About.POSITIONS)
@@ -38,7 +38,7 @@ def topic_findings(
             complete = False
             yield _build_missing(subject, cluster, need, lacking, on_topic(need.operation, *lacking))
     if complete and operations:
-        message = f"all rights on {counted(len(operations), 'topic')} of {cluster}"
+        message = f"all rights on {format_count(len(operations), 'topic')} of {cluster}"
         yield Finding(level=Level.OK, subject=subject, check=_CHECK, message=message)
 
 
@@ -145,7 +145,7 @@ def _build_missing(subject: str, alias: str, need: Need, lacking: Sequence[str],
         level=need.level,
         subject=subject,
         check=_CHECK,
-        message=f"{need.operation} is missing at {alias} on {listed(lacking)}: needed to {need.purpose}",
+        message=f"{need.operation} is missing at {alias} on {join_names(lacking)}: needed to {need.purpose}",
         hint=grant(right, alias),
     )
 

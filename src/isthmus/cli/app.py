@@ -14,7 +14,7 @@ from typer.main import get_command
 
 from isthmus import __version__
 from isthmus.cli import oneoff
-from isthmus.cli.endings import end_at_signals, told, written
+from isthmus.cli.endings import check_stdout, end_at_signals, report_errors
 from isthmus.cli.logs import begin, log_into
 from isthmus.cli.options import VerboseOption
 from isthmus.config.reading.contexts import VARIABLE as CONTEXT_VARIABLE
@@ -94,7 +94,7 @@ class Commands(TyperGroup):
         return name, command, rest
 
     def invoke(self, ctx: Any) -> Any:
-        with told():
+        with report_errors():
             return super().invoke(ctx)
 
 
@@ -119,7 +119,7 @@ _EPILOG: Final = (
     "Exit codes: 0 done; 1 something is wrong; 2 command line or configuration; 3 plan: something would change; "
     "4 both sides differ; 5 not so in time; 6 refused; 10 no answer; 11 TLS or login; 12 access rule missing; "
     "13 unsupported; 14 broker's error; 15 taken over; 16 runs elsewhere; 17, 18, 19 schema registry; 20 Java; "
-    "21 port taken; 22 broker jars; 23 Spark; 70 a bug; 130 Ctrl-C; 141 whoever read the results has left; "
+    "21 port taken; 22 broker jars; 23 Spark; 70 a bug; 130 Ctrl-C; 141 the reader of the results has left; "
     "143 SIGTERM. In full: isthmus help exit-codes. What to do about an error: isthmus help ISTH-..., with its code."
 )
 
@@ -233,7 +233,7 @@ def main() -> None:
     """Run the command `isthmus`; end the process with the command's exit code."""
     end_at_signals()
     begin()
-    with written():
+    with check_stdout():
         get_command(app)(prog_name="isthmus")
 
 

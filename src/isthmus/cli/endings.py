@@ -37,7 +37,7 @@ def end_at_signals() -> None:
 
 
 @contextlib.contextmanager
-def written() -> Iterator[None]:
+def check_stdout() -> Iterator[None]:
     """Run the code that writes results, help included, and check that they arrive at stdout.
 
     :raises SystemExit: They did not, with the exit code for that.
@@ -59,7 +59,7 @@ def written() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def told() -> Iterator[None]:
+def report_errors() -> Iterator[None]:
     """Run a command; report every error in one message.
 
     Ctrl-C and SIGTERM interrupt the command, which decides itself how to react.
@@ -71,7 +71,7 @@ def told() -> Iterator[None]:
     try:
         yield
     except (typer.Exit, typer.Abort, typer.TyperException, OutputFailed, ReaderLeft):
-        # A command's own exit code, usage errors, which typer reports with the usage line, and errors from `written`.
+        # A command's own exit code, usage errors (typer reports them with the usage line), and those of `check_stdout`.
         raise
     except IsthmusError as error:
         _tell(error.error_code, str(error), error.hint)

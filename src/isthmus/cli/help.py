@@ -11,7 +11,7 @@ import typer
 from isthmus.cli.app import COMMANDS
 from isthmus.cli.options import OutputOption
 from isthmus.cli.output import OutputFormat, Row, print_line, render
-from isthmus.cli.reading import explained, page, pages, states
+from isthmus.cli.reading import find_explanations, page, pages, states
 from isthmus.cli.tables.columns import Cells, Column
 from isthmus.errors import ConfigError, IsthmusError, error_classes, exit_codes, what_happened
 from isthmus.model.kafka.checks import CHECKS, Check
@@ -53,7 +53,7 @@ def explain(
         render(rows, output, columns=_ERROR_COLUMNS)
     elif topic.upper().startswith("ISTH"):
         render(_find_row(topic), output)
-    elif topic not in COMMANDS and (states := explained(topic.upper())):
+    elif topic not in COMMANDS and (states := find_explanations(topic.upper())):
         render([each._asdict() for each in states], output, columns=_STATE_COLUMNS)
     elif topic not in COMMANDS and (text := page(topic)) is not None:
         sys.stdout.write(text)

@@ -41,7 +41,7 @@ def is_named() -> bool:
     return bool(_named.servers)
 
 
-def named(path: Path | None) -> Configuration | None:
+def build_configuration(path: Path | None) -> Configuration | None:
     """Return the configuration of the clusters that were named, `None` if none was.
 
     :raises ConfigError: A configuration file was named too, an alias twice, or an address cannot be one.

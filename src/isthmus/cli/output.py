@@ -128,7 +128,7 @@ def applicable(row: Row) -> Row:
     return {key: value for key, value in row.items() if value is not None}
 
 
-def renamed(source_topic: str, target_topic: str) -> str:
+def format_topic(source_topic: str, target_topic: str) -> str:
     """Return a topic by its name, or by both if they differ."""
     return source_topic if source_topic == target_topic else f"{source_topic} -> {target_topic}"
 

@@ -41,7 +41,7 @@ def page(name: str) -> str | None:
     return next((path.read_text(encoding="utf-8") for path in paths if path.is_file()), None)
 
 
-def explained(state: str) -> list[ExplainedState]:
+def find_explanations(state: str) -> list[ExplainedState]:
     """Return the entries for a state in the page of states, for each kind of thing that has it."""
     return [each for each in _states(page(_STATES) or "") if each.state == state]
 

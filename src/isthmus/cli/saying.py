@@ -53,8 +53,8 @@ def show_said(found: DeclaredLink | DeclaredTree, said_name: Callable[[str], str
     for alias, pairs in found.overruled.items():
         for own, holding in pairs:
             tell(
-                f"{alias}: {said_name(own.name)} = {_format_value(own.said)} of {own.by} does not hold: "
-                f"{holding.by} said {_format_value(holding.said)}, apart from it"
+                f"{alias}: {said_name(own.name)} = {_format_value(own.decoded)} of {own.by} does not hold: "
+                f"{holding.by} stated {_format_value(holding.decoded)}, apart from it"
             )
     if dry_run:
         tell("nothing was changed")
@@ -76,9 +76,9 @@ def notes_of(found: DeclaredLink | DeclaredTree) -> Iterator[str]:
     if found.unusable is not None:
         yield found.unusable.message
     if found.overruled:
-        yield f"its sides said different things: isthmus {found.declaration.KIND} describe shows them"
+        yield f"its sides have different statements: isthmus {found.declaration.KIND} describe shows them"
     for alias in found.away:
-        yield f"{alias} does not answer: what it was told meanwhile is not known here"
+        yield f"{alias} does not answer: what was declared there meanwhile is not known here"
     for alias in found.behind:
         yield f"{alias} does not know all of it yet"
 

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from isthmus.cli.logs import note
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
-from isthmus.cli.setup.config import linked
+from isthmus.cli.setup.config import load_with_declared
 from isthmus.cli.tables.columns import Cells, Column
 from isthmus.errors import IsthmusError
 from isthmus.model.configuration import Configuration
@@ -107,7 +107,7 @@ def each_link(
     :raises IsthmusError: There is one only, and that failed.
     """
     targets = list(dict.fromkeys((link, topic) for link in links for topic in topics or (None,)))
-    configurations = cache(partial(linked, path))
+    configurations = cache(partial(load_with_declared, path))
     rows: list[Row] = []
     failures: list[IsthmusError] = []
     for link, topic in targets:

@@ -32,14 +32,14 @@ from isthmus.model.kafka import health
 from isthmus.model.kafka.brokersettings import BrokerSetting
 from isthmus.model.kafka.consumption import GroupsReport
 from isthmus.model.kafka.description import ClusterReport
-from isthmus.model.kafka.elections import Election, planned
+from isthmus.model.kafka.elections import Election, plan_elections
 from isthmus.model.kafka.findings import Finding
 from isthmus.model.kafka.partitions import PartitionState
 from isthmus.model.kafka.registry import Registry
 from isthmus.model.kafka.transactions import OpenTransaction
 from isthmus.model.links.lastknown import LastKnown
 from isthmus.model.text.plain import OwnFields, plain_fields
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 from isthmus.namespaces.namespaces import AsyncNamespaces
 from isthmus.offsetscopy.copies import CopiedCommit, copied_commits
 
@@ -162,7 +162,7 @@ class AsyncAdministration:
         :raises ClusterError: The cluster did not answer.
         """
         metadata = await seen_topics(self._client, topics)
-        elections = planned(partitions_of(metadata))
+        elections = plan_elections(partitions_of(metadata))
         return elections if dry_run else await elect(self._client, elections)
 
     async def groups(self, names: Collection[str] = ()) -> GroupsReport:
@@ -214,5 +214,5 @@ async def seen_topics(client: Client, names: Collection[str]) -> Metadata:
     near = get_close_matches(missing[0], there, n=1)
     raise ConfigError(
         f"{client.cluster.alias} has no topic {missing[0]}, or we may not see it (DESCRIBE)",
-        hint=f"Did you mean {near[0]}?" if near else f"We may see {counted(len(there), 'topic')}.",
+        hint=f"Did you mean {near[0]}?" if near else f"We may see {format_count(len(there), 'topic')}.",
     )

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from typing import Final
 
 from isthmus.clusters.description import metadata_mode
-from isthmus.clusters.registry import compared
+from isthmus.clusters.registry import compare_registry
 from isthmus.errors import ClusterError, HostError, IsthmusError
 from isthmus.kafka.admin.brokers import ClusterDescription
 from isthmus.kafka.admin.partitions import partition_states, partitions_of
@@ -19,7 +19,7 @@ from isthmus.model.kafka import health
 from isthmus.model.kafka.description import BrokerDescription, MetadataMode
 from isthmus.model.kafka.findings import Finding, Level
 from isthmus.model.kafka.partitions import broker_loads
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 _MS_PER_S: Final = 1000
 
@@ -33,7 +33,7 @@ async def cluster_findings(client: Client, cluster: ClusterDescription) -> list[
         mode = await metadata_mode(client)
         partitions = partitions_of(await client.metadata(None))
     except ClusterError as error:
-        return [*findings, _unexamined(alias, "brokers", error)]
+        return [*findings, _build_unexamined(alias, "brokers", error)]
     findings.extend(health.skew_findings(alias, broker_loads(partitions, cluster.brokers)))
     findings.extend(await (_quorum(client) if mode is MetadataMode.KRAFT else _zookeeper(client)))
     return findings
@@ -46,7 +46,7 @@ async def _quorum(client: Client) -> list[Finding]:
         return list(found)
     if controllers is None:
         return [Finding(level=Level.WARN, subject=alias, check="quorum", message=f"not examined: {reason}")]
-    summary = f"controller {controllers.leader_id} leads {counted(len(controllers.voters), 'controller')} in KRaft"
+    summary = f"controller {controllers.leader_id} leads {format_count(len(controllers.voters), 'controller')} in KRaft"
     return [Finding(level=Level.OK, subject=alias, check="quorum", message=summary)]
 
 
@@ -56,11 +56,11 @@ async def _zookeeper(client: Client) -> list[Finding]:
         summary = "not compared: the cluster has one, and its configuration does not say where (zookeeper)"
         return [Finding(level=Level.OK, subject=alias, check="zookeeper", message=summary)]
     try:
-        registry, found = await compared(client, alias)
+        registry, found = await compare_registry(client, alias)
     except (ClusterError, HostError) as error:
-        return [_unexamined(alias, "zookeeper", error)]
-    partitions = counted(len(registry.partitions), "partition")
-    summary = f"ZooKeeper and brokers agree on {counted(len(registry.brokers), 'broker')} and {partitions}"
+        return [_build_unexamined(alias, "zookeeper", error)]
+    partitions = format_count(len(registry.partitions), "partition")
+    summary = f"ZooKeeper and brokers agree on {format_count(len(registry.brokers), 'broker')} and {partitions}"
     return list(found) or [Finding(level=Level.OK, subject=alias, check="zookeeper", message=summary)]
 
 
@@ -94,5 +94,5 @@ async def link_findings(
     return [finding for side in found for finding in side]
 
 
-def _unexamined(alias: str, check: str, error: IsthmusError) -> Finding:
+def _build_unexamined(alias: str, check: str, error: IsthmusError) -> Finding:
     return Finding(level=Level.WARN, subject=alias, check=check, message=error.message, hint=error.hint)

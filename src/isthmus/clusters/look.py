@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from isthmus.clusters.survey import ClusterSurvey
 from isthmus.kafka.client import Client
-from isthmus.kafka.groups.groups import list_groups, listed
+from isthmus.kafka.groups.groups import list_groups, merge_listings
 from isthmus.model.naming import RESERVED_PREFIX
 
 
@@ -14,7 +14,7 @@ async def survey(client: Client) -> ClusterSurvey:
     :raises ClusterError: It does not answer, or rejects our login.
     """
     metadata = await client.metadata(None)
-    groups = listed(await list_groups(client))
+    groups = merge_listings(await list_groups(client))
     return ClusterSurvey(
         cluster_id=metadata.cluster_id or "",
         brokers=len(metadata.brokers),

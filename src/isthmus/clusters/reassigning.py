@@ -14,7 +14,7 @@ from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError, ConfigError, NotAuthorized, Unreachable
 from isthmus.kafka.admin.brokers import describe_cluster
 from isthmus.kafka.admin.partitions import partitions_of
-from isthmus.kafka.admin.reassignment import reassign, reassignments, throttle, throttled, unthrottle
+from isthmus.kafka.admin.reassignment import find_throttled, reassign, reassignments, throttle, unthrottle
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.outcomes import Outcomes
 from isthmus.kafka.pool import ClusterPool
@@ -24,7 +24,7 @@ from isthmus.model.text.plain import OwnFields, plain_fields
 
 _LOOK_S: Final = 0.5
 _NEWS_S: Final = 10.0
-Told = Callable[[int, int], None]
+OnMoved = Callable[[int, int], None]
 """Called with the number of moved partitions, and of all."""
 
 
@@ -113,7 +113,7 @@ class AsyncReassigning:
         return ReassignmentPlan(before=before, after=tuple(assignments), moves=moves_to(assignments, states))
 
     async def execute(
-        self, plan: ReassignmentPlan, *, throttle_bytes_per_s: int | None = None, on_progress: Told = lambda *_: None
+        self, plan: ReassignmentPlan, *, throttle_bytes_per_s: int | None = None, on_progress: OnMoved = lambda *_: None
     ) -> tuple[Reassignment, ...]:
         """Execute the moves of a plan, wait until they are done, and remove the throttle again.
 
@@ -206,7 +206,7 @@ class AsyncReassigning:
         given_up: Outcomes[PartitionKey, None] = Outcomes()
         if found:
             given_up = await reassign(self._client, {(one.topic, one.partition): None for one in found})
-        bounded = await throttled(self._client, topics or (await self._client.metadata(None)).topics)
+        bounded = await find_throttled(self._client, topics or (await self._client.metadata(None)).topics)
         await self._unbind({*bounded, *(one.topic for one in found)}, may_be_refused=not found and not bounded)
         return tuple(
             Reassignment(

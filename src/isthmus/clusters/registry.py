@@ -66,7 +66,9 @@ async def read_report(client: Client) -> RegistryReport:
     cluster = client.cluster
     mode = await metadata_mode(client)
     is_kept = mode is MetadataMode.ZOOKEEPER and cluster.zookeeper is not None
-    registry, findings = await compared(client, cluster.alias) if is_kept else (await told_registry(client, mode), ())
+    registry, findings = (
+        await compare_registry(client, cluster.alias) if is_kept else (await told_registry(client, mode), ())
+    )
     return RegistryReport(
         cluster=cluster.alias,
         mode=mode,
@@ -77,7 +79,7 @@ async def read_report(client: Client) -> RegistryReport:
     )
 
 
-async def compared(client: Client, subject: str) -> tuple[Registry, tuple[Finding, ...]]:
+async def compare_registry(client: Client, subject: str) -> tuple[Registry, tuple[Finding, ...]]:
     """Read the registry from ZooKeeper, and find where the brokers disagreed with it twice.
 
     :raises HostError: kazoo is not installed.

@@ -11,7 +11,7 @@ from typing import Any, Final
 import yaml
 from pydantic import ValidationError
 
-from isthmus.config.reading.document import dotted
+from isthmus.config.reading.document import format_path
 from isthmus.config.reading.problems import shape_problems
 from isthmus.config.rules import section_problems
 from isthmus.config.sections.schema import LinkSection
@@ -71,11 +71,11 @@ def _section(declaration: Declaration, source: Cluster, target: Cluster) -> Link
     except ValidationError as error:
         problem = next(iter(shape_problems(error)))
         raise ConfigError(
-            f"link {declaration.name}: {dotted(problem.path)} {problem.message}",
+            f"link {declaration.name}: {format_path(problem.path)} {problem.message}",
             hint=problem.hint or "docs/configuration.md has all keys of links[].",
         ) from None
     for problem in section_problems((), section):
-        raise ConfigError(f"link {declaration.name}: {dotted(problem.path)} {problem.message}", hint=problem.hint)
+        raise ConfigError(f"link {declaration.name}: {format_path(problem.path)} {problem.message}", hint=problem.hint)
     return section
 
 
@@ -98,12 +98,12 @@ def setting(text: str) -> tuple[str, Any]:
 
     :raises ConfigError: It is none, or a link that is declared does not have it.
     """
-    key, value = assigned(text, "limits.bytes_per_s='50 MiB'")
+    key, value = parse_assignment(text, "limits.bytes_per_s='50 MiB'")
     check_key(key)
     return key, value
 
 
-def assigned(text: str, example: str) -> tuple[str, Any]:
+def parse_assignment(text: str, example: str) -> tuple[str, Any]:
     """Parse a key and its value, which is written as in YAML.
 
     :raises ConfigError: It is none.

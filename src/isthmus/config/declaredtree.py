@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from isthmus.config.declared import as_said, as_written
-from isthmus.config.reading.document import ConfigDocument, dotted
+from isthmus.config.reading.document import ConfigDocument, format_path
 from isthmus.config.reading.problems import Mistake, refuse, shape_problems
 from isthmus.config.sections.section import Section
 from isthmus.config.sections.trees import TreeSection
@@ -71,7 +71,7 @@ def declared_tree(declaration: TreeDeclaration, aliases: Collection[str]) -> Tre
     """
     values = as_written(declaration.section)
     for problem in _mistakes(values, frozenset(aliases)):
-        raise ConfigError(f"tree {declaration.name}: {dotted(problem.path)} {problem.message}", hint=problem.hint)
+        raise ConfigError(f"tree {declaration.name}: {format_path(problem.path)} {problem.message}", hint=problem.hint)
     (settings,) = trees_of(_Trees.model_validate({"trees": (values,)}).trees)
     return settings
 

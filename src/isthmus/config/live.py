@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
 
-from isthmus.config.reading.document import dotted
+from isthmus.config.reading.document import format_path
 from isthmus.config.reading.problems import shape_problems
 from isthmus.config.sections.mirrormaker import MirrorMakerSection
 from isthmus.config.sections.schema import LimitsSection
@@ -87,7 +87,7 @@ def _section(link: str, name: str, kind: type[_SectionT], values: Mapping[str, A
         return kind.model_validate(values)
     except ValidationError as error:
         problem = next(iter(shape_problems(error)))
-        where = dotted((name, *problem.path))
+        where = format_path((name, *problem.path))
         raise ConfigError(
             f"link {link}: {where} {problem.message}",
             hint=problem.hint or f"docs/configuration.md has all keys of links[].{name}.",

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from isthmus.config.declared import as_said
-from isthmus.config.reading.document import ConfigDocument, Path, dotted
+from isthmus.config.reading.document import ConfigDocument, Path, format_path
 from isthmus.errors import ConfigError
 from isthmus.model.links.declaration import ASYNC
 from isthmus.model.namespace import KINDS, Namespace, NamespaceMap
@@ -54,9 +54,9 @@ def read_manifest(text: str, file: str) -> LinkManifest:
     reader = _Reader(document)
     root = reader.mapping((), document.root)
     reader.check_keys((), root, (*_READ, *_PASSED_OVER))
-    ends = [reader.end((side,), reader.required(root, side)) for side in ("source", "target")]
+    ends = [reader.end((side,), reader.require(root, side)) for side in ("source", "target")]
     return LinkManifest(
-        name=reader.text(("link",), reader.required(root, "link")),
+        name=reader.text(("link",), reader.require(root, "link")),
         source=ends[0][0],
         target=ends[1][0],
         maps=tuple(reader.maps(root.get("attached") or ())),
@@ -72,23 +72,25 @@ class _Reader:
     def __init__(self, document: ConfigDocument) -> None:
         self._document = document
 
-    def refused(self, path: Path, message: str, hint: str) -> ConfigError:
-        place = f"{self._document.place(path)}: {dotted(path)}".rstrip(": ")
-        return ConfigError(f"{place} {message}", field=dotted(path), line=self._document.line(path), hint=hint)
+    def build_error(self, path: Path, message: str, hint: str) -> ConfigError:
+        place = f"{self._document.place(path)}: {format_path(path)}".rstrip(": ")
+        return ConfigError(f"{place} {message}", field=format_path(path), line=self._document.line(path), hint=hint)
 
-    def required(self, values: Mapping[str, Any], key: str) -> Any:
+    def require(self, values: Mapping[str, Any], key: str) -> Any:
         if values.get(key) in (None, ""):
-            raise self.refused((key,), "is missing", "isthmus link describe LINK -o yaml prints a whole one.")
+            raise self.build_error((key,), "is missing", "isthmus link describe LINK -o yaml prints a whole one.")
         return values[key]
 
     def mapping(self, path: Path, value: object) -> Mapping[str, Any]:
         if not isinstance(value, Mapping):
-            raise self.refused(path, "is no section of keys", "isthmus link describe LINK -o yaml prints a whole one.")
+            raise self.build_error(
+                path, "is no section of keys", "isthmus link describe LINK -o yaml prints a whole one."
+            )
         return value
 
     def text(self, path: Path, value: object) -> str:
         if not isinstance(value, str):
-            raise self.refused(path, "is no text", "Put it in quotes.")
+            raise self.build_error(path, "is no text", "Put it in quotes.")
         return value
 
     def check_keys(self, path: Path, values: Mapping[str, Any], known: tuple[str, ...]) -> None:
@@ -96,7 +98,7 @@ class _Reader:
             if key not in known:
                 near = get_close_matches(key, known, n=1)
                 hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(known)}."
-                raise self.refused((*path, key), "is not known", hint)
+                raise self.build_error((*path, key), "is not known", hint)
 
     def end(self, path: Path, value: object) -> tuple[str, str]:
         """Return the alias of a cluster and its id: a text is an alias alone."""
@@ -109,16 +111,16 @@ class _Reader:
 
     def maps(self, values: object) -> Iterator[NamespaceMap]:
         if not isinstance(values, tuple):
-            raise self.refused(("attached",), "is no list", "Write - {source: local-*, target: remote-*}.")
+            raise self.build_error(("attached",), "is no list", "Write - {source: local-*, target: remote-*}.")
         for number, value in enumerate(values):
             path: Path = ("attached", number)
             section = self.mapping(path, value)
             self.check_keys(path, section, ("kind", "source", "target", "exact"))
             kind, exact = section.get("kind") or "topic", section.get("exact") or False
             if kind not in KINDS:
-                raise self.refused((*path, "kind"), "is no kind of namespace", f"There are {', '.join(KINDS)}.")
+                raise self.build_error((*path, "kind"), "is no kind of namespace", f"There are {', '.join(KINDS)}.")
             if not isinstance(exact, bool):
-                raise self.refused((*path, "exact"), "is neither true nor false", "Leave it out for a prefix.")
+                raise self.build_error((*path, "exact"), "is neither true nor false", "Leave it out for a prefix.")
             source = self.text((*path, "source"), section.get("source"))
             target = self.text((*path, "target"), section.get("target") or source)
             yield NamespaceMap(

@@ -14,7 +14,7 @@ from typing import Any, Final, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 
-from isthmus.config.reading.document import ConfigDocument, Path, dotted
+from isthmus.config.reading.document import ConfigDocument, Path, format_path
 from isthmus.config.reading.keys import inner, section_at, section_of
 from isthmus.config.reading.problems import nearest
 from isthmus.config.sections.schema import FabricSection
@@ -81,7 +81,7 @@ def _position(items: tuple[object, ...], part: str, path: Path, variable: str) -
         if part.upper() in (_spelt(name), str(position)):
             return position
     raise _Mistake(
-        f"{variable}: {dotted(path)} has no {part.lower()}",
+        f"{variable}: {format_path(path)} has no {part.lower()}",
         f"There is {', '.join(filter(None, names)) or 'none'}: what a list lacks has to be written into the file.",
     )
 
@@ -98,7 +98,7 @@ def _key(values: Mapping[str, object], annotation: Any, part: str, path: Path, v
     near = nearest(part.lower(), known)
     listed = f"Known there: {', '.join(known)}." if known else "Keys that people choose have to be in the file first."
     raise _Mistake(
-        f"{variable}: {dotted(path) or 'the file'} has no key {part.lower()}",
+        f"{variable}: {format_path(path) or 'the file'} has no key {part.lower()}",
         listed if near is None else f"Did you mean {near}? {listed}",
     )
 

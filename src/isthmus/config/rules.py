@@ -9,7 +9,7 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from isthmus.config.reading.document import ConfigDocument, Path, dotted
+from isthmus.config.reading.document import ConfigDocument, Path, format_path
 from isthmus.config.reading.problems import Mistake, nearest
 from isthmus.config.schemarules import schema_rules
 from isthmus.config.sections.beside import MetricsSection
@@ -181,7 +181,9 @@ def one_writer(links: tuple[Link, ...]) -> Iterator[Mistake]:
     for (_, former), (position, latter) in combinations(enumerate(links), 2):
         if former.target.alias != latter.target.alias or not _contend(former, latter):
             continue
-        written = [link.topics.named({*former.topics.literals, *latter.topics.literals}) for link in (former, latter)]
+        written = [
+            link.topics.name_topics({*former.topics.literals, *latter.topics.literals}) for link in (former, latter)
+        ]
         for topic in sorted(written[0].sources.keys() & written[1].sources.keys()):
             yield Mistake(
                 ("links", position, "topics"),
@@ -202,7 +204,7 @@ def warnings(fabric: FabricSection, document: ConfigDocument, referenced: set[Pa
     """Yield sentences about settings that are allowed but unwise."""
     for path in _secrets(fabric, ()):
         if path not in referenced:
-            where = f"{document.place(path)}: {dotted(path)}"
+            where = f"{document.place(path)}: {format_path(path)}"
             yield f"{where} is a secret written out. {_BY_REFERENCE}"
     for position, link in enumerate(fabric.links):
         if not link.topics.include and not (link.mm2.heartbeats and link.mm2.heartbeats_replication):

@@ -88,7 +88,7 @@ def tree_conflicts(trees: tuple[TreeSettings, ...], links: tuple[Link, ...]) -> 
         for settings in trees:
             if link.target.alias not in settings.tree.clusters:
                 continue
-            written = sorted(link.topics.named(_literals(link, settings)).sources)
+            written = sorted(link.topics.name_topics(_literals(link, settings)).sources)
             taken = [name for name in written if settings.distributes(name)]
             if taken:
                 yield Mistake(
@@ -116,7 +116,7 @@ def trees_of(sections: tuple[TreeSection, ...]) -> tuple[TreeSettings, ...]:
     )
 
 
-def switched(settings: TreeSettings, choices: Mapping[str, TargetChoice]) -> TreeSettings:
+def apply_choices(settings: TreeSettings, choices: Mapping[str, TargetChoice]) -> TreeSettings:
     """Return the tree with the chosen leaves, by distributor; choices for other subtrees do not count."""
     by_itself = settings.tree.by_itself
     targets = {
@@ -140,7 +140,7 @@ def tree_links(
     chosen leaves, of trees that have them.
     """
     by_alias = {cluster.alias: cluster for cluster in clusters}
-    for settings in (switched(each, choices) for each in trees):
+    for settings in (apply_choices(each, choices) for each in trees):
         beside = settings.tree.distributors
         valid = {each.name: choices[each.name] for each in beside if _is_of(choices.get(each.name), each)}
         got = {each.name: {each.target, *(valid[each.name].former if each.name in valid else ())} for each in beside}

@@ -41,7 +41,7 @@ _LATER: Final = Problem(
 )
 _ONLY_HERE: Final = Problem(
     "only the target deletes old records: the source, which is compacted, has a retention without a meaning",
-    "Nothing needs to be done. To be told no more, add it to configs.exclude of the link.",
+    "Nothing needs to be done. To silence this, add it to configs.exclude of the link.",
 )
 Values = Mapping[str, str | None]
 

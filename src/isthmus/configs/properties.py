@@ -107,7 +107,7 @@ class _Comparison:
             return None
         problem = Problem(
             f"the target topic stays at {name}={ours.value}: records come with the codecs and the timestamps they have",
-            "Nothing needs to be done. To be told no more, add it to configs.exclude of the link.",
+            "Nothing needs to be done. To silence this, add it to configs.exclude of the link.",
         )
         return self._build_change(name, ours.value, wanted, problem, is_by_design=True)
 
@@ -118,7 +118,7 @@ class _Comparison:
             return None
         problem = Problem(
             f"the target topic stays at {name}={ours.value}: a remote tier is each cluster's own business",
-            "Nothing needs to be done. To have it set, or to be told no more, write configs.exclude of the link.",
+            "Nothing needs to be done. To have it set, or to silence this, write configs.exclude of the link.",
         )
         return self._build_change(name, ours.value, wanted, problem, is_by_design=True)
 

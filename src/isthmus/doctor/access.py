@@ -11,10 +11,10 @@ from isthmus.kafka.client import Client
 from isthmus.model.kafka.access import AccessPolicy
 from isthmus.model.kafka.findings import Finding, Level
 from isthmus.model.kafka.quotas import attached_user
-from isthmus.model.kafka.rights import Resource, listed
+from isthmus.model.kafka.rights import Resource, join_names
 from isthmus.model.link import Link
 from isthmus.model.links.needs import About, Side, needs_of
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 _CHECK = "access rules"
 
@@ -86,8 +86,8 @@ async def _without_password(link: Link, source: Client, target: Client) -> list[
             level=Level.WARN,
             subject=link.name,
             check="passwords",
-            message=f"{counted(len(missing), 'attached user')} of {link.source.alias} with a password of SCRAM cannot "
-            f"log in at {link.target.alias}: {listed(missing)}",
+            message=f"{format_count(len(missing), 'attached user')} of {link.source.alias} with a password of SCRAM "
+            f"cannot log in at {link.target.alias}: {join_names(missing)}",
             hint="Brokers show no passwords: set them there (kafka-configs --alter --add-config SCRAM-SHA-512=...).",
         )
     ]

@@ -45,7 +45,7 @@ from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
 from isthmus.model.links.needs import About, Side, needs_of
 from isthmus.model.problem import Problem
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 from isthmus.topics.foresight import foresee
 from isthmus.topics.observation import ObservedLink
 from isthmus.topics.plan import LinkPlan, TopicPlan
@@ -119,7 +119,9 @@ async def _cluster(client: Client) -> tuple[ClusterDescription | None, list[Find
     except IsthmusError as error:
         return None, [_error(alias, "reachability", error)]
     brokers = description.brokers
-    findings = [_ok(alias, "reachability", f"cluster id {description.cluster_id}, {counted(len(brokers), 'broker')}")]
+    findings = [
+        _ok(alias, "reachability", f"cluster id {description.cluster_id}, {format_count(len(brokers), 'broker')}")
+    ]
     versions = await asyncio.gather(*(_version(client, node_id) for node_id in brokers))
     findings.extend(finding for finding in versions if isinstance(finding, Finding))
     known = [releases for releases in versions if isinstance(releases, Releases)]
@@ -167,12 +169,12 @@ def clock_finding(subject: str, reading: ClockReading | None) -> Finding:
         return _ok(subject, "clock", "not examined: only KRaft controllers tell their clock")
     ahead_ms = reading.ahead_ms
     beyond = abs(ahead_ms) - reading.uncertainty_ms > _CLOCK_AHEAD_MS_MAX
-    told = f"the controller's clock is {abs(ahead_ms):.0f} ms {'ahead of' if ahead_ms > 0 else 'behind'} ours"
+    message = f"the controller's clock is {abs(ahead_ms):.0f} ms {'ahead of' if ahead_ms > 0 else 'behind'} ours"
     return Finding(
         level=Level.WARN if beyond else Level.OK,
         subject=subject,
         check="clock",
-        message=f"{told} (±{reading.uncertainty_ms:.0f} ms)",
+        message=f"{message} (±{reading.uncertainty_ms:.0f} ms)",
         hint=_CLOCK_HINT if beyond else "",
     )
 
@@ -186,7 +188,7 @@ async def _link(
     clusters: Collection[Cluster],
 ) -> list[Finding]:
     source, target = pool.client(link.source), pool.client(link.target)
-    kept = await _kept(link, source, target)
+    kept = await _check_ledgers(link, source, target)
     if any(finding.level is Level.ERROR for finding in kept):
         return kept
     try:
@@ -234,7 +236,7 @@ async def _link(
     ]
 
 
-async def _kept(link: Link, source: Client, target: Client) -> list[Finding]:
+async def _check_ledgers(link: Link, source: Client, target: Client) -> list[Finding]:
     """Whether the ledgers of a link keep what is written into them."""
     writes_at_source = bool(link.namespaces) or (link.distributor is not None and link.distributor.has_allowance)
     findings: list[Finding] = []
@@ -273,9 +275,9 @@ def topic_plan_findings(plan: LinkPlan) -> Iterator[Finding]:
     for topic in plan.topics:
         yield from _topic(f"{plan.link}/{topic.topic}", topic)
     if kept:
-        yield _ok(plan.link, "topics", f"{counted(kept, 'topic')} can be mirrored with the same offsets")
+        yield _ok(plan.link, "topics", f"{format_count(kept, 'topic')} can be mirrored with the same offsets")
     if mapped:
-        yield _ok(plan.link, "topics", f"{counted(mapped, 'topic')} can be mirrored with mapped offsets")
+        yield _ok(plan.link, "topics", f"{format_count(mapped, 'topic')} can be mirrored with mapped offsets")
     if plan.aborted is not None:
         yield _ok(plan.link, "transactions", f"{plan.aborted}. {plan.aborted.advice}".rstrip(" ."))
     if plan.visibility is not None:
@@ -311,11 +313,11 @@ def _topic(subject: str, topic: TopicPlan) -> Iterator[Finding]:
         yield _of_problem(Level.ERROR, subject, _check(topic.state), problem)
     for partition in topic.partitions:
         if partition.refusal is not None and partition.state is not LaneState.NOT_AUTHORIZED:
-            # Rights that are missing are told by right, not by partition.
-            told = _numbered(partition.partition, partition.refusal)
-            yield _of_problem(Level.ERROR, subject, _check(partition.state), told)
+            # Rights that are missing are reported by right, not by partition.
+            problem = _add_partition(partition.partition, partition.refusal)
+            yield _of_problem(Level.ERROR, subject, _check(partition.state), problem)
         if partition.unexamined is not None:
-            problem = _numbered(partition.partition, partition.unexamined, "not examined: ")
+            problem = _add_partition(partition.partition, partition.unexamined, "not examined: ")
             yield _of_problem(Level.WARN, subject, "preflight", problem)
     for problem in topic.notes:
         yield _of_problem(Level.WARN, subject, "preflight", problem)
@@ -325,7 +327,7 @@ def _check(state: LaneState) -> str:
     return DIVERGENCE if state.is_recoverable else "preflight"
 
 
-def _numbered(partition: int, problem: Problem, what: str = "") -> Problem:
+def _add_partition(partition: int, problem: Problem, what: str = "") -> Problem:
     return Problem(f"partition {partition}: {what}{problem.message}", problem.hint)
 
 

@@ -18,7 +18,7 @@ from isthmus.model.kafka.findings import Finding, Level
 from isthmus.model.link import Link
 from isthmus.model.links.needs import Side
 from isthmus.model.naming import SourceTopic
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 _CHECK: Final = "groups"
 
@@ -59,7 +59,7 @@ def _about(link: Link, plans: list[GroupPlan]) -> Iterator[Finding]:
         message = f"group {plan.group}: {plan.problem.message}"
         yield Finding(level=level, subject=link.name, check=_CHECK, message=message, hint=plan.problem.hint)
     if able:
-        message = f"{counted(able, 'consumer group')} can be carried"
+        message = f"{format_count(able, 'consumer group')} can be carried"
         yield Finding(level=Level.OK, subject=link.name, check=_CHECK, message=message)
     elif not plans:
         message = "no consumer group that the link includes has a position"

@@ -1,4 +1,4 @@
-"""What the fabric takes and gives: values, for whoever asks it. Each is loaded when it is asked for."""
+"""What the fabric takes and gives: values. Each is loaded when it is asked for."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 from isthmus.errors import ConfigError, IsthmusError
 from isthmus.fabric.comparing import comparison
 from isthmus.fabric.names import LinkNames, live_names
-from isthmus.fabric.opening import opened
+from isthmus.fabric.opening import open_configuration
 from isthmus.kafka.pool import ClusterPool
 from isthmus.memory.claims import Claims
 from isthmus.memory.filtering import Filters, in_force, read_filters, write_filters
@@ -63,8 +63,8 @@ class AsyncFabric:
 
     Until it is closed it keeps one client of each cluster and follows each ledger once for what only looks; runs,
     declarations and what changes something have clients of their own, and read the ledger as it is then. Runs use the
-    Spark session given, else one of their own, which `aclose` stops; an `application` or a `pool` belongs to whoever
-    made it.
+    Spark session given, else one of their own, which `aclose` stops; an `application` or a `pool` belongs to the
+    caller who made it.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class AsyncFabric:
         :raises ConfigError: There is no such file, or it cannot be used.
         :raises PlanRefused: A newer Isthmus wrote a ledger.
         """
-        return cls(await opened(configuration, declared=declared), spark=spark)
+        return cls(await open_configuration(configuration, declared=declared), spark=spark)
 
     async def __aenter__(self) -> Self:
         return self
@@ -272,14 +272,14 @@ class AsyncFabric:
 
         :raises ConfigError: There is no link or tree of that name, no cluster of that alias, or no link into one.
         """
-        from isthmus.status.planning import planned
+        from isthmus.status.planning import plan_link
 
         of_tree = () if tree is None else trees_named(self.configuration.trees, tree)
         chosen = tuple(each for each in self.links(link) if not of_tree or each.tree == tree)
         links = await in_force(self._into(clusters, chosen), self._pool)
         claims = Claims()
         # One after the other: which link a topic belongs to is settled in the order of the file.
-        plans = [await planned(each, self.configuration, self._pool, claims, links) for each in links]
+        plans = [await plan_link(each, self.configuration, self._pool, claims, links) for each in links]
         return Plan(links=tuple(plans))
 
     async def filters(self, link: str) -> Filters:
@@ -358,11 +358,11 @@ class AsyncFabric:
         whose last link goes waits for another, unless it is to end caught up. `on_configuration` is called with what it
         goes on by then, what is declared included.
 
-        Where the configuration, or `metrics` in its place, says so it tells whoever asks how it does: docs/metrics.md.
+        Where the configuration, or `metrics` in its place, says so it serves metrics: docs/metrics.md.
 
         :raises ConfigError: There is no link of that name, no cluster of that alias or no link into one, or it is to
             take over and to stand by at once.
-        :raises PortBusy: Something listens already where metrics are to be told.
+        :raises PortBusy: Something listens already where metrics are to be served.
         """
         written = None if self.configuration.declared is None else self.configuration.written
         following = Following(reread, is_constant=follow_config, written=written, on_configuration=on_configuration)

@@ -23,13 +23,13 @@ _HEED_S: Final = 1.0
 class Shell(Generic[CoreT]):
     """What a core offers to programs with an event loop, for those without.
 
-    Each call makes the core anew over clients of its own, blocks until the answer is there, and leaves the clusters.
+    Each call makes a core over clients of its own, blocks until the answer is there, and leaves the clusters.
     """
 
     def __init__(self, core: Callable[[ClusterPool], CoreT]) -> None:
         self._core = core
 
-    def _done(self, ask: Callable[[CoreT], Coroutine[Any, Any, ResultT]]) -> ResultT:
+    def _call(self, ask: Callable[[CoreT], Coroutine[Any, Any, ResultT]]) -> ResultT:
         async def answer() -> ResultT:
             async with ClusterPool() as pool:
                 return await ask(self._core(pool))
@@ -51,13 +51,13 @@ def blocking(
     """A method of a core as its shell has it: the same arguments, result and errors."""
 
     def call(shell: Shell[CoreT], /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
-        return shell._done(lambda core: method(core, *args, **kwargs))
+        return shell._call(lambda core: method(core, *args, **kwargs))
 
     update_wrapper(call, method)
     return call
 
 
-def shelled(
+def wrap_in_shell(
     method: Callable[Concatenate[CoreT, P], OtherT], shell: Callable[[Callable[[ClusterPool], OtherT]], ShellT]
 ) -> Callable[Concatenate[Shell[CoreT], P], ShellT]:
     """A method by which a core makes another one, as its shell has it: the same arguments, and the other's shell."""
@@ -86,27 +86,27 @@ def _is_looping() -> bool:
 
 
 def in_turn(items: AsyncIterator[ResultT]) -> Iterator[ResultT]:
-    """What is awaited one after the other, in a loop in another thread; whoever stops asking has that one end too."""
+    """What is awaited one after the other, in a loop in another thread; a caller who stops asking ends that one too."""
 
     async def following() -> tuple[ResultT] | None:
         async for item in items:
             return (item,)
         return None
 
-    async def ended() -> None:
+    async def close_items() -> None:
         if (close := getattr(items, "aclose", None)) is not None:
             await close()
 
     with _loop_elsewhere() as loop:
         try:
-            while (found := _awaited(following(), loop)) is not None:
+            while (found := _wait_for(following(), loop)) is not None:
                 yield found[0]
         except GeneratorExit:
-            _awaited(ended(), loop)
+            _wait_for(close_items(), loop)
             raise
 
 
-def _awaited(work: Coroutine[Any, Any, ResultT], loop: asyncio.AbstractEventLoop) -> ResultT:
+def _wait_for(work: Coroutine[Any, Any, ResultT], loop: asyncio.AbstractEventLoop) -> ResultT:
     future = asyncio.run_coroutine_threadsafe(work, loop)
     while True:
         try:
@@ -118,7 +118,7 @@ def _awaited(work: Coroutine[Any, Any, ResultT], loop: asyncio.AbstractEventLoop
 
 def _elsewhere(work: Coroutine[Any, Any, ResultT]) -> ResultT:
     with _loop_elsewhere() as loop:
-        return _awaited(work, loop)
+        return _wait_for(work, loop)
 
 
 @contextmanager
@@ -131,21 +131,21 @@ def _loop_elsewhere() -> Iterator[asyncio.AbstractEventLoop]:
         yield loop
     except BaseException:
         # An interrupt may come before the future is ours to cancel.
-        asyncio.run_coroutine_threadsafe(_cancelled(), loop).result()
+        asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result()
         raise
     finally:
-        asyncio.run_coroutine_threadsafe(_settled(), loop).result()
+        asyncio.run_coroutine_threadsafe(_wait_for_others(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
 
 
-async def _cancelled() -> None:
+async def _cancel_others() -> None:
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
         task.cancel()
 
 
-async def _settled() -> None:
+async def _wait_for_others() -> None:
     """What was cancelled has ended, and what was begun in threads as well."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     await asyncio.gather(*others, return_exceptions=True)

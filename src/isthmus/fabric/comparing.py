@@ -18,7 +18,7 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.spark.application import SparkApplication
 from isthmus.status.verified import remember_verdict
 from isthmus.topics.names import find_topics
-from isthmus.topics.observation import treated
+from isthmus.topics.observation import find_treatment
 
 if TYPE_CHECKING:
     from isthmus.spark.compare.links import OnVerified, Verdict
@@ -48,8 +48,8 @@ async def comparison(
             "there is no link to be compared",
             hint="Write one into the file, or declare it (isthmus link create): comparing nothing proves nothing.",
         )
-    selected = await _selected(links, topics, pool)
-    policies = await asyncio.gather(*(treated(each, pool.client(each.target)) for each in links))
+    selected = await _select_topics(links, topics, pool)
+    policies = await asyncio.gather(*(find_treatment(each, pool.client(each.target)) for each in links))
     treatments = {each.name: treatment.policy for each, treatment in zip(links, policies, strict=True)}
 
     def compare() -> dict[str, Verdict]:
@@ -82,7 +82,7 @@ async def comparison(
     return compare
 
 
-async def _selected(
+async def _select_topics(
     links: tuple[Link, ...], topics: Collection[str], pool: ClusterPool
 ) -> dict[str, dict[SourceTopic, TargetTopic]]:
     """The topics of each link that are there, all of them or those named, as at the source or as at the target; by

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Self
 from isthmus.clusters.administration import AsyncAdministration
 from isthmus.clusters.reassigning import AsyncReassigning
 from isthmus.fabric.async_fabric import AsyncFabric
-from isthmus.fabric.blocking import Shell, blocking, in_loop, shelled
-from isthmus.fabric.opening import opened
+from isthmus.fabric.blocking import Shell, blocking, in_loop, wrap_in_shell
+from isthmus.fabric.opening import open_configuration
 from isthmus.fabric.operations import AsyncLinkOperations
 from isthmus.groups.links import AsyncGroups
 from isthmus.kafka.pool import ClusterPool
@@ -55,7 +55,7 @@ class DeclaredLinks(Shell[AsyncDeclaredLinks]):
     """The links that are declared on the clusters; see `AsyncDeclaredLinks`."""
 
     all = blocking(AsyncDeclaredLinks.all)
-    told = blocking(AsyncDeclaredLinks.told)
+    read_with_problems = blocking(AsyncDeclaredLinks.read_with_problems)
     describe = blocking(AsyncDeclaredLinks.describe)
     create = blocking(AsyncDeclaredLinks.create)
     update = blocking(AsyncDeclaredLinks.update)
@@ -149,7 +149,7 @@ class DistributionTrees(Shell[Trees]):
         """Look on Spark whether every record of a tree is once on each of its clusters, in the order of its producer;
         see `Trees.comparison`."""
         # In this thread: Ctrl-C ends it.
-        return self._done(lambda core: core.comparison(tree, topics=topics, on_progress=on_progress))()
+        return self._call(lambda core: core.comparison(tree, topics=topics, on_progress=on_progress))()
 
 
 class TreeChanging(Shell[TreeChanges]):
@@ -181,8 +181,8 @@ class LinkOperations(Shell[AsyncLinkOperations]):
     def __init__(self, configuration: Configuration, name: str) -> None:
         super().__init__(lambda _: AsyncLinkOperations(configuration, name))
 
-    promoter = shelled(AsyncLinkOperations.promoter, Promoting)
-    recoverer = shelled(AsyncLinkOperations.recoverer, Recovering)
+    promoter = wrap_in_shell(AsyncLinkOperations.promoter, Promoting)
+    recoverer = wrap_in_shell(AsyncLinkOperations.recoverer, Recovering)
     delete_departed = blocking(AsyncLinkOperations.delete_departed)
     pause = blocking(AsyncLinkOperations.pause)
     resume = blocking(AsyncLinkOperations.resume)
@@ -307,7 +307,7 @@ class Fabric(Shell[AsyncFabric]):
     ) -> dict[str, Verdict]:
         """Compare both logs on Spark, by link: every offset, timestamp, key, value and header; see
         `AsyncFabric.comparison`."""
-        compare = self._done(
+        compare = self._call(
             lambda core: core.comparison(
                 link=link,
                 topics=topics,
@@ -335,4 +335,4 @@ def open_fabric(
     :raises ConfigError: There is no such file, or it cannot be used.
     :raises PlanRefused: A newer Isthmus wrote a ledger.
     """
-    return Fabric(in_loop(opened(configuration, declared=declared)), spark=spark)
+    return Fabric(in_loop(open_configuration(configuration, declared=declared)), spark=spark)

@@ -10,7 +10,7 @@ from typing import Final
 
 from isthmus.errors import ClusterError
 from isthmus.kafka.client import Client
-from isthmus.kafka.groups.groups import list_groups, listed
+from isthmus.kafka.groups.groups import list_groups, merge_listings
 from isthmus.kafka.pool import ClusterPool
 from isthmus.memory.filtering import in_force
 from isthmus.model.link import Link
@@ -38,7 +38,7 @@ async def _names(link: Link, source: Client) -> LinkNames | None:
     with contextlib.suppress(ClusterError, TimeoutError):
         async with asyncio.timeout(ASKED_S):
             there = (await find_topics(source, link.topics)).there
-            groups = listed(await list_groups(source)) if link.groups.is_configured else {}
+            groups = merge_listings(await list_groups(source)) if link.groups.is_configured else {}
         topics = sorted({*there, *there.values()})
         return LinkNames(topics=tuple(topics), groups=tuple(name for name in groups if link.groups.matches(name)))
     return None

@@ -9,7 +9,9 @@ from isthmus.memory.declarations import with_declared
 from isthmus.model.configuration import Configuration
 
 
-async def opened(configuration: str | Path | Configuration | None, *, declared: bool | None) -> Configuration:
+async def open_configuration(
+    configuration: str | Path | Configuration | None, *, declared: bool | None
+) -> Configuration:
     """The configuration, read if it is not given; see `AsyncFabric.open`."""
     if isinstance(configuration, Configuration):
         # A value is what somebody has made of it: nothing comes in that is not in it, unless it is asked for.

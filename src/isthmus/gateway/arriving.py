@@ -23,7 +23,7 @@ from isthmus.ledger.documents.kinds import (
     CarriedDocument,
     CarriedTransactionsDocument,
     NamespaceDocument,
-    decoded,
+    decode_document,
     kind_of,
 )
 from isthmus.ledger.records import Entry
@@ -69,7 +69,9 @@ def take_hidden(hidden: HiddenTopics, entries: Iterable[Entry], cluster_id: str)
     """
     for entry in entries:
         if kind_of(entry.key) in HIDING:
-            hidden.take(entry.key, entry.offset, None if entry.value is None else decoded(entry.key, entry.value))
+            hidden.take(
+                entry.key, entry.offset, None if entry.value is None else decode_document(entry.key, entry.value)
+            )
     return hidden.settle(cluster_id)
 
 
@@ -84,7 +86,7 @@ async def hidden_ids(client: Client, hidden: HiddenTopics) -> None:
 
 def _find_agreed_namespace(entry: Entry, cluster_id: str) -> Namespace | None:
     """Return the namespace of a record that reserves it without access rules; otherwise `None`."""
-    document = None if entry.value is None else decoded(entry.key, entry.value)
+    document = None if entry.value is None else decode_document(entry.key, entry.value)
     if not isinstance(document, NamespaceDocument) or document.cluster != cluster_id:
         return None
     return document.namespace if kept_by(document.registers) is KeptBy.AGREED_ONLY else None
@@ -115,7 +117,7 @@ async def carried_from(
         for entry in entries:
             if not entry.key.startswith(_key_prefixes(source)):
                 continue
-            document = None if entry.value is None else decoded(entry.key, entry.value)
+            document = None if entry.value is None else decode_document(entry.key, entry.value)
             documents.pop(entry.key, None)
             transactions.pop(entry.key, None)
             if isinstance(document, CarriedDocument) and document.stay == stay:
@@ -209,7 +211,7 @@ async def forget_truncated(client: Client, serving: Serving) -> None:
     moved = {key: known for key, known in serving.epochs.items() if key in now and now[key] != known >= 0}
     for key, end in (await ends_of_epochs(client, moved)).items() if moved else ():
         if end < serving.common.get(key, 0):
-            _log.warning("%s-%d lost records at %s: consumers are told so", *key, client.cluster.alias)
+            _log.warning("%s-%d lost records at %s: consumers get an error", *key, client.cluster.alias)
             serving.common.pop(key)
         serving.epochs[key] = now[key]
 

@@ -70,7 +70,7 @@ def _escape(value: str) -> str:
     return "\\ " * head + bare + "\\ " * (len(found) - head - len(bare))
 
 
-def admitted(cluster: Cluster, subject: str | None) -> Cluster:
+def choose_login(cluster: Cluster, subject: str | None) -> Cluster:
     """Return the cluster with the login for a client whose certificate has this subject, `None` without a certificate.
 
     :raises NotAdmitted: There is no login for it.

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from isthmus.gateway.bounds import GatewayBounds
-from isthmus.gateway.frames.acknowledging import acknowledged, refused
+from isthmus.gateway.frames.acknowledging import build_refusal, read_acknowledgements
 from isthmus.gateway.frames.comingagain import ComingAgain
 from isthmus.gateway.frames.committing import (
     CommitAsked,
@@ -26,12 +26,12 @@ from isthmus.gateway.frames.committing import (
     positions_within,
     transaction_ended,
 )
-from isthmus.gateway.frames.cutting import Insertion, Ruling, inserted
+from isthmus.gateway.frames.cutting import Insertion, Ruling, insert_items
 from isthmus.gateway.frames.duties import NO_DUTIES, Duties, Duty, SyncLink
 from isthmus.gateway.frames.epochends import epoch_ends_beyond
 from isthmus.gateway.frames.hiding import READING, SHOWING, leaders_hidden, reading_ruling
 from isthmus.gateway.frames.joining import BEATING, is_joining, joining_anew
-from isthmus.gateway.frames.layout import Edit, MessageCursor, Short, request_body, response_body, spliced
+from isthmus.gateway.frames.layout import Edit, MessageCursor, Short, request_body, response_body, splice
 from isthmus.gateway.frames.messages import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
@@ -49,12 +49,12 @@ from isthmus.gateway.frames.messages import (
     TXN_OFFSET_COMMIT,
     is_flexible,
 )
-from isthmus.gateway.frames.producing import tagged
+from isthmus.gateway.frames.producing import tag_producer
 from isthmus.gateway.frames.reserving import CONCERNED, ruling
 from isthmus.gateway.frames.rewriting import LeadTo, edits, is_rewritten, refused_api_versions, refused_login
 from isthmus.gateway.frames.serving import ANY, Serving
-from isthmus.gateway.frames.settling import settled, taken
-from isthmus.gateway.frames.transacting import ANNOUNCING, begun, committed_there, producer_within, told_within
+from isthmus.gateway.frames.settling import find_appended, settle_request
+from isthmus.gateway.frames.transacting import ANNOUNCING, committed_there, learn_owner, producer_within, told_within
 from isthmus.gateway.frames.walking import ProduceWalk
 from isthmus.gateway.synchronous.holding import HeldAnswer, Leaving, Owed
 from isthmus.kafka import codes
@@ -215,7 +215,7 @@ class Conversation:
         """Note that no answer comes any more."""
         for each in self.expected:
             if each.walked is not None:
-                self.serving.carried.answered(each.walked, ())
+                self.serving.carried.take_answer(each.walked, ())
 
     @property
     def is_blind(self) -> bool:
@@ -223,7 +223,7 @@ class Conversation:
         return any(each.is_blind for each in self.expected)
 
     @classmethod
-    def begun(
+    def create(
         cls, limits: GatewayBounds, move: LeadTo, serving: Serving = ANY, duties: Duties = NO_DUTIES
     ) -> tuple[Conversation, RequestStream, AnswerStream]:
         """Create a conversation and its two streams."""
@@ -518,7 +518,7 @@ class RequestStream:
         serving, transactional_id = self._conversation.serving, body.text()
         if transactional_id is None:
             # Coordinators check the owner of a transactional id themselves.
-            return _Looked(change=partial(tagged, tag=serving.tag, stay=serving.stay) if serving.tag else None)
+            return _Looked(change=partial(tag_producer, tag=serving.tag, stay=serving.stay) if serving.tag else None)
         if version >= _BUMPING_FROM and serving.transactions:
             body.skip(4)
             at, producer_id, epoch = _SIZE.size + body.at, body.int64(), body.int16()
@@ -528,7 +528,7 @@ class RequestStream:
         if not serving.transactions:
             return _Looked()
         change = partial(
-            begun,
+            learn_owner,
             transactions=serving.transactions,
             transactional_id=transactional_id,
             asked_s=self._conversation.now,
@@ -600,7 +600,7 @@ class RequestStream:
         looked = self._examine_commit(key, version, correlation, frame, body)
         if looked is None or ended is None or not ended.is_commit:
             return looked
-        commit = ended.committed(version)
+        commit = ended.apply_commit(version)
         return looked._replace(
             change=partial(committed_there, version=version, transactions=transactions, commit=commit)
         )
@@ -642,7 +642,7 @@ class RequestStream:
         conversation, begin = self._conversation, body.at
         ended, transactions = transaction_ended(body), conversation.serving.transactions
         body.at = begin
-        commit = ended.committed(version)
+        commit = ended.apply_commit(version)
         if ended.is_commit:
             verdict = transactions.judge_commit(commit, conversation.now)
         else:
@@ -667,10 +667,10 @@ class RequestStream:
         }
         serving, again, now = self._conversation.serving, self._conversation.again, self._conversation.now
         is_behind = not refusals and again.precedes(walk.written, now)
-        refusals = refusals if refusals or is_behind else settled(walk, frame, serving, now)
+        refusals = refusals if refusals or is_behind else settle_request(walk, frame, serving, now)
         if refusals or is_behind:
             again.refuse(walk.written, refusals, now)
-            return _Looked(answer=refused(walk.written, refusals, version=version, correlation=correlation))
+            return _Looked(answer=build_refusal(walk.written, refusals, version=version, correlation=correlation))
         again.take(walk.written)
         is_all = bytes(frame[acks_at : acks_at + 2]) == _ALL_ACKS_WRITTEN
         if not is_all and any(link.settings.raise_acks for _, link in found):
@@ -782,7 +782,9 @@ class AnswerStream:
         if waiting.is_gathered and len(frame) < whole:
             raise Short
         if waiting.walked is not None:
-            self._conversation.serving.carried.answered(waiting.walked, taken(acknowledged(frame, waiting.version)))
+            self._conversation.serving.carried.take_answer(
+                waiting.walked, find_appended(read_acknowledgements(frame, waiting.version))
+            )
         if waiting.is_dropped:
             return [b""]
         rewritten: list[Buffer] = []
@@ -799,7 +801,7 @@ class AnswerStream:
         payload, key, version = frame[_SIZE.size :], waiting.key, waiting.version
         changes: list[Edit] = []
         if waiting.insertion is not None:
-            changes += inserted(_body_of(waiting, payload), waiting.insertion)
+            changes += insert_items(_body_of(waiting, payload), waiting.insertion)
         if waiting.change is not None:
             changes += waiting.change(_body_of(waiting, payload))
         elif is_rewritten(key, version):
@@ -811,7 +813,7 @@ class AnswerStream:
         grown = sum(edit.growth_bytes for edit in changes)
         if size + grown > _SIZE_MAX:
             raise ValueError(f"of {size} bytes, it cannot grow")
-        return [_SIZE.pack(size + grown), *spliced(payload, changes)]
+        return [_SIZE.pack(size + grown), *splice(payload, changes)]
 
     def _look_at_login(self, waiting: Expected, payload: memoryview) -> None:
         body = _body_of(waiting, payload)
@@ -834,7 +836,7 @@ def _with_inserted(answer: bytes, version: int, insertion: Insertion) -> bytes:
     """Insert into our answer to a Produce the refusals of the topics that were cut out of the request."""
     payload, flexible = memoryview(answer)[_SIZE.size :], is_flexible(PRODUCE, version)
     found = b"".join(
-        spliced(payload, inserted(response_body(payload, flexible=flexible, has_tags=flexible), insertion))
+        splice(payload, insert_items(response_body(payload, flexible=flexible, has_tags=flexible), insertion))
     )
     return _SIZE.pack(len(found)) + found
 

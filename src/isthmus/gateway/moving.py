@@ -42,7 +42,7 @@ from isthmus.ledger.documents.kinds import (
     MovableGatewayDocument,
     MoveDocument,
     NamespaceDocument,
-    decoded,
+    decode_document,
     kind_of,
 )
 from isthmus.ledger.documents.moves import MovesAway, arrived_by
@@ -55,7 +55,7 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.gateways.moves import MoveStep
 from isthmus.model.gateways.producerids import cluster_tag
 from isthmus.model.process.whereabouts import Liveness
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 _log = logging.getLogger(__name__)
 _LOOK_S: Final = 0.1
@@ -274,7 +274,7 @@ class Mover:
         if place.untaken or news.is_other_log:
             self._hide(place, hidden)
         moves = [
-            (entry.key, None if entry.value is None else decoded(entry.key, entry.value))
+            (entry.key, None if entry.value is None else decode_document(entry.key, entry.value))
             for entry in place.untaken
             if kind_of(entry.key) == MoveDocument.KIND
         ]
@@ -369,7 +369,7 @@ class Mover:
             await _append(place, replace(word, beat=beat))
         except NotAuthorized as error:
             if not place.may_tell_from:
-                _log.warning("the ledger of %s cannot be told of this gateway: %s", place.client.cluster.alias, error)
+                _log.warning("the ledger of %s does not learn of this gateway: %s", place.client.cluster.alias, error)
             place.may_tell_from = now + _UNREADABLE_S
             return
         self._known_at.add(place.client.cluster.alias)
@@ -539,12 +539,12 @@ async def _delete_ended(place: _Place) -> None:
     if ended:
         await place.writer.append([Deletion(key) for key in ended])
         _log.info("%s of gateways that have ended here: taken out of the ledger of %s",
-                  counted(len(ended), "entry", "entries"), place.client.cluster.alias)  # fmt: skip
+                  format_count(len(ended), "entry", "entries"), place.client.cluster.alias)  # fmt: skip
 
 
 def _is_dead(key: str, value: bytes) -> bool:
     try:
-        known = decoded(key, value)
+        known = decode_document(key, value)
     except PlanRefused:
         return False
     return isinstance(known, MovableGatewayDocument) and liveness_of(known.whereabouts) is Liveness.DEAD

@@ -54,10 +54,10 @@ class Scratch:
 class _Owner(Protocol):
     """The owner of two ends, which each call it with their events."""
 
-    def made(self, end: PassageEnd) -> None: ...
+    def end_connected(self, end: PassageEnd) -> None: ...
     def take(self, end: PassageEnd, chunk: memoryview) -> None: ...
     def fill(self, end: PassageEnd, *, is_full: bool) -> None: ...
-    def lost(self, end: PassageEnd, error: Exception | None) -> None: ...
+    def end_lost(self, end: PassageEnd, error: Exception | None) -> None: ...
 
 
 class PassageEnd(asyncio.BufferedProtocol):
@@ -79,9 +79,9 @@ class PassageEnd(asyncio.BufferedProtocol):
         self._sock = transport.get_extra_info("socket")
         keep_alive(self._sock)
         self.transport.set_write_buffer_limits(high=_HIGH_BYTES)
-        self._owner.made(self)
+        self._owner.end_connected(self)
 
-    def secured(self, transport: asyncio.Transport) -> None:
+    def switch_to_tls(self, transport: asyncio.Transport) -> None:
         """Use the TLS transport from now on."""
         self.transport = transport
         transport.set_write_buffer_limits(high=_HIGH_BYTES)
@@ -110,7 +110,7 @@ class PassageEnd(asyncio.BufferedProtocol):
         self.is_lost = True
         if self._ending is not None:
             self._ending.cancel()
-        self._owner.lost(self, exc)
+        self._owner.end_lost(self, exc)
 
     def write(self, buffers: Iterable[Buffer]) -> None:
         """Send buffers, unless the connection is closing."""
@@ -194,7 +194,7 @@ class PassageEvents(Protocol):
 
     def begin(self, passage: Passage) -> None: ...
     def awake(self, now: float) -> None: ...
-    def refused(self, passage: Passage, refusal: Refusal, why: str) -> None: ...
+    def note_refusal(self, passage: Passage, refusal: Refusal, why: str) -> None: ...
     def end(self, passage: Passage) -> None: ...
 
 
@@ -247,7 +247,7 @@ class Passage:
         keeper: Keeper | None = None,
     ) -> None:
         duties = NO_DUTIES if keeper is None else keeper.duties
-        self.conversation, self._requests, self._answers = Conversation.begun(limits, move, serving, duties)
+        self.conversation, self._requests, self._answers = Conversation.create(limits, move, serving, duties)
         self._keeper = keeper
         self._queue = HoldingQueue()
         self._is_releasing = False
@@ -302,7 +302,7 @@ class Passage:
 
     def refuse(self, refusal: Refusal, why: str) -> None:
         """Report why the client is refused, and end the passage at once."""
-        self._events.refused(self, refusal, why)
+        self._events.note_refusal(self, refusal, why)
         self.abandon()
 
     def finish(self) -> None:
@@ -419,7 +419,7 @@ class Passage:
         self._broker = PassageEnd(self._scratch, self)
         return self._broker
 
-    def made(self, end: PassageEnd) -> None:
+    def end_connected(self, end: PassageEnd) -> None:
         """Take in an end that is connected."""
         if end is self.client and end.transport is not None:
             peer = end.transport.get_extra_info("peername")
@@ -464,7 +464,7 @@ class Passage:
     def _finish_if_unanswerable(self) -> None:
         """End it as brokers do after refusing a request without an answer (acks=0), once all others are answered."""
         if self.conversation.ends_for and not self._is_ending:
-            self._events.refused(self, Refusal.REQUEST, self.conversation.ends_for)
+            self._events.note_refusal(self, Refusal.REQUEST, self.conversation.ends_for)
             self.finish()
 
     def _leave(self, leaving: Sequence[Leaving]) -> None:
@@ -545,7 +545,7 @@ class Passage:
         is_taken = "broker" not in self._in_the_way
         self._gathers_request.see_to(self._requests.gathered_bytes, requests, is_taken=is_taken)
 
-    def lost(self, end: PassageEnd, error: Exception | None) -> None:
+    def end_lost(self, end: PassageEnd, error: Exception | None) -> None:
         """Close the other end of an end that is lost: after its unsent bytes, or at once if there was an error."""
         if end is self.client and self._opening is not None:
             self._opening.cancel()

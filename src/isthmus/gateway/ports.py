@@ -9,7 +9,7 @@ from typing import Self
 
 from isthmus.errors import ConfigError, PlanRefused
 from isthmus.model.process.listening import ListenAddress
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 _PORT_MAX = 65535
 _ID = "{id}"
@@ -142,7 +142,7 @@ BrokerPlaces = BrokerPorts | BrokerNames
 """The addresses by which clients reach the brokers."""
 
 
-def placed(
+def place_brokers(
     listen: ListenRange, advertise: ListenAddress, node_ids: Collection[int], *, first_node: int | None = None
 ) -> BrokerPorts:
     """Place brokers with these ids, of which there is at least one, on ports. The first port is that of `first_node`,
@@ -163,7 +163,7 @@ def placed(
         raise PlanRefused(
             f"the ports {listen.first} to {listen.last} are those of brokers {places.first_node} to "
             f"{places.last_node}, and the cluster has ids from {lowest} to {highest}",
-            hint=f"{named} --listen a range of {counted(needed, 'port')} or more, from the lowest id on: a port "
+            hint=f"{named} --listen a range of {format_count(needed, 'port')} or more, from the lowest id on: a port "
             "belongs to each id between them.",
         )
     return places

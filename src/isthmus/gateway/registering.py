@@ -41,7 +41,7 @@ def beaten(document: GatewayDocument, gateway: Gateway | None) -> GatewayDocumen
         return replace(document, beat=document.beat + 1)
     places = gateway.places
     figures = gateway.figures()
-    held = {} if gateway.keeper is None else gateway.keeper.held()
+    held = {} if gateway.keeper is None else gateway.keeper.count_held()
     return replace(
         document,
         first_node=places.first_node if isinstance(places, BrokerPorts) else -1,

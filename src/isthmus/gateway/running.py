@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Final
 
-from isthmus.gateway.server import Gateway, GatewaySettings, settled
+from isthmus.gateway.server import Gateway, GatewaySettings, settle_ports
 from isthmus.gateway.standing import require_ledger, standing
 from isthmus.gateway.telling import Board, GatewayAnswers
 from isthmus.metrics.server import answering
@@ -54,7 +54,7 @@ async def serve(
     board = Board(alias, processes)
     with answering(metrics, GatewayAnswers(board)):
         # Before it is in any ledger: controllers must not wait for a gateway that cannot listen.
-        shared = await settled(configuration.cluster(alias), settings)
+        shared = await settle_ports(configuration.cluster(alias), settings)
         if processes > 1:
             return await _serve_by_others(configuration, alias, shared, board)
         async with standing(configuration, alias, settings) as gateway, _signals() as arrived:

@@ -33,9 +33,9 @@ from isthmus.errors import (
 from isthmus.gateway.bounds import DEFAULTS, Admission, GatewayBounds, GatheringRoom
 from isthmus.gateway.certified import (
     NotAdmitted,
-    admitted,
     check_dates,
     check_logins,
+    choose_login,
     is_certificate_needed,
     subject_of,
 )
@@ -44,7 +44,7 @@ from isthmus.gateway.frames.duties import NO_DUTIES, Duties
 from isthmus.gateway.frames.messages import CONSUMING, FETCH, SHARE_FETCH
 from isthmus.gateway.frames.serving import Serving
 from isthmus.gateway.passage import Passage, PassageEnd, Scratch
-from isthmus.gateway.ports import BrokerNames, BrokerPlaces, ListenRange, placed
+from isthmus.gateway.ports import BrokerNames, BrokerPlaces, ListenRange, place_brokers
 from isthmus.gateway.synchronous.keeping import Keeper
 from isthmus.gateway.tally import GatewayTally
 from isthmus.kafka.admin.brokers import describe_cluster
@@ -52,14 +52,14 @@ from isthmus.kafka.client import Client
 from isthmus.kafka.clock import lasting_s
 from isthmus.kafka.connect.address import reached_at, whereabouts, written_address
 from isthmus.kafka.connect.certificates import serving_context, tls_context
-from isthmus.kafka.connect.credentials import renewed
-from isthmus.kafka.connect.diagnosis import unreached
+from isthmus.kafka.connect.credentials import renew_credentials
+from isthmus.kafka.connect.diagnosis import build_unreached
 from isthmus.kafka.connect.reach import reach
 from isthmus.kafka.connect.security import uses_sasl, uses_tls
 from isthmus.model.cluster import Cluster
 from isthmus.model.gateways.figures import GatewayFigures, Refusal
 from isthmus.model.process.listening import ListenAddress, is_unspecified
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 _log = logging.getLogger(__name__)
 _ProtocolT = TypeVar("_ProtocolT", bound=asyncio.BaseProtocol)
@@ -181,7 +181,7 @@ def _keeper(duties: Duties, client: Client) -> Keeper | None:
     return None if duties is NO_DUTIES else Keeper(duties, client)
 
 
-async def settled(cluster: Cluster, settings: GatewaySettings) -> GatewaySettings:
+async def settle_ports(cluster: Cluster, settings: GatewaySettings) -> GatewaySettings:
     """Require that all ports are free and enough, and return the settings for processes that share them, with the
     first broker that all of them use.
 
@@ -208,7 +208,7 @@ def _place_brokers(cluster: Cluster, settings: GatewaySettings, ids: Collection[
         raise Unreachable(f"the broker of {cluster.alias} that answered names no brokers", cluster=cluster.alias)
     if isinstance(settings.advertise, BrokerNames):
         return settings.advertise
-    return placed(settings.listen, settings.advertise, ids, first_node=settings.first_node)
+    return place_brokers(settings.listen, settings.advertise, ids, first_node=settings.first_node)
 
 
 def _listen_error(address: ListenAddress, error: OSError) -> HostError:
@@ -233,7 +233,7 @@ def check_settings(cluster: Cluster, settings: GatewaySettings) -> None:
         _check_names(settings)
     elif is_unspecified(settings.advertise.host):
         raise ConfigError(
-            f"clients that are told {settings.advertise} look on their own host",
+            f"clients that get {settings.advertise} look on their own host",
             hint="Give --advertise the name or the address by which clients reach this host.",
         )
     settings.context()
@@ -259,7 +259,7 @@ def check_settings(cluster: Cluster, settings: GatewaySettings) -> None:
 
 def _check_names(settings: GatewaySettings) -> None:
     """
-    :raises ConfigError: Clients cannot be told apart by the names they use.
+    :raises ConfigError: Clients cannot be distinguished by the names they use.
     """
     if settings.certificate is None:
         raise ConfigError(
@@ -289,7 +289,7 @@ def _limit_connections(limits: GatewayBounds) -> GatewayBounds:
     if most < 1:
         raise HostError(f"this process may open {soft} files only", hint="Raise its limit: ulimit -n 20000.")
     if most < limits.connections:
-        _log.info("this process may open %d files: there can be %s", soft, counted(most, "connection"))
+        _log.info("this process may open %d files: there can be %s", soft, format_count(most, "connection"))
         return replace(limits, connections=most)
     return limits
 
@@ -390,7 +390,7 @@ class Gateway:
         else:
             passage.open(partial(self._secure, passage), partial(self._dial_for, passage))
 
-    def refused(self, passage: Passage, refusal: Refusal, why: str) -> None:
+    def note_refusal(self, passage: Passage, refusal: Refusal, why: str) -> None:
         """Count and log a client whose connection is about to be ended."""
         self._tally.refused[refusal] += 1
         _log.warning("a connection from %s was ended: %s", passage.address, why)
@@ -515,7 +515,7 @@ class Gateway:
         """End all connections at once."""
         self._end_listening()
         if self.passages:
-            _log.info("%s had to be broken off", counted(len(self.passages), "connection"))
+            _log.info("%s had to be broken off", format_count(len(self.passages), "connection"))
         for passage in list(self.passages):
             passage.abandon()
 
@@ -595,7 +595,7 @@ class Gateway:
             raise left from error
         if transport is None:
             raise left
-        end.secured(transport)
+        end.switch_to_tls(transport)
         secured = transport.get_extra_info("ssl_object")
         passage.server_name = _names.get(secured, "")
         if certificate := secured.getpeercert(binary_form=True):
@@ -608,7 +608,7 @@ class Gateway:
     async def _dial_for(self, passage: Passage, end: Callable[[], PassageEnd]) -> bool:
         """Dial once requests pass, for the cluster that is served then; whether the intended broker was reached."""
         await self._passes.wait()
-        cluster = admitted(self._cluster, passage.subject)
+        cluster = choose_login(self._cluster, passage.subject)
         is_certified = passage.subject is not None
         passage.settle(self.serving, self.keeper, needs_login=self._needs_login, is_certified=is_certified)
         node = self.places.node_at(passage.index, passage.server_name)
@@ -641,7 +641,7 @@ class Gateway:
                 last = (
                     error
                     if isinstance(error, ClusterError)
-                    else unreached(error, cluster, whereabouts(cluster, host, port))
+                    else build_unreached(error, cluster, whereabouts(cluster, host, port))
                 )
                 _log.warning("broker %d: %s", each, last)
             else:
@@ -656,7 +656,7 @@ class Gateway:
         transport, entrance = await self._open(cluster, host, port, Entrance)
         try:
             aside = partial(asyncio.get_running_loop().run_in_executor, self.dials)
-            logged_in = await entrance.log_in(renewed(cluster), host, whereabouts(cluster, host, port), aside)
+            logged_in = await entrance.log_in(renew_credentials(cluster), host, whereabouts(cluster, host, port), aside)
         except BaseException:
             transport.abort()
             raise
@@ -676,7 +676,9 @@ class Gateway:
             return await loop.create_connection(
                 protocol, *reached_at(cluster, host, port), ssl=context, server_hostname=name
             )
-        reaching = loop.run_in_executor(self.dials, reach, renewed(cluster), host, port, self._limits.connect_s)
+        reaching = loop.run_in_executor(
+            self.dials, reach, renew_credentials(cluster), host, port, self._limits.connect_s
+        )
         try:
             sock = await asyncio.shield(reaching)
         except asyncio.CancelledError:
@@ -695,7 +697,7 @@ class Gateway:
         now = time.monotonic()
         read_at, context = self._broker_contexts.get(cluster.login, (-_CONTEXT_S, None))
         if context is None or now - read_at > _CONTEXT_S:
-            context = tls_context(renewed(cluster))
+            context = tls_context(renew_credentials(cluster))
             self._broker_contexts[cluster.login] = now, context
         return context
 

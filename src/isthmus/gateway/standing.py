@@ -22,7 +22,7 @@ from isthmus.ledger.documents.kinds import (
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.records import Deletion
 from isthmus.ledger.topic import LEDGER_TOPIC, on_topic
-from isthmus.memory.links import remembered
+from isthmus.memory.links import read_ledger
 from isthmus.model.configuration import Configuration
 
 
@@ -90,7 +90,7 @@ async def require_ledger(configuration: Configuration, alias: str, settings: Gat
         finally:
             writer.close()
         try:
-            await remembered(client)
+            await read_ledger(client)
         except NotAuthorized as error:
             raise unreadable_error(alias, error) from error
 

@@ -18,7 +18,7 @@ from isthmus.errors import ClusterError, ConfigError, NotAuthorized, PlanRefused
 from isthmus.gateway.frames.duties import SyncLink
 from isthmus.gateway.registering import beaten, registration
 from isthmus.gateway.server import Gateway, GatewaySettings
-from isthmus.gateway.synchronous.beside import watched
+from isthmus.gateway.synchronous.beside import log_failure
 from isthmus.gateway.synchronous.crossing import cross
 from isthmus.gateway.synchronous.heldlink import HeldLink
 from isthmus.gateway.synchronous.others import OtherGateways
@@ -35,8 +35,8 @@ from isthmus.ledger.documents.kinds import (
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.records import Deletion, LedgerChange
 from isthmus.ledger.topic import LEDGER_TOPIC, on_topic
-from isthmus.memory.filtering import operated
-from isthmus.memory.links import LedgerMemory, remembered
+from isthmus.memory.filtering import apply_overrides
+from isthmus.memory.links import LedgerMemory, read_ledger
 from isthmus.model.configuration import Configuration
 from isthmus.model.gateways.synchrony import (
     FENCE_S,
@@ -197,7 +197,7 @@ class GatewayLinks:
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run work as a task until it is cancelled or this is closed."""
-        task = asyncio.create_task(watched(work))
+        task = asyncio.create_task(log_failure(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         # Avoids the warning about a coroutine that was cancelled before it began.
@@ -229,7 +229,7 @@ class GatewayLinks:
         async with asyncio.timeout(2 * FENCE_S):
             if self.is_registered:
                 await self.write([self.document])
-            memory = await remembered(self.source)
+            memory = await read_ledger(self.source)
         self._take(memory, begun)
         self._hear(begun)
         if self.gateway is not None and self._doubted_at == doubted_at:
@@ -284,11 +284,11 @@ class GatewayLinks:
             held = self._links[name]
             if owes and not self.is_trusted:
                 held.part.owe()
-            held.update(operated(link, held.target.documents(name)))
+            held.update(apply_overrides(link, held.target.documents(name)))
             written = documents.get(held.document(SyncWord()).key)
             is_written = isinstance(written, GatewayPairDocument) and written.word == held.part.word
             if held.part.word is not None and not is_written and held.written_at < begun:
-                held.part.lost()
+                held.part.note_loss()
         for held in self._links.values():
             held.known_at = min(begun, held.target.begun_at)
         cross(
@@ -319,7 +319,7 @@ class GatewayLinks:
                 held.losses += 1
             if lost:
                 _log.warning(
-                    "link %s: %s failed over: what is held of that is not at the follower, and is told so",
+                    "link %s: %s failed over: what is held of that is not there, and its clients get an error",
                     name, first_few(map(str, lost)),
                 )  # fmt: skip
                 if known.maps:
@@ -342,7 +342,7 @@ class GatewayLinks:
         for name in memory.links:
             known = declaration_of(name, memory.of(name).documents.values())
             for target in self.targets.values():
-                known = known.joined(declaration_of(name, target.documents(name).values()).registers)
+                known = known.join(declaration_of(name, target.documents(name).values()).registers)
             if known.is_whole and known.source.cluster_id == self._cluster_id:
                 yield known
 

@@ -41,7 +41,7 @@ class Board:
         """Note that a process has ended. Its counts are kept."""
         if process in self._newest:
             _, figures = self._newest[process]
-            self._ended = together(self._cluster, (self._ended, figures.ended())).ended()
+            self._ended = together(self._cluster, (self._ended, figures.keep_counters())).keep_counters()
             del self._newest[process]
 
     @property
@@ -84,7 +84,7 @@ class GatewayAnswers:
         return None
 
 
-def asked(address: ListenAddress) -> dict[str, Any]:
+def ask_gateway(address: ListenAddress) -> dict[str, Any]:
     """Ask the gateway whose metrics are at this address for its figures.
 
     :raises Unreachable: Nothing there answers as a gateway does.

@@ -13,9 +13,9 @@ from isthmus.kafka.commits.table import NO_PRODUCER
 from isthmus.kafka.groups.groups import Positions
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.ledger.documents.kinds import GroupDocument
-from isthmus.memory.links import remembered
+from isthmus.memory.links import read_ledger
 from isthmus.model.copyflags import bit
-from isthmus.model.trees.positions import PositionKey, unflagged
+from isthmus.model.trees.positions import PositionKey, split_flags
 
 Writers = Mapping[str, Mapping[PartitionKey, int]]
 """By group and partition the producer in whose transaction a position was committed, as far as that is known."""
@@ -48,7 +48,7 @@ class CommitAuthors:
         for name, found in sure.items():
             for at, committed in found.items():
                 key = PositionKey(name, *at)
-                own = unflagged(committed.metadata)[1]
+                own = split_flags(committed.metadata)[1]
                 if own:
                     flags[key] = own
                 elif at in writers[name]:
@@ -63,7 +63,7 @@ class CommitAuthors:
         if not groups:
             return {}
         try:
-            documents = (await remembered(self._source)).documents().values()
+            documents = (await read_ledger(self._source)).documents().values()
         except (NotAuthorized, PlanRefused):
             return {}
         return {

@@ -76,7 +76,7 @@ class GroupCommitter:
         for _ in range(_ROUNDS):
             if not remaining:
                 return outcome
-            transaction = await self._begun()
+            transaction = await self._begin_transaction()
             if transaction is None:
                 await self._commit_outside(remaining, outcome)
                 return outcome
@@ -98,7 +98,7 @@ class GroupCommitter:
 
         :raises ClusterError: The target did not answer.
         """
-        transaction = await self._begun()
+        transaction = await self._begin_transaction()
         if transaction is not None:
             try:
                 await transaction.clear(groups)
@@ -107,7 +107,7 @@ class GroupCommitter:
                 if not GroupTransaction.is_lost(error):
                     raise
 
-    async def _begun(self) -> GroupTransaction | None:
+    async def _begin_transaction(self) -> GroupTransaction | None:
         """Return the transaction, ready for commits; `None` where it is not permitted."""
         if self._transaction is None and self.guard == "transaction":
             transaction = GroupTransaction(self._client, self._link)
@@ -125,7 +125,7 @@ class GroupCommitter:
         """Run one transaction over all groups; return those to be retried, without those that prevented it."""
         placed = await self._place(transaction, commits)
         outcome.errors.update({**placed.refused, **placed.doubtful})
-        changed = await self._changed(commits, placed.groups.keys(), outcome, transaction.producer_id)
+        changed = await self._find_changed(commits, placed.groups.keys(), outcome, transaction.producer_id)
         outcome.changed |= changed
         left = {group: commits[group] for group in placed.groups.keys() - changed}
         if changed or placed.doubtful or not left:
@@ -147,7 +147,7 @@ class GroupCommitter:
     async def _end(self, transaction: GroupTransaction, *, commit: bool) -> None:
         await transaction.end(commit=commit)
 
-    async def _changed(
+    async def _find_changed(
         self, commits: Mapping[str, GroupCommit], groups: Collection[str], outcome: CommitOutcome, producer_id: int
     ) -> set[str]:
         """Return the groups that are not as they were at the decision, or cannot be looked at."""
@@ -170,7 +170,7 @@ class GroupCommitter:
         }
 
     async def _commit_outside(self, commits: Mapping[str, GroupCommit], outcome: CommitOutcome) -> None:
-        changed = await self._changed(commits, commits.keys(), outcome, -1)
+        changed = await self._find_changed(commits, commits.keys(), outcome, -1)
         outcome.changed |= changed
         left = {group: commit.positions for group, commit in commits.items() if group not in changed}
         committed = await commit_outside(self._client, left)

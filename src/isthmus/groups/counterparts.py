@@ -13,7 +13,7 @@ from isthmus.groups.transaction import groups_transactional_id
 from isthmus.kafka.client import Client
 from isthmus.kafka.transactions.open import producer_of
 from isthmus.ledger.documents.kinds import LinkDocument
-from isthmus.memory.links import remembered
+from isthmus.memory.links import read_ledger
 
 
 class Counterparts:
@@ -39,7 +39,7 @@ class Counterparts:
 
     async def _look_up(self) -> dict[int, str]:
         try:
-            documents = (await remembered(self._source)).documents().values()
+            documents = (await read_ledger(self._source)).documents().values()
             known = [document for document in documents if isinstance(document, LinkDocument)]
             if self._named is None:
                 here = (await self._target.metadata()).cluster_id

@@ -35,7 +35,7 @@ from isthmus.model.link import DistributorRole, Link
 from isthmus.model.naming import SourceTopic
 from isthmus.model.problem import Problem, ProblemJson
 from isthmus.model.text.plain import OwnFields, plain, plain_fields
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 from isthmus.model.translation import Way
 from isthmus.model.trees.switching import begin_of
 
@@ -133,7 +133,9 @@ async def drill(
     """
     able = {p.target_key: p for p in plan.positions if is_tried(p)}
     scratch = f"{OWN_PREFIX}drill.{secrets.token_hex(_TOKEN_BYTES)}"
-    on_step(f"committing {counted(len(able), 'position')} for the scratch group {scratch} at {target.cluster.alias}")
+    on_step(
+        f"committing {format_count(len(able), 'position')} for the scratch group {scratch} at {target.cluster.alias}"
+    )
     committed = await _commit_and_fetch(target, scratch, {key: _position(p) for key, p in able.items()})
     is_whole = bool(able) and all(p.translated is not None or p.target_topic is None for p in plan.positions)
     problem = None if is_whole else plan.problem
@@ -143,7 +145,7 @@ async def drill(
         )
         problem = Problem(f"{link.name} says nothing of {plan.group}: its newest position comes another way", hint)
     try:
-        on_step(f"comparing up to {counted(records, 'record')} in {counted(len(able), 'partition')}")
+        on_step(f"comparing up to {format_count(records, 'record')} in {format_count(len(able), 'partition')}")
         found = await _compare_all(link, (source, target), able, committed, maps, records)
     finally:
         on_step("deleting the scratch group")

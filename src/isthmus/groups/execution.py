@@ -9,7 +9,7 @@ from typing import Final
 from isthmus.errors import ClusterError
 from isthmus.groups.committing import GroupCommitter
 from isthmus.groups.memory import GroupMemory
-from isthmus.groups.plan import GroupPlan, Memory, PositionPlan, commit_of, troubled, with_positions
+from isthmus.groups.plan import GroupPlan, Memory, PositionPlan, commit_of, plan_troubled, with_positions
 from isthmus.groups.positions.carrying import Standing
 from isthmus.groups.transaction import Accepted, without_metadata
 from isthmus.kafka.client import Client
@@ -55,17 +55,17 @@ async def apply_groups(
             error = None if outcome is None else outcome.errors.get(name)
             stands[name] = _not_carried(plan, error)
         elif name in outcome.uncertain:
-            memory.attempted(plan)
+            memory.note_attempt(plan)
             stands[name] = _not_carried(plan, None)
         else:
             accepted = outcome.done[name]
-            memory.done(_without(plan, accepted.refused))
+            memory.note_commit(_without(plan, accepted.refused))
             stands[name] = _carried_out(plan, accepted)
     for name, plan in by_target.items():
         if plan.delete:
             stands[name] = await _delete(plan, memory, target)
         if not stands[name].delete:
-            memory.agreed(stands[name])
+            memory.note_agreement(stands[name])
             memory.stands(stands[name])
     return (*stands.values(), *meeting)
 
@@ -73,7 +73,7 @@ async def apply_groups(
 def _not_carried(plan: GroupPlan, error: ClusterError | None) -> GroupPlan:
     if error is None:
         return replace(plan, standing=Standing.UNAVAILABLE, problem=_CHANGED)
-    found = troubled(plan.group, plan.target_group, error)
+    found = plan_troubled(plan.group, plan.target_group, error)
     return replace(plan, standing=found.standing, problem=found.problem)
 
 
@@ -89,7 +89,7 @@ def _carried_out(plan: GroupPlan, accepted: Accepted) -> GroupPlan:
     left = _without(plan, accepted.refused)
     done = with_positions(left, (_as_committed(each, accepted.bare) for each in left.positions))
     if accepted.refused:
-        found = troubled(plan.group, plan.target_group, next(iter(accepted.refused.values())))
+        found = plan_troubled(plan.group, plan.target_group, next(iter(accepted.refused.values())))
         return replace(done, standing=found.standing, problem=found.problem)
     return done if done.standing is not plan.standing or done.problem else replace(done, problem=plan.problem)
 
@@ -113,7 +113,7 @@ async def _delete(plan: GroupPlan, memory: GroupMemory, target: Client) -> Group
         return replace(plan, delete=False)
     error = (await delete_groups(target, [name])).errors.get(name)
     if error is not None:
-        return replace(troubled(plan.group, name, error), standing=Standing.GONE_AT_SOURCE)
+        return replace(plan_troubled(plan.group, name, error), standing=Standing.GONE_AT_SOURCE)
     memory.forget(plan.group)
     return plan
 

@@ -24,10 +24,10 @@ from isthmus.kafka.commits.source import CommitSource
 from isthmus.kafka.pool import ClusterPool
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.topic import on_topic
-from isthmus.memory.closed import closed
+from isthmus.memory.closed import read_closed
 from isthmus.memory.filtering import in_force
 from isthmus.memory.identity import cluster_ids
-from isthmus.memory.links import remembered
+from isthmus.memory.links import read_ledger
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
 from isthmus.model.problem import Problem, problem_of
@@ -140,7 +140,7 @@ class AsyncGroups:
             look = await look_at(link, group, self._pool)
             plan = replace(plan, problem=look.problem)
             if dry_run:
-                there = [document.namespace for document in await closed(link, look.target)]
+                there = [document.namespace for document in await read_closed(link, look.target)]
                 shut = tuple(each for each in there if each.kind == "group")
                 return replace(plan, groups=tuple(look.plans), closed=shut)
             committer = GroupCommitter(look.target, link.name)
@@ -163,7 +163,7 @@ class AsyncGroups:
             while changes := look.memory.changes(_DOCUMENTS_MAX):
                 append = partial(writer.append, changes)
                 await on_topic(look.target, append, replication_factor=self._ledger.replication_factor)
-                look.memory.taken(changes)
+                look.memory.note_stored(changes)
         finally:
             writer.close()
 
@@ -189,11 +189,11 @@ async def look_at(link: Link, group: str | None, pool: ClusterPool) -> GroupsLoo
     wanted = partial(_is_wanted, link, group)
     source, target = pool.client(link.source), pool.client(link.target)
     await cluster_ids(link, source, target)
-    documents = (await remembered(target)).documents()
+    documents = (await read_ledger(target)).documents()
     memory = GroupMemory(link.name, documents)
     commits = CommitSource(source, wanted, [name for name in link.groups.literals if wanted(name)])
     try:
-        await commits.changed(0)
+        await commits.wait_for_changes(0)
     finally:
         await commits.aclose()
     review = review_of(link, source, target, memory, documents)

@@ -127,10 +127,10 @@ class GroupLoop:
             await self._commits.aclose()
 
     async def _cycle(self) -> None:
-        self._changed |= await self._commits.changed(WAIT_S)
+        self._changed |= await self._commits.wait_for_changes(WAIT_S)
         if pauses(self._link.name, self._ledger.documents).stops(GROUPS_TASK):
             return
-        self._changed |= await self._review.stirred()
+        self._changed |= await self._review.find_news()
         now = time.monotonic()
         if now >= self._all_at or self._passes_begun < self._passes_wanted:
             self._passes_begun += 1
@@ -187,7 +187,7 @@ class GroupLoop:
         """
         while changes := self._memory.changes(_DOCUMENTS_MAX):
             await self._ledger.write(*changes)
-            self._memory.taken(changes)
+            self._memory.note_stored(changes)
 
 
 def _is_pending(plan: GroupPlan) -> bool:

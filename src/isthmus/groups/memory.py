@@ -55,7 +55,7 @@ class GroupMemory:
     def echoes(
         self, group: str, transacted: Mapping[PartitionKey, Collection[Transacted]], theirs: Mapping[int, str]
     ) -> Echoes:
-        """Return the commits of links in the other direction at the source since the last call of `echoed`.
+        """Return the commits of links in the other direction at the source since the last call of `note_echo`.
 
         `theirs` names, for each producer, the link of that direction that it belongs to, "" for none.
         """
@@ -67,7 +67,7 @@ class GroupMemory:
         heard = self._heard.get(group, {})
         return {key: echo for key, echo in newest.items() if heard.get(key) != echo.place}
 
-    def echoed(self, view: GroupsView, group: GroupView) -> None:
+    def note_echo(self, view: GroupsView, group: GroupView) -> None:
         """Count commits of a link in the other direction at the source as written here.
 
         Such a commit came later than all that was written: else it would have been heard when that was decided.
@@ -86,19 +86,19 @@ class GroupMemory:
 
         Else, if this process ends there, its successor would take it for a commit of a consumer.
         """
-        self.attempted(plan)
+        self.note_attempt(plan)
         self.stands(plan)
 
-    def attempted(self, plan: GroupPlan) -> None:
+    def note_attempt(self, plan: GroupPlan) -> None:
         """Note that a commit was sent, and its answer got lost."""
         self._attempted[plan.group] = _written_positions(plan)
 
-    def done(self, plan: GroupPlan) -> None:
+    def note_commit(self, plan: GroupPlan) -> None:
         """Note that a commit was made."""
         self._attempted.pop(plan.group, None)
         self._written.setdefault(plan.group, {}).update(_written_positions(plan))
 
-    def agreed(self, plan: GroupPlan) -> None:
+    def note_agreement(self, plan: GroupPlan) -> None:
         """Count the target's position as written where it is the one to be written, no matter which client wrote it.
 
         So a ledger that was lost comes back, and a group that is in step follows its source back.
@@ -131,10 +131,10 @@ class GroupMemory:
             self._changed.add(group)
 
     def changes(self, limit: int) -> list[LedgerChange]:
-        """Return the changes to write to the ledger, at most so many documents; `taken` confirms them."""
+        """Return the changes to write to the ledger, at most so many documents; `note_stored` confirms them."""
         return [self._change(group) for group in sorted(self._changed)[:limit]]
 
-    def taken(self, changes: Iterable[LedgerChange]) -> None:
+    def note_stored(self, changes: Iterable[LedgerChange]) -> None:
         """Note that these are in the ledger. Later changes stay to be written."""
         keys = {change.key: change for change in changes}
         for group in list(self._changed):

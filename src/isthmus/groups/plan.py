@@ -309,7 +309,7 @@ def commit_of(plan: GroupPlan) -> GroupCommit | None:
     )
 
 
-def troubled(group: str, target_group: str, error: IsthmusError) -> GroupPlan:
+def plan_troubled(group: str, target_group: str, error: IsthmusError) -> GroupPlan:
     """Return the plan of a group that cannot be read, or not written."""
     standing = Standing.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else Standing.UNAVAILABLE
     problem = problem_of(error)
@@ -319,7 +319,7 @@ def troubled(group: str, target_group: str, error: IsthmusError) -> GroupPlan:
 def _plan(view: GroupsView, group: GroupView, memory: Memory) -> GroupPlan:
     if group.error is not None or group.target is None or group.committed is None:
         error = group.error or IsthmusError(f"the target did not tell how group {group.target_group} stands")
-        return troubled(group.group, group.target_group, error)
+        return plan_troubled(group.group, group.target_group, error)
     positions = tuple(_position(view, group, key, memory) for key in sorted(group.positions))
     standing = worst(position.standing for position in positions)
     return GroupPlan(

@@ -21,7 +21,7 @@ class SentTimeJson(TypedDict):
 
 
 class PositionPlanJson(TypedDict):
-    """One position of a group; null where there is none, or none can be told."""
+    """One position of a group; null where there is none, or it is unknown."""
 
     topic: str
     partition: int

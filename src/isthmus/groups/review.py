@@ -11,12 +11,12 @@ from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized
 from isthmus.groups.counterparts import Counterparts
 from isthmus.groups.memory import GroupMemory
 from isthmus.groups.observation import GroupsView, observe_groups
-from isthmus.groups.plan import GroupPlan, plan_groups, troubled
+from isthmus.groups.plan import GroupPlan, plan_groups, plan_troubled
 from isthmus.groups.positions.carrying import Standing
 from isthmus.groups.positions.mirrored import ended_partitions, mirrored_topics
 from isthmus.groups.positions.paths import TopicPaths
 from isthmus.groups.returning import ReturningTopics
-from isthmus.groups.uncarried import gone, met, unlisted, unsupported
+from isthmus.groups.uncarried import plan_gone, plan_name_clash, plan_unlisted, plan_unsupported
 from isthmus.kafka import codes
 from isthmus.kafka.client import Client
 from isthmus.kafka.commits.poller import CARRIED_TYPES
@@ -26,7 +26,7 @@ from isthmus.kafka.groups.groups import Positions, describe_groups
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.lanes.maps import LinkMaps
 from isthmus.ledger.documents.kinds import Document
-from isthmus.memory.closed import closed
+from isthmus.memory.closed import read_closed
 from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.kafka.group import GroupListing, GroupState
 from isthmus.model.link import Link
@@ -49,7 +49,7 @@ class KnownCommits(Protocol):
     def errors(self) -> Mapping[str, ClusterError]: ...
     @property
     def unheard(self) -> Mapping[int, ClusterError]: ...
-    def transacted(self, group: str) -> Mapping[PartitionKey, Collection[Transacted]]: ...
+    def find_transacted(self, group: str) -> Mapping[PartitionKey, Collection[Transacted]]: ...
     def writers(self, group: str) -> Mapping[PartitionKey, int]: ...
 
 
@@ -73,7 +73,7 @@ class Review(Protocol):
         """
         ...
 
-    async def stirred(self) -> frozenset[str]:
+    async def find_news(self) -> frozenset[str]:
         """Return the groups with news from other means than commits at the source.
 
         :raises ClusterError: The news cannot be read.
@@ -123,7 +123,7 @@ class GroupReview:
         """No groups: a mirror knows its groups by their commits."""
         return frozenset()
 
-    async def stirred(self) -> frozenset[str]:
+    async def find_news(self) -> frozenset[str]:
         """Return no groups, for the same reason."""
         return frozenset()
 
@@ -163,7 +163,7 @@ class GroupReview:
             if group in positions and group not in meeting and not is_denied(commits, group)
         }
         # At the same moment: else a commit newer than the position would be taken for an earlier one.
-        transacted = {group: commits.transacted(group) for group in known}
+        transacted = {group: commits.find_transacted(group) for group in known}
         if any(topic not in self._mirrored for found in known.values() for topic, _ in found):
             await self.refresh()
         to_target = self._link.groups.naming.to_target
@@ -184,9 +184,11 @@ class GroupReview:
         for group in view.groups:
             if group.committed is not None:
                 self._memory.settle(group.group, group.committed)
-            self._memory.echoed(view, group)
+            self._memory.note_echo(view, group)
         plans = [*await self._plan_view(view), *unsure.values()]
-        plans += [met(group, to_target(group) or group, meeting[group]) for group in meeting if group in due]
+        plans += [
+            plan_name_clash(group, to_target(group) or group, meeting[group]) for group in meeting if group in due
+        ]
         plans += await self._plan_others(commits, due, {*known, *meeting})
         return with_listings(plans, commits.listings)
 
@@ -201,7 +203,7 @@ class GroupReview:
             return plans
         # After the positions were read: later commits of clients that are let in are not among these.
         shut = tuple(
-            each.namespace for each in await closed(self._link, self._target) if each.namespace.kind == "group"
+            each.namespace for each in await read_closed(self._link, self._target) if each.namespace.kind == "group"
         )
         return plan_groups(replace(view, closed=shut), self._memory.written)
 
@@ -235,15 +237,15 @@ class GroupReview:
         found = []
         for group, name in names.items():
             if group in here.errors:
-                found.append(troubled(group, name, here.errors[group]))
+                found.append(plan_troubled(group, name, here.errors[group]))
             elif here.values[group].state is not GroupState.DEAD:
                 if group not in commits.listings:
-                    found.append(unlisted(group, name))
+                    found.append(plan_unlisted(group, name))
             elif name in there and there[name].state is GroupState.DEAD:
                 self._memory.forget(group)
             else:
                 delete = settings.commit and settings.delete_at_target
-                found.append(gone(group, name, delete=delete, certain=commits.way == "log"))
+                found.append(plan_gone(group, name, delete=delete, certain=commits.way == "log"))
         return found
 
 
@@ -255,7 +257,7 @@ async def unsure_groups(
         await links.learn(set().union(*producers.values()))
     except ClusterError as error:
         return {
-            group: troubled(group, to_target(group), error)
+            group: plan_troubled(group, to_target(group), error)
             for group, found in producers.items()
             if set(found) - links.producers.keys()
         }
@@ -268,9 +270,9 @@ def unreadable_groups(commits: KnownCommits, settings: GroupSettings, known: Col
     for group in {*commits.errors, *commits.listings} - set(known):
         name = settings.naming.to_target(group) or group
         if group in commits.errors:
-            found.append(troubled(group, name, commits.errors[group]))
+            found.append(plan_troubled(group, name, commits.errors[group]))
         elif commits.listings[group].type not in CARRIED_TYPES:
-            found.append(unsupported(group, name, commits.listings[group].type))
+            found.append(plan_unsupported(group, name, commits.listings[group].type))
     return found
 
 

@@ -34,7 +34,7 @@ from isthmus.kafka.outcomes import Outcomes
 from isthmus.kafka.transactions.transaction import Transaction
 from isthmus.model.kafka.group import NO_LEADER_EPOCH, Committed
 from isthmus.model.kafka.rights import Right, on_group, on_topic
-from isthmus.model.trees.positions import flagged, unflagged
+from isthmus.model.trees.positions import add_flags, split_flags
 
 TIMEOUT_MS: Final = 10_000
 """How long a transaction may stay open when its controller dies: so long consumers of its groups would wait."""
@@ -230,8 +230,8 @@ async def commit_at_coordinators(
 
 def without_metadata(committed: Committed) -> Committed:
     """Return a position without the metadata of its consumer; the copy flags of a tree stay."""
-    _, flags = unflagged(committed.metadata)
-    return committed._replace(metadata=flagged("", flags) if flags else "")
+    _, flags = split_flags(committed.metadata)
+    return committed._replace(metadata=add_flags("", flags) if flags else "")
 
 
 def _summarize(

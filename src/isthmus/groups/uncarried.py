@@ -15,7 +15,7 @@ _UNCERTAIN: Final = (
 )
 
 
-def unsupported(group: str, target_group: str, kind: GroupType) -> GroupPlan:
+def plan_unsupported(group: str, target_group: str, kind: GroupType) -> GroupPlan:
     """Return the plan of a group whose progress is not in committed offsets."""
     problem = Problem(f"a {kind} group keeps its progress elsewhere", "Leave it out of the link's groups.")
     return GroupPlan(
@@ -23,12 +23,12 @@ def unsupported(group: str, target_group: str, kind: GroupType) -> GroupPlan:
     )
 
 
-def met(group: str, target_group: str, problem: Problem) -> GroupPlan:
+def plan_name_clash(group: str, target_group: str, problem: Problem) -> GroupPlan:
     """Return the plan of a group whose name at the target another one has too."""
     return GroupPlan(group=group, target_group=target_group, standing=Standing.NAMES_MEET, problem=problem)
 
 
-def unlisted(group: str, target_group: str) -> GroupPlan:
+def plan_unlisted(group: str, target_group: str) -> GroupPlan:
     """Return the plan of a group that the source has, and that none of its brokers listed."""
     problem = Problem(
         "the group exists at the source, and no broker listed it: its positions are not known",
@@ -38,7 +38,7 @@ def unlisted(group: str, target_group: str) -> GroupPlan:
     return GroupPlan(group=group, target_group=target_group, standing=Standing.UNAVAILABLE, problem=problem)
 
 
-def gone(group: str, target_group: str, *, delete: bool, certain: bool) -> GroupPlan:
+def plan_gone(group: str, target_group: str, *, delete: bool, certain: bool) -> GroupPlan:
     """Return the plan of a group that the source has no more; without `certain` it is not deleted at the target."""
     hint = "It is kept at the target. Delete it there, or set the link's groups.delete_at_target."
     if delete:

@@ -11,7 +11,7 @@ from isthmus.interop.clients.security import ClusterDraft, cluster_draft
 from isthmus.interop.deployment import Deployment, Flow, Impact, Notice, Setting
 from isthmus.interop.gathering import Companion, Gathering, Surroundings
 from isthmus.interop.links import RESETS_OF_CLUSTER, LinkDraft, OffsetsChoice, link_draft, link_names
-from isthmus.interop.writing import KeyPath, written
+from isthmus.interop.writing import KeyPath, format_file
 
 _ALIAS: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _PLACEHOLDER: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -145,4 +145,4 @@ def _text(deployment: Deployment, clusters: dict[str, ClusterDraft], links: list
         f"Made by isthmus import from {name} ({deployment.form}).\n"
         "isthmus plan shows what it would do; every key is in docs/configuration.md."
     )
-    return written(sections, comments, head)
+    return format_file(sections, comments, head)

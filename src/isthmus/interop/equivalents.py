@@ -1,7 +1,7 @@
 """The equivalents of a flow's settings: one line in `EQUIVALENTS` for each.
 
-`becomes(path)` writes the value under that path of the link; `handled()` is for results of more than one setting, which
-`links.py` computes. The others give the reason why a setting has no equivalent, and the remedy. `default` is
+`becomes(path)` writes the value under that path of the link; `mark_handled()` is for results of more than one setting,
+which `links.py` computes. The others give the reason why a setting has no equivalent, and the remedy. `default` is
 MirrorMaker 2's value if the setting is not written, and counts as written; `off` are values with which nothing is lost.
 """
 
@@ -22,7 +22,7 @@ class Fate(enum.Enum):
 
     WRITTEN = enum.auto()
     HANDLED = enum.auto()
-    TOLD = enum.auto()
+    REPORTED = enum.auto()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,24 +95,24 @@ def becomes(path: str, read: Callable[[str], object] = str, default: str = "") -
     return Equivalent(fate=Fate.WRITTEN, path=path, read=read, default=default)
 
 
-def handled() -> Equivalent:
+def mark_handled() -> Equivalent:
     """Several settings decide together: see `links.py`."""
     return Equivalent(fate=Fate.HANDLED)
 
 
-def lost(
+def mark_lost(
     why: str, todo: str = "", *, default: str = "", off: str = "", connector: MirrorConnector | None = None
 ) -> Equivalent:
     """Isthmus does not do it."""
     return _reported_as(Impact.LOST, why, todo, default, off, connector)
 
 
-def changed(why: str, todo: str = "", *, off: str = "") -> Equivalent:
+def mark_changed(why: str, todo: str = "", *, off: str = "") -> Equivalent:
     """Isthmus does it in another way."""
     return _reported_as(Impact.CHANGED, why, todo, "", off, None)
 
 
-def unneeded(why: str) -> Equivalent:
+def mark_unneeded(why: str) -> Equivalent:
     """Isthmus does not need it."""
     return _reported_as(Impact.UNNEEDED, why, "", "", "", None)
 
@@ -122,81 +122,81 @@ def _reported_as(
 ) -> Equivalent:
     values = frozenset({off}) if off else frozenset()
     return Equivalent(
-        fate=Fate.TOLD, impact=impact, why=why, todo=todo, default=default, off=values, connector=connector
+        fate=Fate.REPORTED, impact=impact, why=why, todo=todo, default=default, off=values, connector=connector
     )
 
 
 _CREATION: Final = "A topic gets the source's configuration when Isthmus creates it; later changes are not followed"
-_OWN_REPLICAS: Final = unneeded("internal topics get as many replicas as the brokers give by default")
-_NO_WORKER: Final = unneeded("there is no Connect worker; what Isthmus remembers is in its ledger on the target")
-_NO_CONVERTER: Final = lost(
+_OWN_REPLICAS: Final = mark_unneeded("internal topics get as many replicas as the brokers give by default")
+_NO_WORKER: Final = mark_unneeded("there is no Connect worker; what Isthmus remembers is in its ledger on the target")
+_NO_CONVERTER: Final = mark_lost(
     "Isthmus copies batches as the bytes they are and converts nothing",
     off="org.apache.kafka.connect.converters.ByteArrayConverter",
 )
-_OWN_METRICS: Final = unneeded("Isthmus has metrics of its own, for Prometheus (docs/metrics.md)")
-_OWN_CLIENT: Final = unneeded(
+_OWN_METRICS: Final = mark_unneeded("Isthmus has metrics of its own, for Prometheus (docs/metrics.md)")
+_OWN_CLIENT: Final = mark_unneeded(
     "Isthmus has clients of its own, which need no tuning; links[].limits bounds what they take"
 )
 
 EQUIVALENTS: Final[Mapping[str, Equivalent]] = {
-    "enabled": handled(),
-    "name": handled(),
-    "connector.class": handled(),
-    "source.cluster.alias": handled(),
-    "target.cluster.alias": handled(),
+    "enabled": mark_handled(),
+    "name": mark_handled(),
+    "connector.class": mark_handled(),
+    "source.cluster.alias": mark_handled(),
+    "target.cluster.alias": mark_handled(),
     # Topics.
-    "topics": handled(),
-    "topics.exclude": handled(),
-    "topic.filter.class": handled(),
-    "replication.policy.class": handled(),
-    "replication.policy.separator": handled(),
-    "replication.policy.internal.topic.separator.enabled": handled(),
-    "consumer.auto.offset.reset": handled(),
+    "topics": mark_handled(),
+    "topics.exclude": mark_handled(),
+    "topic.filter.class": mark_handled(),
+    "replication.policy.class": mark_handled(),
+    "replication.policy.separator": mark_handled(),
+    "replication.policy.internal.topic.separator.enabled": mark_handled(),
+    "consumer.auto.offset.reset": mark_handled(),
     "refresh.topics.interval.seconds": becomes("topics_interval_s", seconds),
-    "refresh.topics.enabled": changed("Isthmus always looks for new topics and partitions", off="true"),
-    "replication.factor": changed(
+    "refresh.topics.enabled": mark_changed("Isthmus always looks for new topics and partitions", off="true"),
+    "replication.factor": mark_changed(
         "a new topic gets as many replicas as at the source, as far as the target has brokers",
         "topics.replication_factor of a link says another number.",
     ),
     # Configurations and access rules of topics.
     "sync.topic.configs.enabled": becomes("configs.sync", truth, default="true"),
     "sync.topic.configs.interval.seconds": becomes("configs.interval_s", seconds),
-    "config.properties.exclude": handled(),
-    "config.property.filter.class": lost(
+    "config.properties.exclude": mark_handled(),
+    "config.property.filter.class": mark_lost(
         "Isthmus runs no filter of Java, so only that class knows which configurations it lets pass",
         "Say by configs.exclude which ones are each cluster's own business.",
         off=f"{PATH_OF_CLASSES}DefaultConfigPropertyFilter",
     ),
     "use.defaults.from": becomes("configs.use_defaults_from", defaults_from),
-    "use.incremental.alter.configs": unneeded("configurations are always changed one by one"),
-    "sync.topic.acls.enabled": handled(),
+    "use.incremental.alter.configs": mark_unneeded("configurations are always changed one by one"),
+    "sync.topic.acls.enabled": mark_handled(),
     "sync.topic.acls.interval.seconds": becomes("access.interval_s", seconds),
     # Groups.
-    "groups": handled(),
-    "groups.exclude": handled(),
-    "group.filter.class": handled(),
-    "sync.group.offsets.enabled": handled(),
-    "sync.group.offsets.interval.seconds": unneeded("a position is carried as soon as it is committed"),
-    "refresh.groups.enabled": unneeded("new groups are always seen"),
-    "refresh.groups.interval.seconds": unneeded("a new group is seen as soon as it commits"),
+    "groups": mark_handled(),
+    "groups.exclude": mark_handled(),
+    "group.filter.class": mark_handled(),
+    "sync.group.offsets.enabled": mark_handled(),
+    "sync.group.offsets.interval.seconds": mark_unneeded("a position is carried as soon as it is committed"),
+    "refresh.groups.enabled": mark_unneeded("new groups are always seen"),
+    "refresh.groups.interval.seconds": mark_unneeded("a new group is seen as soon as it commits"),
     # The topics that MirrorMaker 2 writes beside the data.
-    "emit.heartbeats.enabled": handled(),
+    "emit.heartbeats.enabled": mark_handled(),
     "emit.heartbeats.interval.seconds": becomes("mm2.heartbeats_interval_s", seconds),
     "heartbeats.replication.enabled": becomes("mm2.heartbeats_replication", truth),
     "heartbeats.topic.replication.factor": _OWN_REPLICAS,
-    "emit.checkpoints.enabled": handled(),
+    "emit.checkpoints.enabled": mark_handled(),
     "emit.checkpoints.interval.seconds": becomes("mm2.checkpoints_interval_s", seconds),
     "checkpoints.topic.replication.factor": _OWN_REPLICAS,
-    "emit.offset-syncs.enabled": handled(),
-    "offset-syncs.topic.location": handled(),
+    "emit.offset-syncs.enabled": mark_handled(),
+    "offset-syncs.topic.location": mark_handled(),
     "offset-syncs.topic.replication.factor": _OWN_REPLICAS,
-    "offset.lag.max": handled(),
+    "offset.lag.max": mark_handled(),
     # The transport of records.
-    "tasks.max": unneeded("Spark's task slots share the partitions (spark.slots)"),
-    "tasks.max.enforce": unneeded("Spark's task slots share the partitions (spark.slots)"),
-    "config.action.reload": unneeded("files with secrets are read again whenever a connection is made"),
+    "tasks.max": mark_unneeded("Spark's task slots share the partitions (spark.slots)"),
+    "tasks.max.enforce": mark_unneeded("Spark's task slots share the partitions (spark.slots)"),
+    "config.action.reload": mark_unneeded("files with secrets are read again whenever a connection is made"),
     "connector.plugin.version": _NO_WORKER,
-    "consumer.isolation.level": changed(
+    "consumer.isolation.level": mark_changed(
         "records of aborted transactions are never visible to read_committed consumers of the target",
         off="read_committed",
     ),
@@ -205,12 +205,12 @@ EQUIVALENTS: Final[Mapping[str, Equivalent]] = {
     "key.converter": _NO_CONVERTER,
     "value.converter": _NO_CONVERTER,
     "header.converter": _NO_CONVERTER,
-    "transforms": handled(),
-    "exactly.once.support": unneeded("every record is copied exactly once in any case"),
-    "exactly.once.source.support": unneeded("every record is copied exactly once in any case"),
-    "transaction.boundary": unneeded("every record is copied exactly once in any case"),
-    "transaction.boundary.interval.ms": unneeded("every record is copied exactly once in any case"),
-    "forwarding.admin.class": lost("topics are created by requests to the target, and by nothing else"),
+    "transforms": mark_handled(),
+    "exactly.once.support": mark_unneeded("every record is copied exactly once in any case"),
+    "exactly.once.source.support": mark_unneeded("every record is copied exactly once in any case"),
+    "transaction.boundary": mark_unneeded("every record is copied exactly once in any case"),
+    "transaction.boundary.interval.ms": mark_unneeded("every record is copied exactly once in any case"),
+    "forwarding.admin.class": mark_lost("topics are created by requests to the target, and by nothing else"),
     "add.source.alias.to.metrics": _OWN_METRICS,
     "metric.names.formats": _OWN_METRICS,
     "dedicated.mode.enable.internal.rest": _NO_WORKER,
@@ -219,8 +219,8 @@ EQUIVALENTS: Final[Mapping[str, Equivalent]] = {
 """By the names of MirrorMaker 2."""
 
 FAMILIES: Final[Mapping[str, Equivalent]] = {
-    "transforms.": unneeded("it belongs to transforms"),
-    "predicates": unneeded("it belongs to transforms"),
+    "transforms.": mark_unneeded("it belongs to transforms"),
+    "predicates": mark_unneeded("it belongs to transforms"),
     "producer.": _OWN_CLIENT,
     "consumer.": _OWN_CLIENT,
     "admin.": _OWN_CLIENT,
@@ -233,8 +233,8 @@ FAMILIES: Final[Mapping[str, Equivalent]] = {
     "key.converter.": _NO_CONVERTER,
     "value.converter.": _NO_CONVERTER,
     "header.converter.": _NO_CONVERTER,
-    "topic.creation.": lost(_CREATION),
-    "errors.": unneeded("a partition that cannot go on stops and says why; nothing is skipped"),
+    "topic.creation.": mark_lost(_CREATION),
+    "errors.": mark_unneeded("a partition that cannot go on stops and says why; nothing is skipped"),
     "metric": _OWN_METRICS,
     "offset.storage.": _NO_WORKER,
     "offsets.storage.": _NO_WORKER,
@@ -243,7 +243,7 @@ FAMILIES: Final[Mapping[str, Equivalent]] = {
     "offset.flush.": _NO_WORKER,
     "listeners": _NO_WORKER,
     "rest.": _NO_WORKER,
-    "config.providers": unneeded("references are read by their usual names: file, env, dir, directory, secrets"),
+    "config.providers": mark_unneeded("references are read by their usual names: file, env, dir, directory, secrets"),
     "admin.listeners": _NO_WORKER,
     "plugin.": _NO_WORKER,
     "task.": _NO_WORKER,

@@ -24,12 +24,12 @@ class ThisMachine:
     folder: Path
     environment: Mapping[str, str]
 
-    def located(self, path: str) -> str:
+    def locate(self, path: str) -> str:
         beside = self.folder / path
         return str((beside if beside.exists() else Path(path)).absolute())
 
     def read(self, path: str) -> bytes:
-        with open(self.located(path), "rb") as file:
+        with open(self.locate(path), "rb") as file:
             data = file.read(_STORE_BYTES_MAX + 1)
         if len(data) > _STORE_BYTES_MAX:
             raise ValueError("too large to be a store, a certificate or a secret")

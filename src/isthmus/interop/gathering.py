@@ -10,14 +10,14 @@ from typing import Protocol
 import javaproperties
 
 from isthmus.errors import ConfigError
-from isthmus.interop.clients.references import Reference, TextPart, Words, escaped, pieces_of
+from isthmus.interop.clients.references import Reference, TextPart, Words, escape_text, pieces_of
 from isthmus.interop.deployment import Deployment, Impact, Notice, Setting
 
 
 class Surroundings(Protocol):
     """The machine of the import, as far as the import may look at it."""
 
-    def located(self, path: str) -> str:
+    def locate(self, path: str) -> str:
         """Return the absolute path of a file that is written as `path`, whether or not it exists."""
         ...
 
@@ -65,12 +65,12 @@ class Gathering:
         where = self.deployment.name if setting.line is None else f"{self.deployment.name}:{setting.line}"
         return ConfigError(f"{where}: {setting.written} {problem}", field=setting.written, line=setting.line, hint=hint)
 
-    def known(self, setting: Setting) -> str:
+    def require_known(self, setting: Setting) -> str:
         """Return the value with its references replaced, if the configuration itself depends on it.
 
         :raises ConfigError: A reference leads nowhere on this machine.
         """
-        found = self.resolved(setting.value)
+        found = self.resolve(setting.value)
         if found is None:
             raise self.refusal(
                 setting,
@@ -79,7 +79,7 @@ class Gathering:
             )
         return found
 
-    def resolved(self, text: str) -> str | None:
+    def resolve(self, text: str) -> str | None:
         """Return the text with its references replaced, `None` if one of them is unresolved on this machine."""
         values = [self._value(piece) for piece in self._pieces(text)]
         return None if any(value is None for value in values) else "".join(value or "" for value in values)
@@ -88,7 +88,7 @@ class Gathering:
         """Return the form of a value that is no secret in the configuration: as it stands, references as our own."""
         pieces = self._pieces(setting.value if text is None else text)
         return "".join(
-            escaped(piece.text) if isinstance(piece, Words) else self._refer_to(f"{name}.{number}", piece, setting)
+            escape_text(piece.text) if isinstance(piece, Words) else self._refer_to(f"{name}.{number}", piece, setting)
             for number, piece in enumerate(pieces, start=1)
         )
 
@@ -109,7 +109,7 @@ class Gathering:
         self.companions[path] = Companion(path, content)
         return path
 
-    def awaited(self, name: str, setting: Setting, why: str, text: str | None = None) -> str:
+    def await_companion(self, name: str, setting: Setting, why: str, text: str | None = None) -> str:
         """Return the path of a companion that the operator has to put there; add a notice about it."""
         path = f"{self.folder}/{name}"
         self.tell(Impact.NEEDED, setting, why, self._how_to_fill(path, text))
@@ -126,7 +126,7 @@ class Gathering:
 
     def _refer_to(self, name: str, reference: Reference, setting: Setting) -> str:
         """Return a reference of Kafka as our own, or as a companion with its value."""
-        file = self.surroundings.located(reference.file) if reference.file else ""
+        file = self.surroundings.locate(reference.file) if reference.file else ""
         ours, value = reference.as_ours(file), self._value(reference)
         if ours is not None:
             if value is None:
@@ -135,7 +135,7 @@ class Gathering:
             return ours
         if value is not None:
             return self._keep_in_file(name, value, setting)
-        return f"${{file:{self.awaited(name, setting, _away(reference), reference.written)}}}"
+        return f"${{file:{self.await_companion(name, setting, _away(reference), reference.written)}}}"
 
     def _value(self, piece: TextPart) -> str | None:
         if isinstance(piece, Words):

@@ -10,7 +10,7 @@ from typing import Final
 
 from isthmus.interop.clients.clients import flow_equivalent, is_client_setting, is_known_client_setting
 from isthmus.interop.clients.flowclients import flow_properties
-from isthmus.interop.clients.references import escaped
+from isthmus.interop.clients.references import escape_text
 from isthmus.interop.deployment import Flow, Impact, MirrorConnector, Setting, Settings, ambiguity
 from isthmus.interop.equivalents import (
     ALIASES,
@@ -23,8 +23,8 @@ from isthmus.interop.equivalents import (
     truth,
 )
 from isthmus.interop.gathering import Gathering
-from isthmus.interop.names import NameList, group_names, merged, topic_names
-from isthmus.interop.routing import is_of_router, routed
+from isthmus.interop.names import NameList, group_names, merge_patterns, topic_names
+from isthmus.interop.routing import find_prefix, is_of_router
 
 KeyPath = tuple[str, ...]
 
@@ -133,7 +133,7 @@ class _Translation:
 
     def _value(self, key: str, default: str = "") -> str:
         setting = self._settings.get(key)
-        return default if setting is None else self._gathering.known(setting).strip()
+        return default if setting is None else self._gathering.require_known(setting).strip()
 
     def _truth(self, key: str, default: bool) -> bool:
         return bool(self._read(key, truth)) if key in self._settings else default
@@ -141,7 +141,7 @@ class _Translation:
     def _read(self, key: str, read: Callable[[str], object]) -> object:
         setting = self._settings[key]
         try:
-            return read(self._gathering.known(setting))
+            return read(self._gathering.require_known(setting))
         except ValueError as error:
             hint = "Correct it, and import again."
             raise self._gathering.refusal(setting, str(error), hint) from None
@@ -155,7 +155,7 @@ class _Translation:
         self._tell_failed("topics", include)
         patterns = self._patterns_or_none(("topics", "include"), include, why_held)
         topics: dict[str, object] = {"include": patterns}
-        excluded = merged(exclude.patterns, self._internal())
+        excluded = merge_patterns(exclude.patterns, self._internal())
         topics["exclude"] = _escape_all(excluded)
         if "topics.exclude" not in self._settings:
             self._made.comments["topics", "exclude"] = "What MirrorMaker 2 leaves out by default, and its own topics."
@@ -185,13 +185,13 @@ class _Translation:
     def _naming(self) -> tuple[object | None, str]:
         """Return the naming of topics, or why it is unknown."""
         prefix, why = self._prefix()
-        made, why_routed = routed(prefix, self._settings, self._gathering)
+        made, why_routed = find_prefix(prefix, self._settings, self._gathering)
         if made is None:
             return None, why or why_routed
         if made != f"{self._flow.source}{self._separator()}" or ambiguity(self._flow, self._separator()):
             # Our mm2 refuses such aliases, as names do not show where they end; a prefix gives the same names.
-            return {"target_prefix": escaped(made)} if made else "identity", ""
-        return "mm2" if self._separator() == "." else {"mm2": {"separator": escaped(self._separator())}}, ""
+            return {"target_prefix": escape_text(made)} if made else "identity", ""
+        return "mm2" if self._separator() == "." else {"mm2": {"separator": escape_text(self._separator())}}, ""
 
     def _prefix(self) -> tuple[str | None, str]:
         """Return the prefix that the replication policy puts before names, or why it is unknown."""
@@ -211,9 +211,12 @@ class _Translation:
         given = [self._settings[key] for key in _RESETS if key in self._settings]
         source = self._clusters[self._flow.source]
         given += [source[key] for key in RESETS_OF_CLUSTER if key in source]
-        if not given or self._gathering.known(given[0]).strip().lower() == "earliest":
+        if not given or self._gathering.require_known(given[0]).strip().lower() == "earliest":
             return ""
-        if self._gathering.known(given[0]).strip().lower() == "latest" and self._offsets is not OffsetsChoice.SAME:
+        if (
+            self._gathering.require_known(given[0]).strip().lower() == "latest"
+            and self._offsets is not OffsetsChoice.SAME
+        ):
             self._made.comments["topics", "start"] = "What comes from the first run on; such topics are mapped."
             return "latest"
         why = "with the offsets of the source copying begins at its beginning"
@@ -362,7 +365,7 @@ class _Translation:
             self._gathering.tell(Impact.UNKNOWN, setting, why, todo)
         elif equivalent.fate is Fate.WRITTEN:
             self._made.put(equivalent.path, self._read(key, equivalent.read))
-        elif equivalent.fate is Fate.TOLD and setting.value.strip().lower() not in {
+        elif equivalent.fate is Fate.REPORTED and setting.value.strip().lower() not in {
             "",
             *_lower(equivalent.off),
         }:
@@ -383,7 +386,7 @@ class _Translation:
 
 
 def _escape_all(patterns: Iterable[str]) -> list[str]:
-    return [escaped(pattern) for pattern in patterns]
+    return [escape_text(pattern) for pattern in patterns]
 
 
 def _lower(values: frozenset[str]) -> set[str]:

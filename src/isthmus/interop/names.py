@@ -89,6 +89,6 @@ def _pattern(java: str, parse: Callable[[str], NamePattern], *, is_ascii: bool) 
         raise NoEquivalent(error.message) from None
 
 
-def merged(*lists: Iterable[str]) -> tuple[str, ...]:
+def merge_patterns(*lists: Iterable[str]) -> tuple[str, ...]:
     """Merge all patterns of several lists, each once."""
     return tuple(dict.fromkeys(pattern for each in lists for pattern in each))

@@ -43,7 +43,7 @@ class _Transform:
         return _ROUTERS.search(self.kind) is not None
 
 
-def routed(prefix: str | None, settings: Settings, gathering: Gathering) -> tuple[str | None, str]:
+def find_prefix(prefix: str | None, settings: Settings, gathering: Gathering) -> tuple[str | None, str]:
     """Return the prefix of names at the target behind the transforms of a flow, or why it is unknown. `prefix` is the
     one before the transforms, `None` if unknown. Add a notice about each transform.
     """

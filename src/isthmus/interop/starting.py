@@ -12,8 +12,8 @@ from isthmus.interop.deployment import Deployment, Setting, Settings
 from isthmus.interop.drafting import Draft
 from isthmus.interop.gathering import Gathering, Surroundings
 from isthmus.interop.properties import read_settings
-from isthmus.interop.writing import KeyPath, written
-from isthmus.model.text.wording import counted
+from isthmus.interop.writing import KeyPath, format_file
+from isthmus.model.text.wording import format_count
 
 _FORM: Final = "client properties"
 _HEAD: Final = (
@@ -78,7 +78,7 @@ def starter(
     topics = {"include": list(include)}
     link = {"name": name, "source": source.alias, "target": target.alias, "topics": topics}
     return Draft(
-        text=written(
+        text=format_file(
             {"clusters": {alias: cluster.section for alias, cluster in clusters.items()}, "links": [link]},
             _comments(clusters, source.alias, seen),
             _HEAD,
@@ -98,7 +98,7 @@ def clusters_only(starts: Collection[Start], surroundings: Surroundings, *, fold
     gathering = Gathering(Deployment(name="-b", form=_FORM, clusters={}, flows=()), surroundings, folder)
     clusters = {start.alias: cluster_draft(start.alias, start.settings, gathering) for start in starts}
     return Draft(
-        text=written({"clusters": {alias: draft.section for alias, draft in clusters.items()}}, {}, ""),
+        text=format_file({"clusters": {alias: draft.section for alias, draft in clusters.items()}}, {}, ""),
         companions=tuple(gathering.companions.values()),
         notices=tuple(gathering.notices),
         clusters=tuple(clusters),
@@ -125,9 +125,9 @@ def _comments(
 
 def _summarize(cluster: ClusterSurvey) -> str:
     counts = (
-        counted(cluster.brokers, "broker"),
-        counted(len(cluster.topics), "topic"),
-        counted(len(cluster.groups), "group"),
+        format_count(cluster.brokers, "broker"),
+        format_count(len(cluster.topics), "topic"),
+        format_count(len(cluster.groups), "group"),
     )
     return f"{', '.join(counts)}; cluster id {cluster.cluster_id}"
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final
 
-from isthmus.config.reading.document import ConfigDocument, Path, dotted
+from isthmus.config.reading.document import ConfigDocument, Path, format_path
 from isthmus.errors import ConfigError
 from isthmus.interop.connectors import Connector, deployment_of
 from isthmus.interop.deployment import Deployment, Impact, MirrorConnector, Notice, Setting
@@ -245,7 +245,7 @@ class _Resource:
                 why = "it is how Kafka Connect runs a connector; isthmus pause and isthmus run take its place"
                 self._tell((*path, name, key), Impact.UNNEEDED, why)
             # A connector's own settings take precedence over those of its clusters, and patterns over both.
-            yield Connector(dotted((*path, name)), kind, {**shared, **own, **patterns}, ends)
+            yield Connector(format_path((*path, name)), kind, {**shared, **own, **patterns}, ends)
         for key in sorted(mirror.keys() - _MIRROR_KEYS):
             self._tell((*path, key), Impact.UNKNOWN, "neither Strimzi nor Isthmus knows it")
 
@@ -271,7 +271,7 @@ class _Resource:
                 yield key, self._setting((*path, key), self._text((*path, key), value))
 
     def _setting(self, path: Path, value: str) -> Setting:
-        return Setting(value, dotted(path), self.document.line(path))
+        return Setting(value, format_path(path), self.document.line(path))
 
     def _section(self, path: Path, root: object, key: str) -> Mapping[str, object]:
         return self._mapping(path, root.get(key) if isinstance(root, Mapping) else None)
@@ -291,11 +291,11 @@ class _Resource:
     def _refusal(self, path: Path, problem: str, hint: str) -> ConfigError:
         line = self.document.line(path)
         return ConfigError(
-            f"{self.document.name}:{line}: {dotted(path)} {problem}", field=dotted(path), line=line, hint=hint
+            f"{self.document.name}:{line}: {format_path(path)} {problem}", field=format_path(path), line=line, hint=hint
         )
 
     def _tell(self, path: Path, impact: Impact, why: str) -> None:
-        notice = Notice(impact=impact, key=dotted(path), line=self.document.line(path), why=why)
+        notice = Notice(impact=impact, key=format_path(path), line=self.document.line(path), why=why)
         if notice not in self.notices:
             self.notices.append(notice)
 

@@ -17,7 +17,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _WORDS: Final = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 
 
-def written(sections: Mapping[str, object], comments: Comments, head: str) -> str:
+def format_file(sections: Mapping[str, object], comments: Comments, head: str) -> str:
     """Return the text. `comments` are by the keys of the line after them; items of lists have their numbers."""
     lines = [f"# {_printable(line)}".rstrip() for line in head.splitlines()]
     for key, value in sections.items():

@@ -9,7 +9,7 @@ from isthmus.model.cluster import Cluster
 
 
 class ClusterPool:
-    """One client per cluster for whoever asks while the pool is open, and with it one memory of the cluster's ledger.
+    """One client per cluster for all callers while the pool is open, and with it one memory of the cluster's ledger.
 
         async with ClusterPool() as pool:
             source, target = pool.client(link.source), pool.client(link.target)
@@ -28,7 +28,7 @@ class ClusterPool:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close all clients. Whoever asks afterwards gets new ones."""
+        """Close all clients. A later caller gets new ones."""
         clients = list(self._clients.values())
         self._clients.clear()
         for client in clients:

@@ -21,7 +21,7 @@ def trace_unsafely() -> None:
         logger.setLevel(logging.DEBUG)
 
 
-def traced(decode: Decode, where: str, request: Any, version: int) -> Decode:
+def trace_answers(decode: Decode, where: str, request: Any, version: int) -> Decode:
     """Wrap `decode` to log the answer as well; without the level DEBUG return `decode` itself."""
     if not _log.isEnabledFor(logging.DEBUG):
         return decode

@@ -22,7 +22,7 @@ from isthmus.lane.writer import EXPLAINED, AppendVerdict
 from isthmus.model.kafka.rights import Right, grant, on_cluster, on_topic, on_transactional_id
 from isthmus.model.lane import NO_END, Gap, LaneState
 from isthmus.model.links.remedies import HeldOffsets, keep_or_delete, keep_or_delete_unknown
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 _PASSING: Final = (
     codes.APPEND_PASSES
@@ -272,7 +272,7 @@ class Faults:
             size_bytes = 0 if sent is None else sent.size_bytes
             run.fail(
                 LaneState.BLOCKED,
-                f"the record at offset {run.position} ({counted(size_bytes, 'byte')}) is too large for "
+                f"the record at offset {run.position} ({format_count(size_bytes, 'byte')}) is too large for "
                 f"the target ({reason})",
                 f"Raise max.message.bytes of the target topic {run.lane.target_topic}; the lane goes on by itself.",
             )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice, takewhile
 from typing import Final, NamedTuple
 
-from isthmus.kafka.batches.batch import HEADER_BYTES, SEQUENCE_MASK, Batch, checked, stamp
+from isthmus.kafka.batches.batch import HEADER_BYTES, SEQUENCE_MASK, Batch, check_batch, stamp
 from isthmus.kafka.log.produce import Append
 from isthmus.lane.phase import Phase
 from isthmus.lane.pieces import Piece
@@ -124,7 +124,9 @@ def _join_pieces(pieces: list[Piece]) -> tuple[Batch, int]:
     if len(pieces) > 1 or first.stored > 1:
         try:
             # Check single batches first: they were not decoded before, and joining writes a new checksum.
-            return join([piece.batch if piece.stored > 1 else checked(piece.batch) for piece in pieces]), len(pieces)
+            return join([piece.batch if piece.stored > 1 else check_batch(piece.batch) for piece in pieces]), len(
+                pieces
+            )
         except ValueError:
             if first.stored > 1:
                 raise

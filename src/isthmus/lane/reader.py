@@ -292,7 +292,7 @@ class SourceReader:
             await asyncio.sleep(self._throttle.pause_s(answer.throttle_time_ms))
         else:
             self._throttle.end()
-        if self._session.answered(answer) != codes.NONE:
+        if self._session.take_answer(answer) != codes.NONE:
             for each in list(self._lanes.values()):
                 self._engine.faults.misread(each, _no_data(each, answer.error_code))
             return 0

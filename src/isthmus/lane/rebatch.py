@@ -17,9 +17,9 @@ from aiokafka.codec import snappy_encode
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 
-from isthmus.kafka.batches.batch import HEADER_BYTES, Batch, checked, compressed, scan
+from isthmus.kafka.batches.batch import HEADER_BYTES, Batch, build_compressed, check_batch, scan
 from isthmus.kafka.batches.legacy import messages
-from isthmus.kafka.batches.records import Headers, encoded, records_in
+from isthmus.kafka.batches.records import Headers, encode_records, records_in
 
 _BUILDER_BYTES: Final = 1 << 30
 _MAGIC: Final = 2
@@ -43,7 +43,7 @@ def records_of(batch: Batch) -> list[Record]:
 
     :raises ValueError: The checksum is wrong, or the bytes cannot be decoded.
     """
-    checked(batch)
+    check_batch(batch)
     if batch.magic != _MAGIC:
         return _legacy_records(batch)
     try:
@@ -70,7 +70,7 @@ def encode(records: Sequence[Record], codec: int) -> Batch:
         for delta, (_, timestamp, key, value, headers) in enumerate(records):
             append(delta, timestamp, key, value, headers)
     except UnicodeEncodeError:
-        return _place_batch(encoded(record[1:] for record in records), records[0].offset, codec)
+        return _place_batch(encode_records(record[1:] for record in records), records[0].offset, codec)
     return _place_batch(builder.build(), records[0].offset, codec)
 
 
@@ -87,7 +87,7 @@ def _place_batch(built: bytes | bytearray, base_offset: int, codec: int) -> Batc
     batch = batch._replace(base_offset=base_offset, offset_end=offset_end, leader_epoch=-1)
     if codec == 0:
         return batch
-    return compressed(batch, codec, _COMPRESS[codec](bytes(plain[HEADER_BYTES:])))
+    return build_compressed(batch, codec, _COMPRESS[codec](bytes(plain[HEADER_BYTES:])))
 
 
 def _gzip(data: bytes) -> bytes:

@@ -25,7 +25,7 @@ from isthmus.lane.target import look
 from isthmus.lane.writer import LogLook
 from isthmus.model.kafka.rights import grant, on_topic
 from isthmus.model.lane import LaneState
-from isthmus.model.links.remedies import BEGIN_ANEW, HeldOffsets, recreated
+from isthmus.model.links.remedies import BEGIN_ANEW, HeldOffsets, explain_recreated
 
 _SLOW: Final = (LaneState.BLOCKED, LaneState.NOT_AUTHORIZED)
 
@@ -251,7 +251,7 @@ class Resolver:
                     f"the {side} topic {topic} was deleted and created again: its records are others now",
                     BEGIN_ANEW
                     if side == "target"
-                    else recreated(run.target[0], self._target.client.cluster, [_held_offsets(run)]),
+                    else explain_recreated(run.target[0], self._target.client.cluster, [_held_offsets(run)]),
                 )
             except TopicGone:
                 return Absence(

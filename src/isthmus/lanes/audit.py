@@ -2,7 +2,7 @@
 
 A lane that writes finds them itself, as every answer tells the offset. This finds them where a lane
 is idle: its log ends behind what the lane knows of. What it finds is for the lane to confirm, which
-looks at its log anew; should the end be the lane's own work after all, it goes on.
+looks at its log again; should the end be the lane's own work after all, it goes on.
 """
 
 from __future__ import annotations
@@ -64,12 +64,16 @@ class Audit:
         self._doubts: Counter[LaneKey] = Counter()
 
     def look(
-        self, lanes: Iterable[Lane], logs: Mapping[PartitionKey, LogRange], told: Mapping[LaneKey, LaneWord], beat: int
+        self,
+        lanes: Iterable[Lane],
+        logs: Mapping[PartitionKey, LogRange],
+        reported: Mapping[LaneKey, LaneWord],
+        beat: int,
     ) -> None:
-        """Hold what was told by now against logs read before; `beat` is the last that was made by now."""
+        """Hold what was reported by now against logs read before; `beat` is the last that was made by now."""
         suspected: dict[LaneKey, _Suspicion] = {}
         for lane in lanes:
-            key, log, known = lane.key, logs.get((lane.target_topic, lane.partition)), told.get(lane.key)
+            key, log, known = lane.key, logs.get((lane.target_topic, lane.partition)), reported.get(lane.key)
             if lane.is_mapped:
                 # Others may write there.
                 continue
@@ -86,22 +90,22 @@ class Audit:
             elif key not in self.found:
                 self._doubts[key] += 1
                 self.found[key] = Find(lane.target_topic_id, end, _problem(key, self._target, position, log.end))
-        self._suspected = {key: each for key, each in suspected.items() if told[key].report.position < each.end}
+        self._suspected = {key: each for key, each in suspected.items() if reported[key].report.position < each.end}
 
-    def review(self, lanes: Iterable[Lane], told: Mapping[LaneKey, LaneWord]) -> None:
+    def review(self, lanes: Iterable[Lane], reported: Mapping[LaneKey, LaneWord]) -> None:
         """Take back what lanes have explained since: they are at the end that was seen, others may write
         there by now, or their topic is another."""
         running = {lane.key: lane for lane in lanes}
         for key, find in list(self.found.items()):
-            lane, known = running.get(key), told.get(key)
+            lane, known = running.get(key), reported.get(key)
             is_sound = (
                 known is not None and known.report.state is LaneState.ACTIVE and known.report.position >= find.end
             )
             if is_sound or lane is None or lane.is_mapped or lane.target_topic_id != find.topic_id:
                 del self.found[key]
 
-    def doubted(self, lane: Lane) -> Lane:
-        """The lane as it is to run: given anew with every find, so that it looks at its target's log itself."""
+    def add_doubts(self, lane: Lane) -> Lane:
+        """The lane as it is to run: another one after every find, so that it looks at its target's log itself."""
         return replace(lane, doubts=self._doubts[lane.key]) if lane.key in self._doubts else lane
 
 

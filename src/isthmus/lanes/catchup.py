@@ -99,7 +99,7 @@ class CatchUp:
         return (report is not None and report.state.is_terminal) or self.is_stuck(key)
 
     async def _read(self, lanes: Collection[Lane], *, ignores_open: bool) -> bool:
-        """Read where the source ends in these lanes; whether it said so of all of them."""
+        """Read where the source ends in these lanes; whether it answered for all of them."""
         partitions: dict[PartitionKey, LaneKey] = {(lane.source_topic, lane.partition): lane.key for lane in lanes}
         ranges = await log_ranges(self._source, partitions)
         self._ends.update(

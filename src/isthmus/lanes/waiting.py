@@ -101,8 +101,8 @@ class TransactionNames:
         self._asked_at, asked = now, sorted(new)[:ASKED_MAX]
         with contextlib.suppress(ClusterError, TimeoutError):
             async with asyncio.timeout(_ANSWER_S):
-                told = await transactional_ids(self._source, asked)
-                named = [TornTransaction(*each) for each in sorted(told.items()) if len(each[1]) <= _NAME_MAX]
+                ids = await transactional_ids(self._source, asked)
+                named = [TornTransaction(*each) for each in sorted(ids.items()) if len(each[1]) <= _NAME_MAX]
                 return (*known, *named)[-_NAMES_MAX:] if named else ()
         return ()
 

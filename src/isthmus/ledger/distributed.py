@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 
 from isthmus.kafka.client import Client
-from isthmus.ledger.documents.kinds import DistributedSchemaDocument, decoded, kind_of
+from isthmus.ledger.documents.kinds import DistributedSchemaDocument, decode_document, kind_of
 from isthmus.ledger.log import append_once
 from isthmus.ledger.view import LedgerView
 from isthmus.model.schemas.content import DistributedVersion, VersionKey
@@ -20,7 +20,7 @@ class DistributedSchemas:
         self._view = LedgerView(client)
         self._documents: dict[str, DistributedSchemaDocument] = {}
 
-    async def known(self) -> dict[VersionKey, DistributedVersion]:
+    async def read_versions(self) -> dict[VersionKey, DistributedVersion]:
         """The versions that the registry got, by subject and version.
 
         :raises ClusterError: The ledger cannot be read.
@@ -32,7 +32,7 @@ class DistributedSchemas:
         for entry in news.entries:
             if kind_of(entry.key) != DistributedSchemaDocument.KIND:
                 continue
-            document = None if entry.value is None else decoded(entry.key, entry.value)
+            document = None if entry.value is None else decode_document(entry.key, entry.value)
             if isinstance(document, DistributedSchemaDocument):
                 self._documents[entry.key] = document
             else:
@@ -44,7 +44,7 @@ class DistributedSchemas:
 
         :raises ClusterError: The ledger cannot be read or written.
         """
-        before = await self.known()
+        before = await self.read_versions()
         after = {key: each for key, each in before.items() if key in there} | dict(shared)
         if after == before:
             return

@@ -34,7 +34,7 @@ def plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} has no place in the ledger")
 
 
-def revived(hint: Any, value: Any) -> Any:
+def build_value(hint: Any, value: Any) -> Any:
     """Build the value of type `hint` that `plain` converted to `value`. Unknown fields are ignored.
 
     :raises ValueError: It is of another type, or null where the hint does not allow it.

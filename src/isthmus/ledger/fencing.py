@@ -21,7 +21,7 @@ from isthmus.kafka.client import Client
 from isthmus.kafka.transactions.transaction import Transaction
 from isthmus.ledger.documents.kinds import ControllerDocument
 from isthmus.ledger.log import RETRY_S, LedgerLeader, ToShow
-from isthmus.ledger.records import Deletion, LedgerChange, mark_key, packed
+from isthmus.ledger.records import Deletion, LedgerChange, mark_key, pack_changes
 from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, on_topic
 
 _ChangeT = TypeVar("_ChangeT", bound=LedgerChange)
@@ -126,7 +126,7 @@ class FencedWriter:
         :raises Fenced: Another controller has taken the link over.
         :raises ClusterError: The write was refused, or did not succeed in time; it may or may not be in the log.
         """
-        batch = packed(changes)
+        batch = pack_changes(changes)
         deadline = Deadline(term_s)
         transaction = self._transaction
         while True:
@@ -135,7 +135,7 @@ class FencedWriter:
                     await self._recover()
                 self._is_sound = False
                 # First, as a coordinator would abort a transaction that is open while nothing can be written.
-                await self._leader.unmuted()
+                await self._leader.wait_until_unmuted()
                 await transaction.begin((LEDGER_TOPIC, PARTITION))
                 header = stamp(
                     batch, transaction.producer_id, transaction.epoch, transaction.sequence, transactional=True
@@ -174,7 +174,7 @@ class FencedWriter:
             await self._transaction.initialize(is_mine=True)
         except BrokerRefused as error:
             if error.code in codes.PRODUCER_MOVED:
-                raise fenced(self.link) from error
+                raise build_fenced(self.link) from error
             raise
 
     async def _was_aborted(self) -> bool:
@@ -224,7 +224,7 @@ async def write_by_one(
         pause_s = min(2 * pause_s, _PAUSE_MAX_S)
 
 
-def fenced(link: str, by: ControllerDocument | None = None) -> Fenced:
+def build_fenced(link: str, by: ControllerDocument | None = None) -> Fenced:
     """The error that another controller has taken the link over; `by` names it if known."""
     return Fenced(
         f"{by.described if by else 'another controller'} has taken link {link} over",

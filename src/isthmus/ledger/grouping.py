@@ -9,7 +9,7 @@ from itertools import chain, dropwhile
 
 from isthmus.errors import Unreachable
 from isthmus.kafka.batches.batch import Batch
-from isthmus.ledger.records import LedgerChange, packed
+from isthmus.ledger.records import LedgerChange, pack_changes
 
 
 @dataclass(eq=False, slots=True)
@@ -116,7 +116,7 @@ class GroupedWrites:
 
     async def _attempt(self, batch: list[_Asked]) -> int:
         """Write the batch once. Return the offset of its last change."""
-        made = packed(chain.from_iterable(each.changes for each in batch))
+        made = pack_changes(chain.from_iterable(each.changes for each in batch))
         late = max(each.deadline for each in batch if not each.is_over) + self._answer_s
         async with asyncio.timeout_at(late):
             return await self._produce(made) + made.record_count - 1

@@ -21,11 +21,11 @@ from isthmus.ledger.documents.kinds import (
     ProgressDocument,
     TaskDocument,
     TopicDocument,
-    decoded,
+    decode_document,
     kind_of,
     link_of,
 )
-from isthmus.ledger.fencing import FencedWriter, fenced
+from isthmus.ledger.fencing import FencedWriter, build_fenced
 from isthmus.ledger.keeping import require_kept
 from isthmus.ledger.log import GATHER_S, RETRY_S, LedgerTail
 from isthmus.ledger.records import Deletion, Entry, LedgerChange, in_batches
@@ -67,7 +67,7 @@ def newest(entries: Iterable[Entry], link: str | None = None) -> dict[str, Docum
     """
     # Most of a log are replaced documents: decode only the newest of each key.
     values = {entry.key: entry.value for entry in entries if link is None or link_of(entry.key) == link}
-    documents = {key: decoded(key, value) for key, value in values.items() if value is not None}
+    documents = {key: decode_document(key, value) for key, value in values.items() if value is not None}
     return {key: document for key, document in documents.items() if document is not None}
 
 
@@ -229,7 +229,7 @@ class LinkLedger:
             raise await self._find_fencing_error() from None
 
     async def _find_fencing_error(self) -> Fenced:
-        self._fenced = fenced(self.link, await self._find_successor())
+        self._fenced = build_fenced(self.link, await self._find_successor())
         return self._fenced
 
     async def _write_again(self, keys: Iterable[str]) -> None:
@@ -389,9 +389,9 @@ class LinkLedger:
         """Take a document of another writer. The controller's own are known before they are read, and newer here."""
         if link_of(entry.key) != self.link:
             return
-        document = None if entry.value is None else decoded(entry.key, entry.value)
+        document = None if entry.value is None else decode_document(entry.key, entry.value)
         if isinstance(document, ControllerDocument) and document.generation > self.generation:
-            self._fenced = fenced(self.link, document)
+            self._fenced = build_fenced(self.link, document)
             raise self._fenced
         is_by_others = kind_of(entry.key) in OTHERS and (document is not None or entry.value is None)
         if is_by_others or (entry.value is None and _is_forgettable(self.documents.get(entry.key))):

@@ -25,7 +25,7 @@ from isthmus.kafka.metadata import NO_TOPIC_ID
 from isthmus.kafka.transactions.producers import allocate_producer
 from isthmus.ledger.grouping import GroupedWrites
 from isthmus.ledger.pending import OpenTransactions
-from isthmus.ledger.records import Entry, LedgerChange, packed, unpacked
+from isthmus.ledger.records import Entry, LedgerChange, pack_changes, unpack_batches
 from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, LedgerPlace, locate
 from isthmus.ledger.topic import on_topic as with_topic
 from isthmus.model.kafka.rights import on_cluster, on_topic
@@ -100,7 +100,7 @@ class LedgerLeader:
         """The time (monotonic) until which the leader does not read the connection, because of a quota."""
         return 0.0 if self._connection is None else self._connection.muted_until
 
-    async def unmuted(self) -> None:
+    async def wait_until_unmuted(self) -> None:
         """Wait until the leader reads the connection again, or there is another one."""
         while (rest_s := self.muted_until - time.monotonic()) > 0:
             await asyncio.sleep(min(rest_s, RETRY_S))
@@ -221,7 +221,7 @@ class LedgerWriter:
         try:
             if self._grouped is not None:
                 return await self._grouped.append(wanted, term_s)
-            return await self._append(packed(wanted), term_s)
+            return await self._append(pack_changes(wanted), term_s)
         except TimeoutError:
             alias = self._leader.client.cluster.alias
             raise Unreachable(
@@ -436,7 +436,7 @@ class LedgerTail:
     def _take(self, fetched: Any, asked_at: float) -> Poll:
         entries: list[Entry] = []
         self._throttle.end()
-        for batch, found in unpacked(bytes(fetched.records or b"")):
+        for batch, found in unpack_batches(bytes(fetched.records or b"")):
             new = [entry for entry in found if entry.offset >= self.position]
             entries += self._transactions.take(batch, new)
             self.position = max(self.position, batch.offset_end)

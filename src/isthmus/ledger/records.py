@@ -10,7 +10,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from isthmus.kafka.batches.batch import Batch, scan
 from isthmus.kafka.batches.records import records_in
-from isthmus.ledger.documents.kinds import Document, MapDocument, encoded
+from isthmus.ledger.documents.kinds import Document, MapDocument, encode_document
 from isthmus.ledger.poison import pass_over
 
 _MAGIC: Final = 2
@@ -64,9 +64,11 @@ def in_batches(changes: Iterable[LedgerChange]) -> Iterator[list[LedgerChange]]:
         yield batch
 
 
-def packed(changes: Iterable[LedgerChange]) -> Batch:
+def pack_changes(changes: Iterable[LedgerChange]) -> Batch:
     """Encode all changes as one batch, ready to be stamped."""
-    records = [(change.key.encode(), None if isinstance(change, Deletion) else encoded(change)) for change in changes]
+    records = [
+        (change.key.encode(), None if isinstance(change, Deletion) else encode_document(change)) for change in changes
+    ]
     size = sum(len(value or b"") for _, value in records)
     codec = _ZSTD if size >= _COMPRESS_FROM_BYTES else _NO_CODEC
     builder = DefaultRecordBatchBuilder(_MAGIC, codec, 0, -1, -1, -1, _BUILDER_BYTES)
@@ -76,7 +78,7 @@ def packed(changes: Iterable[LedgerChange]) -> Batch:
     return next(scan(bytes(builder.build())))
 
 
-def unpacked(records: bytes) -> Iterator[tuple[Batch, list[Entry]]]:
+def unpack_batches(records: bytes) -> Iterator[tuple[Batch, list[Entry]]]:
     """Decode the batches of a fetched record set, each with its entries (none for control batches).
 
     A batch that cannot be decoded is ignored: only brokers and other programs write such batches.

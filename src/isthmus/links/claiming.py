@@ -20,7 +20,7 @@ from isthmus.ledger.records import Deletion, LedgerChange
 from isthmus.ledger.topic import on_topic
 from isthmus.local.host import whereabouts
 from isthmus.memory.host import operator
-from isthmus.memory.operators import recovered, require_nobody_recovers
+from isthmus.memory.operators import build_recovering, require_nobody_recovers
 from isthmus.model.configuration import LedgerSettings
 
 FAREWELL_S: Final = 5.0
@@ -67,7 +67,7 @@ class RecoveryClaim:
                 await on_topic(self._target, append, replication_factor=self._ledger.replication_factor)
                 self._held_from = begun
         except Fenced as error:
-            raise recovered(self._link, "somebody else") from error
+            raise build_recovering(self._link, "somebody else") from error
 
     @property
     def is_held(self) -> bool:
@@ -83,7 +83,7 @@ class RecoveryClaim:
             async with self._writer.looking(replication_factor=factor, term_s=self._term_s):
                 await require_nobody_recovers(self._link, self._target, silent)
         except Fenced as error:
-            raise recovered(self._link, "somebody else") from error
+            raise build_recovering(self._link, "somebody else") from error
         await self.write(self._claim())
 
     def _claim(self) -> RecoveryClaimDocument:
@@ -118,7 +118,7 @@ class RecoveryClaim:
 
 
 @asynccontextmanager
-async def claimed(
+async def hold_claim(
     target: Client, link: str, ledger: LedgerSettings, *, does: str = RECOVERS, term_s: float = TERM_S
 ) -> AsyncIterator[RecoveryClaim]:
     """Hold the right to recover a link, or to let go of it, for as long as the block lasts; writes into the ledger are

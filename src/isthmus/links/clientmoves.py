@@ -42,7 +42,7 @@ from isthmus.ledger.documents.kinds import (
     LinkDocument,
     MovableGatewayDocument,
     MoveDocument,
-    decoded,
+    decode_document,
     kind_of,
 )
 from isthmus.ledger.documents.moves import CarriedRow, CommonPart, MovesAway, arrived_by
@@ -60,7 +60,7 @@ from isthmus.model.kafka.group import GroupDescription, GroupState, GroupType, o
 from isthmus.model.kafka.transactions import OpenTransaction, is_lone
 from isthmus.model.link import Link
 from isthmus.model.namespace import NamespaceMap
-from isthmus.model.text.wording import counted, first_few
+from isthmus.model.text.wording import first_few, format_count
 
 _KINDS: Final = tuple(
     each.KIND
@@ -102,7 +102,7 @@ class _Ledger:
         for entry in news.entries:
             if kind_of(entry.key) not in _KINDS:
                 continue
-            document = None if entry.value is None else decoded(entry.key, entry.value)
+            document = None if entry.value is None else decode_document(entry.key, entry.value)
             if document is None:
                 self.documents.pop(entry.key, None)
                 if self.away.latest is not None and self.away.latest.key == entry.key:
@@ -124,7 +124,7 @@ class _Ledger:
         """Return for how long (s) a gateway was not heard, by the looks until now."""
         return time.monotonic() - self._heard[gateway][1]
 
-    def served(self) -> list[MoveDocument]:
+    def find_finished(self) -> list[MoveDocument]:
         """Return the moves that it knows to be finished."""
         found = (each for each in self.documents.values() if isinstance(each, MoveDocument))
         return [each for each in found if each.step is MoveStep.SERVE]
@@ -223,7 +223,7 @@ class ClientMove:
         if small:
             raise _cannot_move_error(
                 self.link,
-                f"{small[0].described} has {counted(small[0].ports, 'port')} for ids {min(ids)} to {max(ids)}",
+                f"{small[0].described} has {format_count(small[0].ports, 'port')} for ids {min(ids)} to {max(ids)}",
             )
         if cut := self._cut_off():
             raise _cannot_move_error(
@@ -232,7 +232,7 @@ class ClientMove:
                 "configuration, and reached from there?",
             )
         # Permissions that are needed later are checked now, while the move can still be refused.
-        strangers = unmarked(await self._producers(), self._here.documents.values())
+        strangers = find_unmarked(await self._producers(), self._here.documents.values())
         for client in (self.source, self.target) if self.is_back else (self.source,):
             await require_all_seen(client)
         if self.is_forced:
@@ -246,7 +246,7 @@ class ClientMove:
         left = []
         if others := await self._others():
             left.append(f"topics are not among those of the link: {first_few(sorted(others))}")
-        if groups := await self._uncarried():
+        if groups := await self._find_uncarried():
             left.append(f"the positions of groups are not carried: {first_few(sorted(groups))}")
         return left
 
@@ -287,7 +287,7 @@ class ClientMove:
             if each.gateway not in beats or each.beat - beats[each.gateway] > _APART_MS
         )
 
-    async def _uncarried(self) -> set[str]:
+    async def _find_uncarried(self) -> set[str]:
         """Return the groups at the source whose consumers would not continue at their positions."""
         found = (await list_groups(self.source)).all()
         return {
@@ -313,7 +313,7 @@ class ClientMove:
     async def _partitions(self) -> dict[PartitionKey, int]:
         """Return the partitions at the source that are copied, with their leaders."""
         metadata = await selected_topics(self.source, self.link.topics)
-        names = set(self.link.topics.named(metadata.topics).sources.values())
+        names = set(self.link.topics.name_topics(metadata.topics).sources.values())
         return {(each.topic, each.partition): each.leader for each in partitions_of(metadata) if each.topic in names}
 
     async def _producers(self) -> dict[PartitionKey, tuple[ActiveProducer, ...]]:
@@ -328,8 +328,8 @@ class ClientMove:
         :raises GateNotMet: A gateway does not report that.
         :raises ClusterError: A cluster does not answer.
         """
-        self.on_step(f"waiting until {counted(len(self._serving()), 'gateway')} of {self.source.cluster.alias} take no "
-                     "requests and all answers have come")  # fmt: skip
+        self.on_step(f"waiting until {format_count(len(self._serving()), 'gateway')} of {self.source.cluster.alias} "
+                     "take no requests and all answers have come")  # fmt: skip
         first_node = min(await self._target_ids())
         self._word = MoveDocument(
             source=self.source_id,
@@ -389,7 +389,7 @@ class ClientMove:
     def is_back(self) -> bool:
         """Whether clients have been at the target before."""
         there = self.target.cluster.cluster_id
-        return any(each.source == there for each in (*self._here.served(), *self._there.served()))
+        return any(each.source == there for each in (*self._here.find_finished(), *self._there.find_finished()))
 
     async def _members_there(self) -> dict[str, GroupDescription]:
         """Return the groups of the link that have members at the target. A group that the source does not have, or that
@@ -553,7 +553,7 @@ class ClientMove:
         word = self._here.away.latest
         if word is None or word.step is not MoveStep.SERVE or word.target != self.target.cluster.cluster_id:
             return
-        if all(each.stay < word.stay for each in self._there.served()):
+        if all(each.stay < word.stay for each in self._there.find_finished()):
             await self._write_word(word, self.target)
 
     async def serve_without_source(self, ends: Mapping[PartitionKey, int]) -> tuple[str, ...]:
@@ -579,7 +579,7 @@ class ClientMove:
             since_ms=now_ms(),
             is_lost=True,
         )
-        self.on_step(f"having {counted(len(known), 'gateway')} serve {self.target.cluster.alias}")
+        self.on_step(f"having {format_count(len(known), 'gateway')} serve {self.target.cluster.alias}")
         await self._carry(word, (), ends, ends)
         await self._write_word(word, self.target)
         await self._await_served(word)
@@ -590,13 +590,13 @@ class ClientMove:
         """Return the number of the next move of clients: gateways ignore one that is not beyond the last they know, and
         the ledgers read here may lack the moves between other clusters.
         """
-        moves = [each.stay for each in (*self._here.served(), *self._there.served())]
+        moves = [each.stay for each in (*self._here.find_finished(), *self._there.find_finished())]
         return max((*moves, *(each.stay for each in gateways)), default=0) + 1
 
     @property
     def _stay_here(self) -> int:
         """The number of the move that brought clients to the source, 0 if they have been there from the beginning."""
-        arrived = arrived_by(self.source_id, self._here.served())
+        arrived = arrived_by(self.source_id, self._here.find_finished())
         return arrived.stay if arrived is not None and arrived.target == self.source_id else 0
 
     def _producers_to_carry(self, producers: Mapping[PartitionKey, Iterable[ActiveProducer]]) -> list[CarriedProducer]:
@@ -761,7 +761,7 @@ async def client_move(
             await move.aclose()
 
 
-def unmarked(
+def find_unmarked(
     known: Mapping[PartitionKey, Iterable[ActiveProducer]], documents: Iterable[Document]
 ) -> list[tuple[PartitionKey, int]]:
     """Return the producers without transactions whose ids are those of their cluster alone, which no gateway assigned.

@@ -27,7 +27,7 @@ from isthmus.model.registers import Registers
 from isthmus.namespaces.namespaces import AsyncNamespaces
 
 
-def kept(link: Declaration, target: Cluster, keep: Keeping) -> Keeping:
+def choose_keepers(link: Declaration, target: Cluster, keep: Keeping) -> Keeping:
     """Return who keeps access where a link closes what it attaches: its own login at its target, if nobody is named.
 
     :raises ConfigError: No principal is named, and the target does not have the link's login.
@@ -82,7 +82,8 @@ def check_left_in(declared: Declared, link: Declaration, target: Cluster, login:
             hint = f"{update} --no-enforce first, and --enforce --keep with its principal afterwards."
         raise PlanRefused(
             f"link {link.name} is to be {own[0] if own else 'a principal that the file does not tell'} at "
-            f"{target.alias}, whom access rules would keep out of {namespace}: they leave {', '.join(keep.said)} in",
+            f"{target.alias}, whom access rules would keep out of {namespace}: they leave "
+            f"{', '.join(keep.register_value)} in",
             hint=hint,
         )
 

@@ -13,7 +13,7 @@ from isthmus.access.readers import settle_reading
 from isthmus.config.declared import check_settings, declared_link
 from isthmus.doctor.handshake import handshake, semantics_of
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
-from isthmus.links.closing import check_closable, check_left_in, close, kept
+from isthmus.links.closing import check_closable, check_left_in, choose_keepers, close
 from isthmus.links.modes import ModeChange, check_attachable, mode_among
 from isthmus.memory.attaching import (
     away,
@@ -24,9 +24,9 @@ from isthmus.memory.attaching import (
     check_prefix,
     write_checked,
 )
-from isthmus.memory.declarations import Declarations, author, looked
+from isthmus.memory.declarations import Declarations, author, open_declarations
 from isthmus.memory.declared import Declared, DeclaredLink
-from isthmus.memory.links import remembered
+from isthmus.memory.links import read_ledger
 from isthmus.memory.parted import parted_now
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
@@ -43,7 +43,7 @@ from isthmus.model.links.declaration import (
 )
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.problem import Problem, problem_of
-from isthmus.model.registers import DELETED, MODE, as_registers, changed
+from isthmus.model.registers import DELETED, MODE, as_registers, change_registers
 
 
 class _New(NamedTuple):
@@ -72,14 +72,16 @@ class AsyncDeclaredLinks:
 
         :raises PlanRefused: A newer Isthmus wrote a ledger.
         """
-        return (await self.told(deleted=deleted))[0]
+        return (await self.read_with_problems(deleted=deleted))[0]
 
-    async def told(self, *, deleted: bool = False) -> tuple[tuple[DeclaredLink, ...], Mapping[str, Problem]]:
+    async def read_with_problems(
+        self, *, deleted: bool = False
+    ) -> tuple[tuple[DeclaredLink, ...], Mapping[str, Problem]]:
         """Return the same, and by alias why the declarations on clusters could not be read.
 
         :raises PlanRefused: A newer Isthmus wrote a ledger.
         """
-        async with looked(self._configuration) as (_, declared):
+        async with open_declarations(self._configuration) as (_, declared):
             links = [each for _, each in sorted(declared.links.items())] if deleted else declared.living
             unread = {alias: why for alias, why in declared.away.items() if alias in declared.unread}
             return tuple(self._standing(declared, each) for each in links), unread
@@ -90,12 +92,12 @@ class AsyncDeclaredLinks:
 
         :raises ConfigError: It was not declared.
         """
-        async with looked(self._configuration) as (declarations, declared):
+        async with open_declarations(self._configuration) as (declarations, declared):
             known = _require_declared(declared, name, half_deleted=half_deleted)
             parted, alias = None, declared.alias_of(known.target)
             if alias is not None and declared.is_there(alias):
                 with contextlib.suppress(ClusterError):
-                    memory = await remembered(declarations.client(alias))
+                    memory = await read_ledger(declarations.client(alias))
                     parted = parted_now(name, memory.of(name).documents)
             return replace(self._standing(declared, known), parted=parted)
 
@@ -128,7 +130,9 @@ class AsyncDeclaredLinks:
         found = await self._create(new, cluster_ids or {}, validate=validate, enforce=enforce, dry_run=dry_run)
         if enforce is not None and not dry_run:
             cluster = self._configuration.cluster(target)
-            await close(cluster, new.maps, kept(found.declaration, cluster, enforce), self._configuration.ledger)
+            await close(
+                cluster, new.maps, choose_keepers(found.declaration, cluster, enforce), self._configuration.ledger
+            )
         return found
 
     async def update(
@@ -155,7 +159,7 @@ class AsyncDeclaredLinks:
         values, given_up = as_registers(settings or {}), ""
         change = None if mode is None else ModeChange(self._configuration, name, mode)
         if change is not None:
-            given_up = await change.checked()
+            given_up = await change.check()
             values[MODE] = change.mode
         if accept_semantics:
             values |= await self._semantics(name)
@@ -178,7 +182,7 @@ class AsyncDeclaredLinks:
             close them, or the link is synchronous.
         :raises ClusterError: None of its clusters could be written to, or with `enforce` the target could not.
         """
-        async with looked(self._configuration) as (declarations, declared):
+        async with open_declarations(self._configuration) as (declarations, declared):
             known = _require_declared(declared, name)
             check_attachable(known)
             source = declared.alias_of(known.source)
@@ -197,7 +201,7 @@ class AsyncDeclaredLinks:
         :raises PlanRefused: As of `attach`.
         :raises ClusterError: As of `attach`.
         """
-        async with looked(self._configuration) as (declarations, declared):
+        async with open_declarations(self._configuration) as (declarations, declared):
             known = _require_declared(declared, name)
             check_attachable(known)
             for each in maps:
@@ -235,7 +239,7 @@ class AsyncDeclaredLinks:
         if target is None or not declared.is_there(target):
             raise away(declared, (known.target,))
         cluster = self._configuration.cluster(target)
-        keep = kept(known, cluster, enforce)
+        keep = choose_keepers(known, cluster, enforce)
         await check_closable(declarations.client(target), maps, keep)
         return partial(close, cluster, maps, keep, self._configuration.ledger)
 
@@ -264,7 +268,7 @@ class AsyncDeclaredLinks:
 
         :raises ConfigError: There is no such link, or all its clusters know that it was deleted.
         """
-        async with looked(self._configuration) as (_, declared):
+        async with open_declarations(self._configuration) as (_, declared):
             known = _require_declared(declared, name, half_deleted=True)
             is_of_file = any(link.name == name for link in self._configuration.links)
             target = declared.alias_of(known.target)
@@ -278,7 +282,7 @@ class AsyncDeclaredLinks:
             behind=declared.behind(declaration),
             away=declared.away_of(declaration),
             unusable=self._unusable(declared, declaration),
-            overruled=declared.overruled(declaration),
+            overruled=declared.find_overruled(declaration),
         )
 
     def _unusable(self, declared: Declared, declaration: Declaration) -> Problem | None:
@@ -314,7 +318,7 @@ class AsyncDeclaredLinks:
                 f"the configuration file has a link {name}, which would win over a declared one",
                 hint="Choose another name, or take the link out of the file first.",
             )
-        async with looked(self._configuration) as (declarations, declared):
+        async with open_declarations(self._configuration) as (declarations, declared):
             ends = declared.end(source), declared.end(target)
             check_ids(ends, cluster_ids)
             if ends[0].cluster_id == ends[1].cluster_id:
@@ -336,10 +340,10 @@ class AsyncDeclaredLinks:
             values |= dict.fromkeys(as_registers(known.settings).keys() - values.keys())
             for each in set(maps).difference(known.maps):
                 await check_prefix(declarations.client(source), each.source)
-            wanted = known.joined(changed(known.registers, values, author(ends[1].cluster_id)))
+            wanted = known.join(change_registers(known.registers, values, author(ends[1].cluster_id)))
             link = declared_link(wanted, *clusters)
             if enforce is not None:
-                await check_closable(declarations.client(target), maps, kept(wanted, clusters[1], enforce))
+                await check_closable(declarations.client(target), maps, choose_keepers(wanted, clusters[1], enforce))
             if validate:
                 examined = replace(self._configuration, clusters=clusters, links=(link,), warnings=())
                 await handshake(examined, f"link {name}")
@@ -350,14 +354,14 @@ class AsyncDeclaredLinks:
 
     async def _check_left_in(self, name: str, login: str) -> None:
         """Require that a link may have this login at its target; see `check_left_in`."""
-        async with looked(self._configuration) as (_, declared):
+        async with open_declarations(self._configuration) as (_, declared):
             known = _require_declared(declared, name)
             if (target := declared.alias_of(known.target)) is not None:
                 check_left_in(declared, known, self._configuration.cluster(target), login)
 
     async def _semantics(self, name: str) -> dict[str, Any]:
         """Return, as registers, what the clusters of a link that answer can keep now."""
-        async with looked(self._configuration) as (declarations, declared):
+        async with open_declarations(self._configuration) as (declarations, declared):
             known = _require_declared(declared, name)
             return {
                 f"{SEMANTICS}{end.cluster_id}": await semantics_of(declarations.client(alias))
@@ -381,14 +385,14 @@ class AsyncDeclaredLinks:
         :raises PlanRefused: It would contradict other declarations, or the same was changed meanwhile.
         :raises ClusterError: None of the clusters could be written to.
         """
-        async with looked(self._configuration) as (declarations, declared):
+        async with open_declarations(self._configuration) as (declarations, declared):
             known = _require_declared(declared, name, deleted=even_deleted)
             ends = known.source, known.target
             if spares_source and (source := declared.alias_of(known.source)) is not None:
                 target = declared.alias_of(known.target)
                 if target is None or not declared.is_there(target):
                     raise away(declared, (known.target,))
-                spared = Problem("it is left alone", "It learns of the change from whoever runs links of it.")
+                spared = Problem("it is left alone", "It learns of the change from the process that runs links of it.")
                 declared = replace(declared, away={**declared.away, source: spared})
             return await self._write(declarations, declared, known, values(known), ends, dry_run=dry_run)
 
@@ -407,8 +411,8 @@ class AsyncDeclaredLinks:
         aliases = [alias for alias in (target, source) if alias is not None and declared.is_there(alias)]
         if not aliases or (needs_all and len(aliases) < len(ends)):
             raise away(declared, ends)
-        new = changed(known.registers, values, author(declared.ids[aliases[0]]))
-        after = known.joined(new)
+        new = change_registers(known.registers, values, author(declared.ids[aliases[0]]))
+        after = known.join(new)
         check_maps(declared, after)
         if not after.is_deleted:
             declared_link(after, *(self._cluster(declared, end) for end in ends))

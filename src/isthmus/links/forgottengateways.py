@@ -133,7 +133,7 @@ def _synchronous(ledgers: Collection[LedgerMemory], source_id: str | None = None
     for name in sorted({link for each in ledgers for link in each.links}):
         known = Declaration(name=name, registers=())
         for each in ledgers:
-            known = known.joined(declaration_of(name, each.of(name).documents.values()).registers)
+            known = known.join(declaration_of(name, each.of(name).documents.values()).registers)
         is_meant = known.is_whole and source_id in (None, known.source.cluster_id)
         if is_meant and known.mode == SYNC and not known.is_deleted:
             found.append(name)
@@ -145,7 +145,7 @@ def _documents(ledger: LedgerMemory, ids: Collection[str]) -> list[_Known]:
     words = [one for name in ledger.links for one in ledger.of(name).documents.values()]
     return [
         one
-        for one in (*ledger.unlinked().values(), *words)
+        for one in (*ledger.find_unlinked().values(), *words)
         if isinstance(one, GatewayDocument | GatewayPairDocument | MovableGatewayDocument) and one.gateway in ids
     ]
 

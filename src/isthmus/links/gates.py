@@ -10,7 +10,7 @@ from isthmus.groups.plan import GroupPlan, worst
 from isthmus.groups.positions.carrying import Standing
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.links.resuming import options_of
-from isthmus.links.writers import named
+from isthmus.links.writers import format_partitions
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.links.promotion import LeftPartition
 from isthmus.model.namespace import NamespaceMap
@@ -61,7 +61,7 @@ def require_within(link: str, left: Iterable[LeftPartition], here: Mapping[Parti
     seen = {(each.source_topic, each.partition): each for each in left if is_beyond(each)}
     found = [each for key, each in seen.items() if key in here and each.target_end > here[key].end]
     if found:
-        shown = named((each.topic, each.partition) for each in found)
+        shown = format_partitions((each.topic, each.partition) for each in found)
         raise GateNotMet(f"link {link}: the target has more than its source in {shown}", hint=_ways_out(link))
 
 
@@ -75,7 +75,7 @@ def _as_it_is(link: str) -> str:
 
 def not_copied(link: str, behind: Iterable[LeftPartition], timeout_s: float) -> GateNotMet:
     """Return the error that the target lacks records of the source, and how long they were waited for."""
-    shown = named((each.topic, each.partition) for each in behind)
+    shown = format_partitions((each.topic, each.partition) for each in behind)
     return GateNotMet(
         f"link {link} has not copied {shown} to the end within {timeout_s:g} s",
         hint="isthmus status says why; a link has to be run (isthmus run) to catch up. Without the source: "
@@ -85,7 +85,7 @@ def not_copied(link: str, behind: Iterable[LeftPartition], timeout_s: float) -> 
 
 def left_behind(link: str, maps: Iterable[NamespaceMap], behind: Iterable[LeftPartition]) -> GateNotMet:
     """Return the error that detached namespaces lack records of the source, which do not come any more."""
-    shown, options = named((each.topic, each.partition) for each in behind), options_of(maps)
+    shown, options = format_partitions((each.topic, each.partition) for each in behind), options_of(maps)
     return GateNotMet(
         f"link {link} was detached, and lacks what its source has in {shown}: nothing more comes there",
         hint=f"Have it catch up: isthmus link reattach {link} {options}; then give this command again. "

@@ -19,7 +19,7 @@ from isthmus.kafka.pool import ClusterPool
 from isthmus.kafka.transactions.producers import active_producers
 from isthmus.ledger.documents.gateways import pair_words
 from isthmus.ledger.documents.kinds import Document, GatewayDocument, MovableGatewayDocument, MoveDocument
-from isthmus.links.clientmoves import unmarked
+from isthmus.links.clientmoves import find_unmarked
 from isthmus.memory.hearing import has_ended, heard_gateways
 from isthmus.memory.links import LedgerMemory, ledger_within, now_ms
 from isthmus.model.configuration import Configuration
@@ -131,7 +131,7 @@ def gateways_in(
     moves: list[MoveDocument] = []
     for alias, ledger in ledgers.items():
         silences = ledger.unlinked_silences(at_ms)
-        for key, each in ledger.unlinked().items():
+        for key, each in ledger.find_unlinked().items():
             age_s = silences[key].likely_s
             if isinstance(each, GatewayDocument):
                 # The ledger that a gateway with moved clients has left may still hold its document.
@@ -230,7 +230,7 @@ async def _find_unmarked(client: Client, ledger: LedgerMemory) -> Unmarked:
         return Unmarked(cluster=alias)
     if found.errors:
         return Unmarked(cluster=alias)
-    strangers = unmarked(found.values, documents)
+    strangers = find_unmarked(found.values, documents)
     return Unmarked(
         cluster=alias, producers=len({one for _, one in strangers}), partitions=len({key for key, _ in strangers})
     )

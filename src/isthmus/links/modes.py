@@ -10,7 +10,7 @@ from isthmus.errors import ConfigError, PlanRefused
 from isthmus.kafka.pool import ClusterPool
 from isthmus.links.promising import keep_promised
 from isthmus.memory.attaching import away, check_mode
-from isthmus.memory.declarations import looked
+from isthmus.memory.declarations import open_declarations
 from isthmus.memory.declared import Declared
 from isthmus.model.configuration import Configuration
 from isthmus.model.gateways.synchrony import SYNC
@@ -71,7 +71,7 @@ class ModeChange:
                 hint=f"Wait until it follows: isthmus wait {self.name} --for state=FOLLOWING; then ask again.",
             )
 
-    async def checked(self) -> str:
+    async def check(self) -> str:
         """Require that the link can have it; return what is given up by that, in words, "" for nothing.
 
         :raises ConfigError: There is no such mode, or no such link.
@@ -81,7 +81,7 @@ class ModeChange:
         check_mode(self.mode)
         if self.mode == SYNC:
             check_declared(self.name, is_of_file=any(link.name == self.name for link in self.configuration.links))
-        async with looked(self.configuration.written) as (_, declared):
+        async with open_declarations(self.configuration.written) as (_, declared):
             known = declared.links.get(self.name)
             if known is None or known.is_deleted or known.mode == self.mode:
                 # The caller that writes it reports this.

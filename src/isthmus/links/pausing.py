@@ -11,7 +11,7 @@ from isthmus.kafka.client import Client
 from isthmus.ledger.documents.kinds import PauseDocument, TaskPauseDocument
 from isthmus.ledger.log import append_once
 from isthmus.ledger.records import Deletion
-from isthmus.memory.filtering import filtered
+from isthmus.memory.filtering import load_overrides
 from isthmus.memory.host import operator
 from isthmus.memory.links import now_ms, recollect
 from isthmus.model.configuration import LedgerSettings
@@ -103,7 +103,7 @@ async def _document(
     link: Link, named: Named, target: Client, paused: Pauses = NO_PAUSES
 ) -> PauseDocument | TaskPauseDocument:
     """Return the document of a pause, which may be one of those that are `paused`."""
-    link = await filtered(link, target)
+    link = await load_overrides(link, target)
     if sum(part is not None for part in named.as_dict().values()) > 1:
         raise ConfigError(
             "a pause is about a topic, about a namespace or about a task",

@@ -14,7 +14,7 @@ from isthmus.kafka.client import Client
 from isthmus.ledger.documents.kinds import Document, PromisedDocument
 from isthmus.ledger.log import append_once
 from isthmus.ledger.records import Deletion, LedgerChange
-from isthmus.memory.links import now_ms, remembered
+from isthmus.memory.links import now_ms, read_ledger
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.kafka.transactions import OpenTransaction
@@ -22,7 +22,7 @@ from isthmus.model.link import Link
 from isthmus.model.links.declaration import attachment
 from isthmus.model.links.promotion import Promised, Verb
 from isthmus.model.namespace import NamespaceMap
-from isthmus.synchronous.synchronous import Detachment, acknowledged, acknowledged_since
+from isthmus.synchronous.synchronous import Detachment, acknowledged_since, find_acknowledged
 
 
 async def promised_before(
@@ -37,10 +37,10 @@ async def promised_before(
     async with Client(link.target) as target:
         found_before = await _read_promised(link.name, target)
         kept = counting(found_before, chosen, begun, is_synchronous=link.is_synchronous)
-        past = joined(kept, verb)
+        past = join_promised(kept, verb)
         if not link.is_synchronous or kept.keys() == chosen == begun:
             return past
-        found = await acknowledged(link, target)
+        found = await find_acknowledged(link, target)
     document = PromisedDocument(
         link=link.name,
         said=link.mode_said,
@@ -71,7 +71,7 @@ def counting(
     }
 
 
-def joined(kept: Mapping[str, PromisedDocument], verb: Verb) -> PromisedDocument | None:
+def join_promised(kept: Mapping[str, PromisedDocument], verb: Verb) -> PromisedDocument | None:
     """Return what was found of these namespaces, by register, as this verb reports it; `None` for nothing."""
     # Documents that are not whole come first: by the `said` of the first one gateways are asked that were not yet.
     found = sorted(kept.values(), key=lambda each: each.is_whole)
@@ -85,7 +85,7 @@ def joined(kept: Mapping[str, PromisedDocument], verb: Verb) -> PromisedDocument
 def _joined_with(found: PromisedDocument, past: PromisedDocument) -> PromisedDocument:
     """Return the same with what was found before of some of its namespaces."""
     committed = tuple(dict.fromkeys((*found.committed, *past.committed)))
-    return replace(found, promised=found.promised.joined(_open_unless_whole(past)), committed=committed)
+    return replace(found, promised=found.promised.join(_open_unless_whole(past)), committed=committed)
 
 
 def _open_unless_whole(found: PromisedDocument) -> Promised:
@@ -161,7 +161,7 @@ def promised_again(documents: Iterable[Document], maps: Collection[NamespaceMap]
     """
     chosen = _maps(maps)
     kept = {each: known for each, known in by_register(documents).items() if each in chosen}
-    found = joined(kept, "failover")
+    found = join_promised(kept, "failover")
     return None if found is None else found.promised
 
 
@@ -187,7 +187,7 @@ def by_register(documents: Iterable[Document]) -> dict[str, PromisedDocument]:
 
 
 async def _documents(link: str, target: Client) -> list[PromisedDocument]:
-    documents = (await remembered(target)).of(link).documents.values()
+    documents = (await read_ledger(target)).of(link).documents.values()
     return [each for each in documents if isinstance(each, PromisedDocument)]
 
 

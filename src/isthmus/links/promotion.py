@@ -24,10 +24,10 @@ from isthmus.kafka.client import Client
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.pool import ClusterPool
 from isthmus.kafka.transactions.aborting import abort_mirrored, leaderless, transactions_in
-from isthmus.kafka.transactions.finishing import finish, unfinished
+from isthmus.kafka.transactions.finishing import find_unfinished, finish
 from isthmus.ledger.documents.gateways import PromisedDocument, prepared_commits
 from isthmus.links import gates
-from isthmus.links.claiming import claimed
+from isthmus.links.claiming import hold_claim
 from isthmus.links.clientmoves import ClientMove, client_move
 from isthmus.links.declaring import AsyncDeclaredLinks
 from isthmus.links.policies import settle_policies
@@ -41,21 +41,21 @@ from isthmus.links.promising import (
 )
 from isthmus.links.resuming import attaching, is_reversed, not_let_go, reserved_still
 from isthmus.links.reversing import await_reserved, require_no_members, settings_back
-from isthmus.links.writers import owners_in, undecided, written
+from isthmus.links.writers import build_undecided, build_written_to, owners_in
 from isthmus.memory.attaching import away
-from isthmus.memory.declarations import looked
+from isthmus.memory.declarations import open_declarations
 from isthmus.memory.declared import Declared
 from isthmus.memory.ending import end_leases
 from isthmus.memory.filtering import in_force
 from isthmus.memory.forgetting import forget_copies
 from isthmus.memory.hearing import Beats, is_gone
 from isthmus.memory.leaving import (
+    add_transactional_ids,
     followed_topics,
     goes_without,
     is_writing,
     left_nothing,
     left_partitions,
-    named,
     names_age_s,
     seen_logs,
     source_logs,
@@ -64,7 +64,7 @@ from isthmus.memory.leaving import (
     write_down,
     writing_lanes,
 )
-from isthmus.memory.links import LinkMemory, now_ms, recollect, remembered
+from isthmus.memory.links import LinkMemory, now_ms, read_ledger, recollect
 from isthmus.memory.operators import require_nobody_recovers
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
@@ -77,7 +77,7 @@ from isthmus.model.links.declaration import Declaration, letting_go
 from isthmus.model.links.promotion import LeftPartition, Promotion, Verb
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.problem import Problem
-from isthmus.model.text.wording import counted, first_few
+from isthmus.model.text.wording import first_few, format_count
 from isthmus.namespaces.namespaces import AsyncNamespaces
 from isthmus.synchronous.synchronous import Detachment, still_missing
 
@@ -225,7 +225,7 @@ class Promoter:
         gates.require_copies(self.name, found.partitions, is_detached=True)
         if (late := found.missing_records_min) > self.max_lag:
             raise GateNotMet(
-                f"link {self.name}: {counted(late, 'record')} came to the source after it was quiet",
+                f"link {self.name}: {format_count(late, 'record')} came to the source after it was quiet",
                 hint=f"Stop its producers, isthmus link reattach {self.name}, and give this command again.",
             )
         if is_attached:
@@ -271,8 +271,8 @@ class Promoter:
             gates.require_copies(self.name, found.partitions, is_detached=True)
             if found.missing_records_min > self.max_lag:
                 raise GateNotMet(
-                    f"link {self.name}: {counted(found.missing_records_min, 'record')} came to the source since its "
-                    "namespaces were released",
+                    f"link {self.name}: {format_count(found.missing_records_min, 'record')} came to the source since "
+                    "its namespaces were released",
                     hint=f"isthmus link reattach {self.name}, and give this command again; or leave clients where they "
                     "are: --leave-clients.",
                 )
@@ -382,7 +382,7 @@ class Promoter:
             still = partial(self._find_released_topics, done, cluster, target)
             topics, known = await still(), await recollect(self.name, target)
             ended = await finish(target, prepared_commits(self.name, known.documents.values()), topics, still)
-            committed = named(ended.committed, known)
+            committed = add_transactional_ids(ended.committed, known)
             await keep_committed(self.name, done.namespaces, committed, target, self.configuration.ledger)
             aborted = await abort_mirrored(target, topics, still)
             notes = await self._notes(target, await still(), ended, known)
@@ -391,7 +391,7 @@ class Promoter:
             done,
             acknowledged=promised_again(documents, done.namespaces),
             committed=(*committed_before(documents, done.namespaces), *committed),
-            aborted=named(aborted, known),
+            aborted=add_transactional_ids(aborted, known),
             notes=notes,
         )
 
@@ -400,7 +400,9 @@ class Promoter:
     ) -> tuple[Problem, ...]:
         """Return what partitions without a leader leave in doubt."""
         hidden = [_stays_hidden_note(self.name, each) for each in await leaderless(target, topics)]
-        unknown = [each._replace(transaction=named([each.transaction], known)[0]) for each in found.unknown]
+        unknown = [
+            each._replace(transaction=add_transactional_ids([each.transaction], known)[0]) for each in found.unknown
+        ]
         return (*hidden, *map(_may_be_committed_note, unknown))
 
     async def _find_released_topics(self, done: Promotion, cluster: Cluster, target: Client) -> Collection[str]:
@@ -409,7 +411,7 @@ class Promoter:
         maps = [each for link in declared.living if link.target.cluster_id == declared.ids[cluster.alias]
                 for each in link.maps]  # fmt: skip
         free = [each for each in done.namespaces if not any(each.target.overlaps(other.target) for other in maps)]
-        memory, topics = await remembered(target), await _topics_of(target, free)
+        memory, topics = await read_ledger(target), await _topics_of(target, free)
         is_used = any(is_writing(memory.of(link), lambda topic: topic in topics) for link in memory.links)
         return () if is_used else topics
 
@@ -447,7 +449,7 @@ class Promoter:
         return _Chosen(link, tuple(chosen), tuple(each for each in chosen if each in known.maps), link.target)
 
     async def _look(self) -> tuple[Declared, Declaration]:
-        async with looked(self.configuration) as (_, declared):
+        async with open_declarations(self.configuration) as (_, declared):
             known = declared.links.get(self.name)
         if known is None:
             hint = "A link of the file ends when it is taken out of there."
@@ -529,13 +531,17 @@ class Promoter:
                     raise gates.left_behind(self.name, chosen, behind)
                 if does and is_quiet:
                     if held:
-                        raise undecided(source, held, await owners_in(source, held))
+                        raise build_undecided(source, held, await owners_in(source, held))
                     return
                 if is_late and (moved or held or not does):
                     # Records written between two looks at a log look like an open transaction.
                     if owners := await owners_in(source, held):
-                        raise undecided(source, held, owners)
-                    raise await written(source, moved) if does else gates.not_copied(self.name, behind, self.timeout_s)
+                        raise build_undecided(source, held, owners)
+                    raise (
+                        await build_written_to(source, moved)
+                        if does
+                        else gates.not_copied(self.name, behind, self.timeout_s)
+                    )
                 await asyncio.sleep(LOOK_S)
 
     def _is_little_enough(self, behind: Iterable[LeftPartition]) -> bool:
@@ -590,7 +596,7 @@ class Promoter:
 
         ledger, is_sparing = self.configuration.ledger, verb == "failover"
         # A recovery that ran until now cannot announce a deletion any more, and a later one sees the detachment.
-        async with Client(link.target) as target, claimed(target, self.name, ledger, does="lets go of"):
+        async with Client(link.target) as target, hold_claim(target, self.name, ledger, does="lets go of"):
             await links.change(self.name, values, spares_source=is_sparing, even_deleted=True)
 
     async def _await_lanes_ended(self, link: Link) -> None:
@@ -636,14 +642,14 @@ class Promoter:
             seen = await seen_logs(link, followed)
             partitions = await left_partitions(link, target, None, seen)
             topics = await _topics_of(target, chosen)
-            still_open = named(await _open_in(target, topics), known)
+            still_open = add_transactional_ids(await _open_in(target, topics), known)
             committed = committed_before(known.documents.values(), chosen)
             partitions = without_open(partitions, (*still_open, *committed))
             notes: tuple[Problem, ...] = ()
             if verb == "failover":
-                doubt = await unfinished(target, prepared_commits(self.name, known.documents.values()), topics)
+                doubt = await find_unfinished(target, prepared_commits(self.name, known.documents.values()), topics)
                 notes = await self._notes(target, topics, doubt, known)
-                committed += named(doubt.committed, known)
+                committed += add_transactional_ids(doubt.committed, known)
             partitions = await with_transactional_ids(link, known, partitions, asks=seen.logs is not None)
         topics_age_s = 0.0 if seen.has_topics else names_age_s(known, now_ms())
         return Promotion(
@@ -669,7 +675,7 @@ class Promoter:
             found = await settle_policies(found, link, target, is_final=is_final)
             if found.verb == "detach":
                 topics = await _topics_of(target, found.namespaces)
-                still_open = named(await _open_in(target, topics), known)
+                still_open = add_transactional_ids(await _open_in(target, topics), known)
                 return replace(found, notes=(*found.notes, *map(_stays_open_note, still_open)), is_done=True)
             if found.verb == "failover":
                 self.on_step("committing what the source has committed")
@@ -677,7 +683,7 @@ class Promoter:
                 topics = await _topics_of(target, found.namespaces)
                 done = await finish(target, prepared, topics)
                 notes = (*found.notes, *await self._notes(target, topics, done, known))
-                committed = named(done.committed, known)
+                committed = add_transactional_ids(done.committed, known)
                 await keep_committed(self.name, found.namespaces, committed, target, self.configuration.ledger)
                 before = committed_before(known.documents.values(), found.namespaces)
                 found = replace(found, committed=(*before, *committed), notes=notes)
@@ -686,7 +692,7 @@ class Promoter:
         # Topics last: as long as one is reserved, a repeated verb reports its partitions again.
         released = sorted(found.namespaces, key=lambda each: each.kind == "topic")
         aborted = [open_there for each in released for open_there in await namespaces.release(each.target)]
-        found = replace(found, aborted=named(aborted, known))
+        found = replace(found, aborted=add_transactional_ids(aborted, known))
         if found.verb == "failover":
             # Up to where logs are the same can be read only while they are recorded as copies.
             found = await self._rescue_clients(found, link)
@@ -767,7 +773,7 @@ def _ended_idle_note(move: ClientMove) -> Problem:
     return Problem(
         f"transactions of {first_few(move.idle)} were aborted at {move.source.cluster.alias} before they had written "
         "any record",
-        "Their producers are told so where they are now, and begin anew.",
+        "Their producers get an error where they are now, and begin again.",
     )
 
 

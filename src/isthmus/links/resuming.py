@@ -12,7 +12,7 @@ from isthmus.memory.declared import Declared
 from isthmus.model.links.declaration import Declaration, attachment
 from isthmus.model.links.promotion import Verb
 from isthmus.model.namespace import NamespaceMap
-from isthmus.model.registers import ATTACHED, RESERVED, merged
+from isthmus.model.registers import ATTACHED, RESERVED, merge_registers
 
 _OPTION: Final = {"topic": "--map", "group": "--group-map", "principal": "--principal-map"}
 
@@ -51,7 +51,7 @@ def reserved_still(
     reserved = {
         document.namespace
         for document in declared.namespaces.get(alias or "", {}).values()
-        if any(register.name == RESERVED and register.said for register in document.registers)
+        if any(register.name == RESERVED and register.decoded for register in document.registers)
         or made_rules(document.registers)
     }
     return tuple(each for each in detached if each.target in reserved)
@@ -63,4 +63,4 @@ def attaching(known: Declaration, chosen: Collection[NamespaceMap]) -> Declarati
     wanted = {attachment(each) for each in chosen}
     ever = (register for register in known.registers if register.name in wanted)
     attached = tuple(replace(register, value="true", beside=()) for register in ever)
-    return Declaration(name=known.name, registers=merged(others, attached))
+    return Declaration(name=known.name, registers=merge_registers(others, attached))

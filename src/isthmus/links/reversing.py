@@ -33,7 +33,7 @@ async def settings_back(known: Declaration, maps: Sequence[NamespaceMap], target
     """
     async with Client(target) as client:
         filters = filters_of(known.name, (await recollect(known.name, client)).documents)
-    changed = {name.replace("_", ".", 1): list(texts) for name, texts in filters.said.items()}
+    changed = {name.replace("_", ".", 1): list(texts) for name, texts in filters.changed.items()}
     return reversed_settings({**known.settings, **changed}, maps)
 
 

@@ -19,7 +19,7 @@ from isthmus.model.text.wording import first_few
 _BETWEEN_LOOKS_S: Final = 1.0
 
 
-def named(keys: Iterable[PartitionKey]) -> str:
+def format_partitions(keys: Iterable[PartitionKey]) -> str:
     """Return some partitions by name, and how many more there are."""
     return first_few(f"{topic}-{partition}" for topic, partition in sorted(keys))
 
@@ -33,7 +33,7 @@ async def owners_in(client: Client, held: Collection[PartitionKey]) -> tuple[str
     return tuple(sorted({each.owner for each in found if (each.topic, each.partition) in held}))
 
 
-def undecided(
+def build_undecided(
     client: Client, held: Collection[PartitionKey], owners: Collection[str], *, is_to_stay: bool = False
 ) -> GateNotMet:
     """Return the error that transactions are open in partitions of a cluster, and whose. If the topic of a follower
@@ -42,14 +42,14 @@ def undecided(
     alias = client.cluster.alias
     ways = " If a lane has left it open, only --way rebuild ends it, with the topic." if is_to_stay else ""
     return GateNotMet(
-        f"a transaction is open in {named(held)} of {alias}{': ' if owners else ''}{first_few(owners)}",
+        f"a transaction is open in {format_partitions(held)} of {alias}{': ' if owners else ''}{first_few(owners)}",
         hint=f"isthmus cluster topics {alias} tells of it; end its producer, then give the command again.{ways}",
     )
 
 
-async def written(client: Client, moved: Collection[PartitionKey]) -> GateNotMet:
+async def build_written_to(client: Client, moved: Collection[PartitionKey]) -> GateNotMet:
     """Return the error that partitions are written to, with the producers that their leaders remember."""
-    where, who = f"{named(moved)} of {client.cluster.alias}" if moved else client.cluster.alias, ""
+    where, who = f"{format_partitions(moved)} of {client.cluster.alias}" if moved else client.cluster.alias, ""
     with contextlib.suppress(ClusterError):
         who = first_few(str(each) for each in sorted(await _at_work(client, moved)))
     return GateNotMet(

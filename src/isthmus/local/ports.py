@@ -9,7 +9,7 @@ from typing import Final
 
 from isthmus.errors import ConfigError, HostError, PortBusy
 from isthmus.local.layout import HOST, Ports
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 # From 32768 on the kernel hands ports out to outgoing connections: a listener there can find its
 # port taken.
@@ -46,7 +46,7 @@ def free_ports(count: int) -> tuple[int, ...]:
         if len(chosen) == count:
             return tuple(chosen)
     raise HostError(
-        f"{counted(count, 'free port')} could not be found between {_FREE_BEGIN} and {_FREE_END}",
+        f"{format_count(count, 'free port')} could not be found between {_FREE_BEGIN} and {_FREE_END}",
         hint="End servers that are not needed any more.",
     )
 

@@ -23,7 +23,7 @@ Remember = Callable[..., Awaitable[None]]
 
 
 async def _forbidden(*_: Document | Deletion) -> None:
-    raise InvariantError("whoever only looks writes nothing")
+    raise InvariantError("a loop that only looks writes nothing")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

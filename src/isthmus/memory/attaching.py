@@ -13,7 +13,7 @@ from isthmus.model.gateways.synchrony import ONE_FOLLOWER, SYNC
 from isthmus.model.links.declaration import ASYNC, LET_GO, SEMANTICS, Declaration, End, attachment
 from isthmus.model.namespace import Namespace, NamespaceMap, contradictions
 from isthmus.model.problem import cluster_error
-from isthmus.model.registers import ATTACHED, DELETED, MODE, Registers, changed
+from isthmus.model.registers import ATTACHED, DELETED, MODE, Registers, change_registers
 
 
 def check_maps(declared: Declared, after: Declaration) -> None:
@@ -93,7 +93,7 @@ async def write_checked(
         same was changed meanwhile.
     :raises ClusterError: A ledger cannot be read or written.
     """
-    after = known.joined(new)
+    after = known.join(new)
     becomes_synchronous = after.mode == SYNC != known.mode
     came = [] if after.is_deleted else [each for each in after.maps if each not in known.maps]
     # A detached namespace stays reserved, though its cluster may not know yet that it was attached.
@@ -114,7 +114,7 @@ async def write_checked(
             taken_back[MODE] = known.mode
         if not known.is_whole or known.is_deleted:
             taken_back[DELETED] = True
-        undone = changed(after.registers, taken_back, author(declared.ids[aliases[0]]))
+        undone = change_registers(after.registers, taken_back, author(declared.ids[aliases[0]]))
         for alias in aliases:
             await declarations.write(alias, after, undone)
         raise PlanRefused(
@@ -166,7 +166,7 @@ def check_new(known: Declaration, values: Mapping[str, Any]) -> None:
         return
     # A link of that name may have existed before: what it attached and set is not part of this one.
     declared_before = {
-        one.name: one.said for one in known.registers if not one.name.startswith((SEMANTICS, LET_GO, ATTACHED))
+        one.name: one.decoded for one in known.registers if not one.name.startswith((SEMANTICS, LET_GO, ATTACHED))
     }
     declared_before |= dict.fromkeys(map(attachment, known.maps), True)
     if _without_defaults(declared_before) != _without_defaults(values):

@@ -31,7 +31,7 @@ from isthmus.model.problem import Problem, problem_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Said:
+class Authored:
     """A statement of an operator that holds: `what` was stated of `subject`, and its `value` for people to read. `by`
     is "" where an older release wrote it, and `clusters` are those whose ledgers hold it.
     """
@@ -47,14 +47,14 @@ class Said:
 class Authorship(NamedTuple):
     """All statements of operators that hold, the newest first, and the clusters that did not answer."""
 
-    said: list[Said]
+    said: list[Authored]
     away: dict[str, Problem]
 
 
 async def authorship(clusters: Sequence[Cluster], pool: ClusterPool) -> Authorship:
     """Read the statements in the ledgers of these clusters, as far as they answer within ten seconds each."""
     answers = await asyncio.gather(*(_documents(each, pool) for each in clusters))
-    held: dict[Said, list[str]] = {}
+    held: dict[Authored, list[str]] = {}
     for cluster, documents in zip(clusters, answers, strict=True):
         if not isinstance(documents, Problem):
             for statement in said_in(documents):
@@ -74,7 +74,7 @@ async def _documents(cluster: Cluster, pool: ClusterPool) -> list[Document] | Pr
         return problem_of(error)
 
 
-def said_in(documents: Iterable[Document]) -> Iterator[Said]:
+def said_in(documents: Iterable[Document]) -> Iterator[Authored]:
     """Yield the statements of operators in these documents."""
     for document in documents:
         yield from _find_declarations(document)
@@ -82,7 +82,7 @@ def said_in(documents: Iterable[Document]) -> Iterator[Said]:
         yield from _find_actions(document)
 
 
-def _find_declarations(document: Document) -> Iterator[Said]:
+def _find_declarations(document: Document) -> Iterator[Authored]:
     match document:
         case DeclarationDocument(link=name, registers=registers):
             subject = f"link {name}"
@@ -93,10 +93,10 @@ def _find_declarations(document: Document) -> Iterator[Said]:
         case _:
             return
     for each in registers:
-        yield Said(at_ms=each.at_ms, by=each.by, what=each.name, subject=subject, value=each.value)
+        yield Authored(at_ms=each.at_ms, by=each.by, what=each.name, subject=subject, value=each.value)
 
 
-def _find_changes(document: Document) -> Iterator[Said]:
+def _find_changes(document: Document) -> Iterator[Authored]:
     match document:
         case FiltersDocument():
             lists = {name: getattr(document, name) for name in FILTERS}
@@ -109,10 +109,10 @@ def _find_changes(document: Document) -> Iterator[Said]:
         case _:
             return
     what = "pause" if isinstance(document, PauseDocument | TaskPauseDocument) else document.KIND
-    yield Said(at_ms=document.since_ms, by=document.by, what=what, subject=f"link {document.link}", value=value)
+    yield Authored(at_ms=document.since_ms, by=document.by, what=what, subject=f"link {document.link}", value=value)
 
 
-def _find_actions(document: Document) -> Iterator[Said]:
+def _find_actions(document: Document) -> Iterator[Authored]:
     match document:
         case RecoveryDocument():
             what, value = "recover", f"{document.topic}: {document.stage}"
@@ -124,4 +124,4 @@ def _find_actions(document: Document) -> Iterator[Said]:
             what, value = document.verb, str(document.topic)
         case _:
             return
-    yield Said(at_ms=document.at_ms, by=document.by, what=what, subject=f"link {document.link}", value=value)
+    yield Authored(at_ms=document.at_ms, by=document.by, what=what, subject=f"link {document.link}", value=value)

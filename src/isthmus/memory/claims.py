@@ -292,7 +292,7 @@ def _describe_conflict(claim: Claim, conflict: list[Claim]) -> Problem | None:
         if resting and _is_turned_round(claim, conflict):
             hint += (
                 f" {resting[0]} is not run now, but was before: if this direction is to go on instead, run "
-                f"{claim.link} anew, or isthmus forget {resting[0]} --at CLUSTER."
+                f"{claim.link} again, or isthmus forget {resting[0]} --at CLUSTER."
             )
         elif resting:
             hint += f" What is not run any more counts until it is forgotten: isthmus forget {resting[0]} --at CLUSTER."

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from isthmus.kafka.admin.brokers import describe_cluster
 from isthmus.kafka.client import Client
 from isthmus.ledger.documents.kinds import MovableGatewayDocument, NamespaceDocument
-from isthmus.memory.links import LedgerMemory, age_most_s, now_ms, remembered
+from isthmus.memory.links import LedgerMemory, age_most_s, now_ms, read_ledger
 from isthmus.model.gateways.synchrony import HEARD_S
 from isthmus.model.link import Link
 from isthmus.model.links.writability import KeptBy, is_enforced, kept_by
@@ -20,7 +20,7 @@ def following(link: Link) -> tuple[Namespace, ...]:
     return tuple(each.target for naming in namings if isinstance(naming, NamespaceNaming) for each in naming.maps)
 
 
-def reserved(link: Link, ledger: LedgerMemory, cluster_id: str | None) -> dict[Namespace, KeptBy]:
+def find_reserved(link: Link, ledger: LedgerMemory, cluster_id: str | None) -> dict[Namespace, KeptBy]:
     """Find the following namespaces that are reserved at the cluster with this id, by its ledger, and what closes them.
 
     :raises PlanRefused: A newer Isthmus wrote it.
@@ -29,7 +29,7 @@ def reserved(link: Link, ledger: LedgerMemory, cluster_id: str | None) -> dict[N
     is_behind = bool(wanted) and has_gateway(ledger, cluster_id)
     found = {
         document.namespace: kept_by(document.registers, has_gateway=is_behind)
-        for document in (ledger.unlinked().values() if wanted else ())
+        for document in (ledger.find_unlinked().values() if wanted else ())
         if isinstance(document, NamespaceDocument) and document.cluster == cluster_id and document.namespace in wanted
     }
     return {namespace: kept for namespace, kept in found.items() if kept is not None}
@@ -50,11 +50,11 @@ def has_gateway(ledger: LedgerMemory, cluster_id: str | None, *, hides: bool = F
         and silences[key].least_s <= HEARD_S
         # Its own clock counts only while this process has not looked for long enough.
         and min(silences[key].most_s, age_most_s(written[key], now)) <= HEARD_S
-        for key, document in ledger.unlinked().items()
+        for key, document in ledger.find_unlinked().items()
     )
 
 
-async def closed(link: Link, target: Client) -> Sequence[NamespaceDocument]:
+async def read_closed(link: Link, target: Client) -> Sequence[NamespaceDocument]:
     """Read the following namespaces that access rules are to close.
 
     :raises ClusterError: The target does not answer.
@@ -65,7 +65,7 @@ async def closed(link: Link, target: Client) -> Sequence[NamespaceDocument]:
     cluster_id = (await describe_cluster(target)).cluster_id
     return [
         document
-        for document in (await remembered(target)).unlinked().values()
+        for document in (await read_ledger(target)).find_unlinked().values()
         if isinstance(document, NamespaceDocument)
         and document.cluster == cluster_id
         and document.namespace in wanted

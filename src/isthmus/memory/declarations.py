@@ -20,7 +20,7 @@ from isthmus.ledger.documents.kinds import (
     SwitchDocument,
     TreeDeclarationDocument,
     TreeDocument,
-    decoded,
+    decode_document,
     kind_of,
 )
 from isthmus.ledger.fencing import CONTENTION_S, write_by_one
@@ -34,7 +34,15 @@ from isthmus.model.configuration import Configuration, LedgerSettings
 from isthmus.model.links.declaration import Declaration
 from isthmus.model.namespace import Namespace, NamespaceMap
 from isthmus.model.problem import Problem, problem_of
-from isthmus.model.registers import RESERVED, Author, Declarable, Registers, changed, contested, merged
+from isthmus.model.registers import (
+    RESERVED,
+    Author,
+    Declarable,
+    Registers,
+    change_registers,
+    find_contested,
+    merge_registers,
+)
 from isthmus.model.trees.reshaping import check_follows, text_of
 from isthmus.model.trees.tree import TreeSettings
 from isthmus.model.trees.treedeclaration import TreeDeclaration
@@ -86,12 +94,12 @@ class Declarations:
             for document in place.documents.values():
                 if isinstance(document, DeclarationDocument):
                     known = links.get(document.link, Declaration(name=document.link, registers=()))
-                    links[document.link] = known.joined(document.registers)
+                    links[document.link] = known.join(document.registers)
                     if document.cluster == place.cluster_id:
                         versions[place.alias, document.link] = document.registers
                 elif isinstance(document, TreeDeclarationDocument):
                     tree = trees.get(document.tree, TreeDeclaration(name=document.tree, registers=()))
-                    trees[document.tree] = tree.joined(document.registers)
+                    trees[document.tree] = tree.join(document.registers)
                     if document.cluster == place.cluster_id:
                         tree_versions[place.alias, document.tree] = document.registers
         return Declared(
@@ -215,20 +223,20 @@ class Declarations:
         self,
         alias: str,
         namespace: Namespace,
-        said: Callable[[NamespaceDocument | None], Mapping[str, Any]],
+        values_for: Callable[[NamespaceDocument | None], Mapping[str, Any]],
         *,
         contention_s: float = CONTENTION_S,
     ) -> NamespaceDocument:
-        """Write to a cluster the values that `said` returns for the namespace document its ledger then holds.
+        """Write to a cluster the values that `values_for` returns for the namespace document its ledger then holds.
 
-        :raises PlanRefused: `said` raised it: the namespace was changed meanwhile.
+        :raises PlanRefused: `values_for` raised it: the namespace was changed meanwhile.
         :raises ClusterError: Its ledger cannot be read or written.
         """
         place = self._place(alias)
 
         def document() -> NamespaceDocument:
             held = place.namespace(namespace)
-            values = said(held)
+            values = values_for(held)
             before: Registers = () if held is None else held.registers
             return namespace_document(namespace, place.cluster_id, before, values)
 
@@ -300,7 +308,7 @@ class _Place:
         self._untaken.update((entry.key, entry.value) for entry in news.entries if kind_of(entry.key) in _KINDS)
         for key, value in list(self._untaken.items()):
             # A document of a newer Isthmus is refused at every look, until it is replaced.
-            document = None if value is None else decoded(key, value)
+            document = None if value is None else decode_document(key, value)
             if document is not None:
                 self.documents[key] = document
             elif value is None:
@@ -333,7 +341,7 @@ def _due_values(held: NamespaceDocument | None, *, is_reserved: bool) -> dict[st
     """Return the values to write for an attached namespace, in addition to its document."""
     if held is None:
         return {RESERVED: is_reserved}
-    is_held = any(register.name == RESERVED and register.said for register in held.registers)
+    is_held = any(register.name == RESERVED and register.decoded for register in held.registers)
     return {RESERVED: True} if is_reserved and not is_held else {}
 
 
@@ -352,7 +360,7 @@ def namespace_document(
         prefix=namespace.prefix,
         is_exact=namespace.is_exact,
         cluster=cluster_id,
-        registers=merged(held, changed(held, values, author(cluster_id))),
+        registers=merge_registers(held, change_registers(held, values, author(cluster_id))),
     )
 
 
@@ -366,17 +374,17 @@ def _merge_registers(seen: Declarable, held: Declarable, new: Registers) -> Regi
 
     :raises PlanRefused: Another operator has since given one of the `new` registers another value.
     """
-    other = contested(seen.registers, held.registers, {register.name: register.value for register in new})
+    other = find_contested(seen.registers, held.registers, {register.name: register.value for register in new})
     if other is not None:
         raise PlanRefused(
             f"{seen.KIND} {seen.name} was changed meanwhile: {other.as_news}",
             hint=f"Look at it (isthmus {seen.KIND} describe {seen.name}) and ask again.",
         )
-    return held.joined(seen.registers).joined(new).registers
+    return held.join(seen.registers).join(new).registers
 
 
 @contextlib.asynccontextmanager
-async def looked(configuration: Configuration) -> AsyncIterator[tuple[Declarations, Declared]]:
+async def open_declarations(configuration: Configuration) -> AsyncIterator[tuple[Declarations, Declared]]:
     """Open the declarations of a configuration's clusters, and read them.
 
     :raises PlanRefused: A newer Isthmus wrote a ledger.
@@ -390,5 +398,5 @@ async def with_declared(configuration: Configuration) -> Configuration:
 
     :raises PlanRefused: A newer Isthmus wrote a ledger.
     """
-    async with looked(configuration) as (_, declared):
+    async with open_declarations(configuration) as (_, declared):
         return declared.over(configuration)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypedDict
 
 from isthmus.config.declared import declared_link
 from isthmus.config.declaredtree import declared_tree
-from isthmus.config.treerules import switched, taken_names, tree_links
+from isthmus.config.treerules import apply_choices, taken_names, tree_links
 from isthmus.errors import ConfigError, IsthmusError
 from isthmus.ledger.documents.kinds import NamespaceDocument
 from isthmus.memory.parted import PartedTopic, PartedTopicJson
@@ -18,9 +18,9 @@ from isthmus.model.link import Link
 from isthmus.model.links.declaration import Declaration, DeclarationJson, End
 from isthmus.model.namespace import Namespace
 from isthmus.model.problem import Problem, ProblemJson, cluster_error, problem_of
-from isthmus.model.registers import Register, Registers, Statement, StatementJson, overruled
+from isthmus.model.registers import Register, Registers, Statement, StatementJson, find_overruled
 from isthmus.model.text.plain import plain
-from isthmus.model.trees.reshaping import TreeShape, reshaped, written
+from isthmus.model.trees.reshaping import TreeShape, apply_shape, build_file_form
 from isthmus.model.trees.switching import TargetChoice
 from isthmus.model.trees.tree import Tree, TreeNode, TreeSettings
 from isthmus.model.trees.treedeclaration import TreeDeclaration, TreeDeclarationJson
@@ -99,7 +99,7 @@ class Declared:
         if self.away and not any(map(self.is_there, self.ids)):
             alias, problem = next(iter(self.away.items()))
             unheard = f"none of {', '.join(self.away)} answers" if len(self.away) > 1 else f"{alias} does not answer"
-            message = f"whether {kind} {name} is declared cannot be told: {unheard}: {problem.message}"
+            message = f"it is unknown whether {kind} {name} is declared: {unheard}: {problem.message}"
             return cluster_error(problem, message, cluster=alias)
         away = f"; {', '.join(self.away)} did not answer" if self.away else ""
         return ConfigError(
@@ -120,13 +120,13 @@ class Declared:
         """Return the clusters of a link or a tree that do not answer, with the reasons."""
         return {alias: self.away[alias] for alias in self.aliases(declaration) if alias in self.away}
 
-    def overruled(self, declaration: Declaration | TreeDeclaration) -> Overruled:
+    def find_overruled(self, declaration: Declaration | TreeDeclaration) -> Overruled:
         """Return, by cluster, the statements about a link or a tree made there that do not hold, with those that hold
         instead; by its id if it never answered.
         """
         aliases = {cluster_id: alias for alias, cluster_id in self.ids.items()}
         found: dict[str, tuple[tuple[Statement, Register], ...]] = {}
-        for statement, holds in overruled(declaration.registers):
+        for statement, holds in find_overruled(declaration.registers):
             alias = aliases.get(statement.where, statement.where)
             found[alias] = (*found.get(alias, ()), (statement, holds))
         return found
@@ -135,7 +135,7 @@ class Declared:
         """Warn, once, of every statement that does not hold: its author may be far away."""
         known: list[Declaration | TreeDeclaration] = [*self.links.values(), *self.trees.values()]
         for each in known:
-            for alias, pairs in self.overruled(each).items():
+            for alias, pairs in self.find_overruled(each).items():
                 for statement, holds in pairs:
                     _warn_once(
                         f"{each.KIND} {each.name}: {statement.as_news}, at {alias}, which does not hold: "
@@ -210,8 +210,8 @@ class Declared:
                 return Problem(
                     f"its {side} is cluster {end.cluster_id} ({end.alias}), and {end.alias} of the configuration is "
                     f"cluster {self.ids[end.alias]}",
-                    "Correct its bootstrap_servers. If the cluster was made anew, the link has ended with the old one: "
-                    f"isthmus link delete {declaration.name}, and create it again.",
+                    "Correct its bootstrap_servers. If the cluster was created again, the link has ended with the old "
+                    f"one: isthmus link delete {declaration.name}, and create it again.",
                 )
             if self.alias_of(end) is None:
                 return Problem(
@@ -266,21 +266,21 @@ class Declared:
         if not configuration.trees:
             return configuration
         trees = tuple(self._tree(settings, configuration) for settings in configuration.trees)
-        known = self.chosen(settings.tree for settings in trees)
+        known = self.find_chosen(settings.tree for settings in trees)
         others = (link for link in configuration.links if not link.tree)
         links = (*others, *tree_links(trees, configuration.clusters, known))
-        return replace(configuration, trees=tuple(switched(each, known) for each in trees), links=links)
+        return replace(configuration, trees=tuple(apply_choices(each, known) for each in trees), links=links)
 
     def _tree(self, settings: TreeSettings, configuration: Configuration) -> TreeSettings:
         shape = self.shapes.get(settings.tree.name)
         if shape is None:
             return settings
-        found, why_not = reshaped(settings, shape, {cluster.alias for cluster in configuration.clusters})
+        found, why_not = apply_shape(settings, shape, {cluster.alias for cluster in configuration.clusters})
         if why_not:
             _warn_once(why_not)
         return found
 
-    def chosen(self, trees: Iterable[Tree]) -> dict[str, TargetChoice]:
+    def find_chosen(self, trees: Iterable[Tree]) -> dict[str, TargetChoice]:
         """Return the leaves that were chosen for the distributors of trees, by the clusters that they read."""
         each = [one for tree in trees for one in tree.distributors]
         return {
@@ -305,7 +305,7 @@ class Declared:
 
 
 class OverruledJson(TypedDict):
-    """What was said at a cluster, and what holds in place of it."""
+    """What was stated at a cluster, and what holds in place of it."""
 
     cluster: str
     said: StatementJson
@@ -355,9 +355,9 @@ class _AsDeclared:
             "unusable": plain(self.unusable),
             "said": [register.as_dict() for register in registers],
             "overruled": [
-                {"cluster": alias, "said": said.as_dict(), "holds": holds.as_dict()}
+                {"cluster": alias, "said": statement.as_dict(), "holds": holds.as_dict()}
                 for alias, pairs in self.overruled.items()
-                for said, holds in pairs
+                for statement, holds in pairs
             ],
         }
 
@@ -390,7 +390,7 @@ class DeclaredTree(_AsDeclared):
     def as_dict(self) -> Annotated[dict[str, Any], DeclaredTreeJson, ...]:
         """Plain values under stable names."""
         shared = self._as_dict(self.declaration.registers)
-        return {**self.declaration.as_dict(), "clusters": written(self.clusters), **shared}
+        return {**self.declaration.as_dict(), "clusters": build_file_form(self.clusters), **shared}
 
 
 _warned: set[str] = set()

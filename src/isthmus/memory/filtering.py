@@ -15,7 +15,7 @@ from isthmus.ledger.fencing import write_by_one
 from isthmus.ledger.poison import pass_over
 from isthmus.ledger.records import Deletion, LedgerChange
 from isthmus.memory.host import operator
-from isthmus.memory.links import now_ms, remembered
+from isthmus.memory.links import now_ms, read_ledger
 from isthmus.memory.livesettings import SaidByJson, changed_meanwhile, settings_of
 from isthmus.model.configsettings import PropertyPattern
 from isthmus.model.configuration import LedgerSettings
@@ -60,7 +60,7 @@ class Filters:
     by: str = ""
 
     @property
-    def said(self) -> dict[str, tuple[str, ...]]:
+    def changed(self) -> dict[str, tuple[str, ...]]:
         """The lists that differ from the file."""
         lists = {name: getattr(self, name) for name in FILTERS}
         return {name: texts for name, texts in lists.items() if texts is not None}
@@ -68,18 +68,18 @@ class Filters:
     @property
     def is_as_written(self) -> bool:
         """Whether all lists are those of the file."""
-        return not self.said
+        return not self.changed
 
     def over(self, other: Filters) -> Filters:
         """Return these lists where they are set, else the other ones."""
-        return Filters(since_ms=self.since_ms, by=self.by, **{**other.said, **self.said})
+        return Filters(since_ms=self.since_ms, by=self.by, **{**other.changed, **self.changed})
 
     def added_to(self, now: Filters, link: Link) -> Filters:
         """Return the lists in force with these appended. `now` is what an operator has set for the link, `link` is as
         the file has it.
         """
         lists = _lists(now.of(link))
-        longer: dict[str, Any] = {n: tuple(dict.fromkeys((*lists[n], *texts))) for n, texts in self.said.items()}
+        longer: dict[str, Any] = {n: tuple(dict.fromkeys((*lists[n], *texts))) for n, texts in self.changed.items()}
         return Filters(**longer)
 
     def taken_from(self, now: Filters, link: Link) -> Filters:
@@ -88,7 +88,7 @@ class Filters:
         :raises ConfigError: An entry is not in its list.
         """
         lists = _lists(now.of(link))
-        for name, texts in self.said.items():
+        for name, texts in self.changed.items():
             for text in texts:
                 if text not in lists[name]:
                     there = ", ".join(lists[name]) or "nothing"
@@ -96,7 +96,7 @@ class Filters:
                         f"{text!r} is not among the {name.replace('_', ' ')} of {link.name}", hint=f"There is: {there}."
                     )
         left: dict[str, Any] = {
-            n: tuple(each for each in lists[n] if each not in texts) for n, texts in self.said.items()
+            n: tuple(each for each in lists[n] if each not in texts) for n, texts in self.changed.items()
         }
         return Filters(**left)
 
@@ -148,7 +148,7 @@ class Filters:
             "groups_include": now["groups_include"],
             "groups_exclude": now["groups_exclude"],
             "configs_exclude": now["configs_exclude"],
-            "changed": list(self.said),
+            "changed": list(self.changed),
             "dropped": {name: texts for name, texts in dropped.items() if texts},
             **self._authorship,
         }
@@ -157,7 +157,7 @@ class Filters:
         """Return plain values under stable names: what differs from the file, and who set it, or `None`."""
         if self.is_as_written:
             return None
-        return {"changed": {name: list(texts) for name, texts in self.said.items()}, **self._authorship}
+        return {"changed": {name: list(texts) for name, texts in self.changed.items()}, **self._authorship}
 
     @property
     def _authorship(self) -> SaidByJson:
@@ -188,7 +188,7 @@ def filters_of(link: str, documents: Mapping[str, Document]) -> Filters:
     return found
 
 
-def operated(link: Link, documents: Mapping[str, Document]) -> Link:
+def apply_overrides(link: Link, documents: Mapping[str, Document]) -> Link:
     """Return the link of the configuration with the filters and settings that operators have set for it."""
     return settings_of(link, documents).of(filters_of(link.name, documents).of(link))
 
@@ -198,22 +198,22 @@ async def in_force(links: Collection[Link], pool: ClusterPool) -> tuple[Link, ..
     ledgers = {link.target.alias: pool.client(link.target) for link in links}
     found = await asyncio.gather(*map(_documents, ledgers.values()))
     documents = dict(zip(ledgers, found, strict=True))
-    return tuple(operated(link, documents[link.target.alias]) for link in links)
+    return tuple(apply_overrides(link, documents[link.target.alias]) for link in links)
 
 
 async def _documents(client: Client) -> Mapping[str, Document]:
     try:
-        return (await remembered(client)).documents()
+        return (await read_ledger(client)).documents()
     except ClusterError:
         return {}
 
 
-async def filtered(link: Link, target: Client) -> Link:
+async def load_overrides(link: Link, target: Client) -> Link:
     """Return the link with the filters and settings that operators have set for it.
 
     :raises ClusterError: The ledger at the target cannot be read.
     """
-    return operated(link, (await remembered(target)).of(link.name).documents)
+    return apply_overrides(link, (await read_ledger(target)).of(link.name).documents)
 
 
 async def read_filters(link: Link, target: Client) -> Filters:
@@ -221,7 +221,7 @@ async def read_filters(link: Link, target: Client) -> Filters:
 
     :raises ClusterError: The ledger at the target cannot be read.
     """
-    return filters_of(link.name, (await remembered(target)).of(link.name).documents)
+    return filters_of(link.name, (await read_ledger(target)).of(link.name).documents)
 
 
 async def write_filters(
@@ -251,7 +251,7 @@ async def write_filters(
         # A writer that was fenced half-way may read back its own document.
         if held not in (known, found):
             raise changed_meanwhile("filters", link.name, since_ms=held.since_ms, by=held.by)
-        document = FiltersDocument(link=link.name, since_ms=found.since_ms, by=found.by, **found.said)
+        document = FiltersDocument(link=link.name, since_ms=found.since_ms, by=found.by, **found.changed)
         return Deletion(document.key) if is_reset else document
 
     if not dry_run and found != known:

@@ -28,9 +28,9 @@ from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.log import append_once
 from isthmus.ledger.records import Deletion, LedgerChange, in_batches
 from isthmus.ledger.topic import on_topic
-from isthmus.memory.filtering import operated
+from isthmus.memory.filtering import apply_overrides
 from isthmus.memory.hearing import is_run
-from isthmus.memory.links import LinkMemory, recollect, remembered
+from isthmus.memory.links import LinkMemory, read_ledger, recollect
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.kafka.transactions import OpenTransaction
@@ -83,7 +83,7 @@ async def forget(
     """
     async with Client(link.target) as target:
         known = await recollect(link.name, target)
-        link = operated(link, known.documents)
+        link = apply_overrides(link, known.documents)
         left = no_longer_mirrored(link, known.documents)
         gone = await _find_gone(link, [known.topics[each] for each in map(TargetTopic, topics) if each in known.topics])
         for topic in topics:
@@ -171,7 +171,7 @@ async def abort_left_open(target: Client, link: str, topics: Collection[TargetTo
 
     :raises ClusterError: A transaction cannot be aborted, or the ledger cannot be read.
     """
-    memory = await remembered(target)
+    memory = await read_ledger(target)
     others = {
         each.target_topic
         for each in memory.documents().values()

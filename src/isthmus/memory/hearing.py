@@ -15,7 +15,7 @@ from isthmus.kafka.client import Client
 from isthmus.ledger.documents.kinds import ControllerDocument, GatewayDocument, MovableGatewayDocument
 from isthmus.ledger.link import SILENCE_S
 from isthmus.local.host import goes_by_our_clock, liveness_of
-from isthmus.memory.links import LedgerMemory, LinkMemory, Silence, now_ms, remembered
+from isthmus.memory.links import LedgerMemory, LinkMemory, Silence, now_ms, read_ledger
 from isthmus.model.gateways.synchrony import HEARD_S
 from isthmus.model.process.whereabouts import Liveness
 
@@ -77,16 +77,16 @@ async def is_run(link: str, target: Client) -> bool:
 
     :raises ClusterError: The ledger cannot be read.
     """
-    memory = await remembered(target)
+    memory = await read_ledger(target)
     before = memory.of(link).copy()
     if is_gone(before):
         return False
     if is_here(before):
         return Beats().silent_s(before) < term_s(before)
-    return link in await heard(memory, {link: before})
+    return link in await find_heard(memory, {link: before})
 
 
-async def heard(memory: LedgerMemory, before: Mapping[str, LinkMemory]) -> set[str]:
+async def find_heard(memory: LedgerMemory, before: Mapping[str, LinkMemory]) -> set[str]:
     """Return the links whose controllers are heard from now on, in ten seconds at most.
 
     :raises ClusterError: The ledger cannot be read any more.
@@ -143,7 +143,7 @@ def _by_gateway(ledgers: Iterable[LedgerMemory]) -> Iterable[list[Silence]]:
     found = defaultdict[str, list[Silence]](list)
     for memory in ledgers:
         silences = memory.unlinked_silences(now_ms())
-        for key, each in memory.unlinked().items():
+        for key, each in memory.find_unlinked().items():
             if isinstance(each, MovableGatewayDocument) or (isinstance(each, GatewayDocument) and not has_ended(each)):
                 found[each.gateway].append(silences[key])
     return found.values()

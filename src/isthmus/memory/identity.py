@@ -15,7 +15,7 @@ from isthmus.kafka.transactions.producers import allocate_producer
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.ledger.documents.kinds import Document, LinkDocument
 from isthmus.ledger.link import LinkLedger
-from isthmus.memory.links import remembered
+from isthmus.memory.links import read_ledger
 from isthmus.model.copyflags import NUMBER_BITS, distributor_producer_id, level_of
 from isthmus.model.link import Link
 from isthmus.model.problem import Problem
@@ -61,7 +61,7 @@ async def cluster_ids(link: Link, source: Client, target: Client) -> tuple[str, 
     return source_id, target_id
 
 
-def identified(link: Link, source_id: str, target_id: str) -> Link:
+def pin_clusters(link: Link, source_id: str, target_id: str) -> Link:
     """Return the link between these two clusters and no others, wherever their addresses lead from now on."""
     source, target = replace(link.source, cluster_id=source_id), replace(link.target, cluster_id=target_id)
     return replace(link, source=source, target=target)
@@ -154,7 +154,7 @@ async def _check_beginning(link: Link, source_id: str, pool: ClusterPool) -> Non
         client = pool.client(cluster)
         try:
             ids[cluster.alias] = (await describe_cluster(client)).cluster_id
-            memory = await remembered(client)
+            memory = await read_ledger(client)
         except Unreachable:
             if role is None or cluster.alias not in role.former:
                 raise

@@ -109,7 +109,7 @@ async def _find_unseen(
 def _selected_partitions(link: Link, metadata: Metadata) -> list[PartitionKey]:
     return [
         (name, each.partition)
-        for name in sorted(link.topics.named(metadata.topics).sources.values())
+        for name in sorted(link.topics.name_topics(metadata.topics).sources.values())
         for each in metadata.topics[name].partitions
     ]
 
@@ -165,7 +165,7 @@ async def with_transactional_ids(
     )
 
 
-def named(found: Iterable[OpenTransaction], known: LinkMemory) -> tuple[OpenTransaction, ...]:
+def add_transactional_ids(found: Iterable[OpenTransaction], known: LinkMemory) -> tuple[OpenTransaction, ...]:
     """Add, to transactions that a link has open at its target, the transactional ids that they have at the source, as
     far as its controller noted them.
     """

@@ -28,7 +28,7 @@ from isthmus.ledger.documents.kinds import (
     TopicDocument,
     TransactionNamesDocument,
     VerificationDocument,
-    decoded,
+    decode_document,
     kind_of,
     link_of,
 )
@@ -105,7 +105,7 @@ def names_of_transactions(link: str, documents: Mapping[str, Document]) -> tuple
 
 def pauses(link: str, documents: Mapping[str, Document]) -> Pauses:
     """Return what an operator has paused of a link."""
-    return Pauses.given(
+    return Pauses.from_pauses(
         Pause(part=document.part, since_ms=document.since_ms, by=document.by)
         for document in documents.values()
         if isinstance(document, PauseDocument | TaskPauseDocument) and document.link == link
@@ -218,7 +218,7 @@ class LinkMemory:
         """Return whether a controller runs the link, as far as the ledger knows."""
         if self.controller is None:
             return ControllerState.NONE
-        return ControllerState.heard(self.heard_age_s(now_ms), held_s=self.controller.held_s)
+        return ControllerState.from_age(self.heard_age_s(now_ms), held_s=self.controller.held_s)
 
     def heard_age_s(self, now_ms: int) -> float | None:
         """Return how long ago (s) the controller was heard last, `None` for never."""
@@ -272,7 +272,7 @@ class LinkMemory:
                 self.controller = None
                 self.heard_ms = entry.timestamp
             return
-        document = decoded(entry.key, entry.value)
+        document = decode_document(entry.key, entry.value)
         if document is None:
             return
         if isinstance(document, ControllerDocument) and document.generation >= self._generation:
@@ -356,7 +356,7 @@ class LinkMemory:
 
 
 class LedgerMemory:
-    """What the ledger of a cluster holds of all its links, followed from look to look: see `remembered`.
+    """What the ledger of a cluster holds of all its links, followed from look to look: see `read_ledger`.
 
     Records are decoded when they are needed, as most callers want the newest documents or those of one link; records of
     links that are not asked for are decoded too before there are many more of them than at first.
@@ -425,12 +425,12 @@ class LedgerMemory:
 
         :raises PlanRefused: A newer Isthmus wrote some of it.
         """
-        found = self.unlinked()
+        found = self.find_unlinked()
         for link in self.links:
             found |= self.of(link).documents if link in self._links else newest(self._untaken[link])
         return found
 
-    def unlinked(self) -> dict[str, Document]:
+    def find_unlinked(self) -> dict[str, Document]:
         """Return the documents that belong to no link, by key.
 
         :raises PlanRefused: A newer Isthmus wrote some of it.
@@ -462,7 +462,7 @@ class LedgerMemory:
             del self._untaken[link]
 
 
-async def remembered(client: Client) -> LedgerMemory:
+async def read_ledger(client: Client) -> LedgerMemory:
     """Read the ledger of a cluster; nothing where there is none. Only records written since the last call with this
     client are read.
 
@@ -475,11 +475,11 @@ async def remembered(client: Client) -> LedgerMemory:
 
 
 async def ledger_within(client: Client, patience_s: float) -> LedgerMemory | Problem:
-    """Read the ledger of a cluster, as `remembered`, or return why that failed, or took longer than `patience_s`."""
+    """Read the ledger of a cluster, as `read_ledger`, or return why that failed, or took longer than `patience_s`."""
     alias = client.cluster.alias
     try:
         async with asyncio.timeout(patience_s):
-            return await remembered(client)
+            return await read_ledger(client)
     except TimeoutError:
         hint = "Check that its brokers run, can be reached from here and are not held back by a client quota."
         why = f"{alias} does not tell its ledger within {patience_s:g} s"
@@ -494,7 +494,7 @@ async def recollect(link: str, client: Client) -> LinkMemory:
     :raises PlanRefused: A newer Isthmus wrote it.
     :raises ClusterError: The ledger cannot be read.
     """
-    return (await remembered(client)).of(link).copy()
+    return (await read_ledger(client)).of(link).copy()
 
 
 def now_ms() -> int:

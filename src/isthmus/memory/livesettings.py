@@ -16,7 +16,7 @@ from isthmus.ledger.fencing import write_by_one
 from isthmus.ledger.poison import pass_over
 from isthmus.ledger.records import Deletion, LedgerChange
 from isthmus.memory.host import operator
-from isthmus.memory.links import now_ms, remembered
+from isthmus.memory.links import now_ms, read_ledger
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
 from isthmus.model.text.instant import written_instant
@@ -51,7 +51,7 @@ class LiveSettings:
     `since_ms` is when they were changed last, -1 for never, and `by` the operator who did.
     """
 
-    said: Mapping[str, Any] = field(default_factory=dict)
+    changed: Mapping[str, Any] = field(default_factory=dict)
     since_ms: int = -1
     by: str = ""
 
@@ -60,7 +60,7 @@ class LiveSettings:
 
         :raises ConfigError: A setting cannot be used.
         """
-        return with_settings(link, self.said)
+        return with_settings(link, self.changed)
 
     def as_dict(self, link: Link) -> LiveSettingsJson:
         """Return plain values under stable names: what is in force, the values of the file where they differ, and who
@@ -70,14 +70,14 @@ class LiveSettings:
         return {
             "link": link.name,
             "settings": in_plain_values(self.of(link)),
-            "changed": list(self.said),
-            "written": {key: written[key] for key in self.said},
+            "changed": list(self.changed),
+            "written": {key: written[key] for key in self.changed},
             **self._authorship,
         }
 
     def said_as_dict(self) -> SaidSettingsJson | None:
         """Return plain values under stable names: what was set, and by whom; `None` if all is as the file says."""
-        return {"changed": dict(self.said), **self._authorship} if self.said else None
+        return {"changed": dict(self.changed), **self._authorship} if self.changed else None
 
     @property
     def _authorship(self) -> SaidByJson:
@@ -91,7 +91,7 @@ def settings_of(link: Link, documents: Mapping[str, Document]) -> LiveSettings:
         return LiveSettings()
     try:
         values = {key: json.loads(value) for key, value in document.settings}
-        found = LiveSettings(said=values, since_ms=document.since_ms, by=document.by)
+        found = LiveSettings(changed=values, since_ms=document.since_ms, by=document.by)
         found.of(link)
     except (ConfigError, ValueError, RecursionError) as error:
         pass_over(f"the record {document.key}", error)
@@ -104,7 +104,7 @@ async def read_settings(link: Link, target: Client) -> LiveSettings:
 
     :raises ClusterError: The ledger at the target cannot be read.
     """
-    return settings_of(link, (await remembered(target)).of(link.name).documents)
+    return settings_of(link, (await read_ledger(target)).of(link.name).documents)
 
 
 async def write_settings(
@@ -130,13 +130,13 @@ async def write_settings(
     for key in (*settings, *unset):
         check_settable(link.name, key)
     known = await read_settings(link, target) if known is None else known
-    before = {} if reset else {key: value for key, value in known.said.items() if key not in unset}
+    before = {} if reset else {key: value for key, value in known.changed.items() if key not in unset}
     wanted = dict(sorted({**before, **settings}.items()))
     found = LiveSettings()
-    if wanted == known.said:
+    if wanted == known.changed:
         found = known
     elif wanted:
-        found = LiveSettings(said=wanted, since_ms=now_ms(), by=operator())
+        found = LiveSettings(changed=wanted, since_ms=now_ms(), by=operator())
     found.of(link)
 
     async def change() -> LedgerChange:

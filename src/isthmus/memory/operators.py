@@ -36,7 +36,7 @@ async def require_nobody_recovers(
         return found
     if goes_by_our_clock(found.whereabouts):
         if known.document_age_s(found, now_ms()) < SILENCE_S:
-            raise recovered(link, found.by, found.does)
+            raise build_recovering(link, found.by, found.does)
         return found
     deadline = Deadline(SILENCE_S)
     while not deadline.has_passed:
@@ -45,7 +45,7 @@ async def require_nobody_recovers(
         if now is None:
             return None
         if now != found:
-            raise recovered(link, now.by, now.does)
+            raise build_recovering(link, now.by, now.does)
     return found
 
 
@@ -58,7 +58,7 @@ def _has_ended(claim: RecoveryClaimDocument) -> bool:
     return liveness_of(claim.whereabouts) is Liveness.DEAD
 
 
-def recovered(link: str, by: str, does: str = RECOVERS) -> PlanRefused:
+def build_recovering(link: str, by: str, does: str = RECOVERS) -> PlanRefused:
     """Return the error that another process recovers a link, or lets go of it."""
     return PlanRefused(
         f"{by} {does} link {link} now",

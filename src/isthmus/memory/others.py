@@ -13,8 +13,8 @@ from isthmus.kafka.metadata import NO_TOPIC_ID
 from isthmus.ledger.documents.declared import declaration_of
 from isthmus.ledger.documents.kinds import LinkDocument, TopicDocument
 from isthmus.memory.claims import Claim, Outflow, Selects, ToldClaims
-from isthmus.memory.hearing import heard, is_gone, term_s
-from isthmus.memory.links import LinkMemory, now_ms, remembered
+from isthmus.memory.hearing import find_heard, is_gone, term_s
+from isthmus.memory.links import LinkMemory, now_ms, read_ledger
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
 from isthmus.model.namespace import NamespaceNaming
@@ -82,7 +82,7 @@ async def _claims_in(
     names = _names_at(client, own)
     try:
         cluster_id = (await client.metadata()).cluster_id
-        memory = await remembered(client)
+        memory = await read_ledger(client)
         known = [memory.of(link) for link in memory.links if link not in names]
         found = {each.link: each.copy() for each in known if any(map(selects, each.topics))}
         alive = {link for link, each in found.items() if _is_fresh(each)}
@@ -90,7 +90,7 @@ async def _claims_in(
         doubtful = {link: each for link, each in found.items() if link not in settled and _may_live(each)}
         # If a ledger cannot be read any more nothing is concluded.
         with contextlib.suppress(ClusterError):
-            alive |= await heard(memory, doubtful)
+            alive |= await find_heard(memory, doubtful)
     except ClusterError:
         return None
     claims = (claim for link in sorted(found) for claim in _claims(found[link], is_alive=link in alive))

@@ -14,7 +14,7 @@ from isthmus.kafka.client import Client
 from isthmus.kafka.metadata import NO_TOPIC_ID
 from isthmus.ledger.documents.kinds import BeginningDocument, Document, LinkDocument, ProvenanceDocument, TopicDocument
 from isthmus.memory.leaving import begins_at, left_in_tier
-from isthmus.memory.links import remembered
+from isthmus.memory.links import read_ledger
 from isthmus.model.cluster import Cluster
 from isthmus.model.kafka.topic import LeftInTier
 from isthmus.model.links.promotion import TornTransaction, torn_in_words
@@ -147,7 +147,7 @@ async def provenance_of(clusters: Collection[Cluster], topic: str) -> Provenance
             async with Client(cluster) as client:
                 names[(await describe_cluster(client)).cluster_id] = cluster.alias
                 topic_id = (await client.metadata([topic])).topics[topic].topic_id
-                documents = (await remembered(client)).documents()
+                documents = (await read_ledger(client)).documents()
         except ClusterError as error:
             problems[cluster.alias] = problem_of(error)
         else:

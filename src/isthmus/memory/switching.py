@@ -21,7 +21,7 @@ from isthmus.ledger.log import append_once
 from isthmus.ledger.records import Deletion
 from isthmus.ledger.topic import on_topic
 from isthmus.ledger.view import Bookmark
-from isthmus.memory.links import LedgerMemory, now_ms, remembered
+from isthmus.memory.links import LedgerMemory, now_ms, read_ledger
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.lane import LaneKey
@@ -142,7 +142,7 @@ async def read_choice(source: Client, link: str) -> SwitchDocument | None:
 
     :raises ClusterError: The ledger at the source cannot be read.
     """
-    found = (await remembered(source)).of(link).documents.get(f"{SwitchDocument.KIND}/{link}")
+    found = (await read_ledger(source)).of(link).documents.get(f"{SwitchDocument.KIND}/{link}")
     return found if isinstance(found, SwitchDocument) else None
 
 
@@ -156,7 +156,7 @@ async def read_allowances(source: Client, link: str, target: str) -> tuple[Allow
 
 
 async def _read_allowance(source: Client, link: str, target: str) -> AllowanceDocument | None:
-    return _allowance_in(await remembered(source), link, target)
+    return _allowance_in(await read_ledger(source), link, target)
 
 
 def _allowance_in(memory: LedgerMemory, link: str, target: str) -> AllowanceDocument | None:
@@ -209,13 +209,13 @@ async def forget_choice(source: Client, link: str) -> None:
 
     :raises ClusterError: The ledger at the source cannot be read or written.
     """
-    known = (await remembered(source)).of(link).documents
+    known = (await read_ledger(source)).of(link).documents
     keys = [key for kind in (SwitchDocument, AllowanceDocument) if (key := f"{kind.KIND}/{link}") in known]
     if keys:
         await append_once(source, map(Deletion, keys), replication_factor=None)
 
 
-def changed(known: TargetChoice, wanted: TargetChoice, now: TargetChoice | None) -> TargetChoice | None:
+def replace_choice(known: TargetChoice, wanted: TargetChoice, now: TargetChoice | None) -> TargetChoice | None:
     """Return the new choice, if the present one is still the one that was known."""
     return wanted if now is not None and now.serial == known.serial else None
 
@@ -230,12 +230,12 @@ async def leave(source: Client, each: Distributor, choice: TargetChoice) -> None
     if stated is None:
         _log.warning("%s: how far it came with %s is not known", each.name, choice.target)
         return
-    left, memory = choice.left(stated.lanes, await _ends(source, stated)), source.companion(LedgerMemory)
+    left, memory = choice.leave(stated.lanes, await _ends(source, stated)), source.companion(LedgerMemory)
 
     def over(now: TargetChoice | None) -> TargetChoice | None:
         # Only now it is certain that the whole ledger was read.
         is_newest = _allowance_in(memory, each.name, choice.target) == stated
-        return changed(choice, left, now) if is_newest else None
+        return replace_choice(choice, left, now) if is_newest else None
 
     written = await write_choice(source, each.name, over)
     if written is not None and written.choice == left:
@@ -258,7 +258,7 @@ async def _ends(source: Client, stated: AllowanceDocument) -> dict[PartitionKey,
         if newest.get(key, log.leader_epoch) > log.leader_epoch:
             alias = source.cluster.alias
             raise Unreachable(
-                f"{key[0]}-{key[1]} of {alias} has another leader than the one that told where it ends", cluster=alias
+                f"{key[0]}-{key[1]} of {alias} has another leader than the one that reported its end", cluster=alias
             )
     epochs: dict[PartitionKey, BeginEpoch] = {(each.topic, each.partition): each for each in stated.epochs}
     asked = {key: epochs[key].epoch for key in found.values if key in epochs}
@@ -280,7 +280,7 @@ def check_certain(distributor: Distributor, leaf: str, known: TargetChoice | Non
         )
 
 
-def wished(
+def wish_for_leaf(
     distributor: Distributor,
     leaf: str,
     known: TargetChoice | None,
@@ -296,7 +296,7 @@ def wished(
     check_certain(distributor, leaf, known)
     known = choice_of(distributor.target, distributor.leaves, known)
     is_so = leaf == known.wanted and (not known.is_under_way or known.is_forced or not is_forced)
-    return None if is_so else known.asked(leaf, is_forced=is_forced, is_resent=is_resent)
+    return None if is_so else known.ask_for(leaf, is_forced=is_forced, is_resent=is_resent)
 
 
 async def ask_for(
@@ -315,7 +315,7 @@ async def ask_for(
     :raises PlanRefused: That leaf is in doubt.
     :raises ClusterError: The ledger at the source cannot be read or written.
     """
-    choose = partial(wished, distributor, leaf, is_forced=is_forced, is_resent=is_resent)
+    choose = partial(wish_for_leaf, distributor, leaf, is_forced=is_forced, is_resent=is_resent)
     if dry_run:
         known = await read_choice(source, distributor.name)
         choice = choose(None if known is None else known.choice)
@@ -331,7 +331,7 @@ async def lacking(source: Client, target: Client, link: str, logs: Mapping[Parti
 
     :raises ClusterError: The ledger at the target cannot be read, or the source does not answer.
     """
-    documents = (await remembered(target)).of(link).documents
+    documents = (await read_ledger(target)).of(link).documents
     cursors, alias = lane_cursors(link, documents), source.cluster.alias
     late = behind(logs, cursors)
     if late is not None:
@@ -386,7 +386,7 @@ async def check_choice(link: Link, source: Client) -> None:
     """
     if link.distributor is None:
         return
-    memory = await remembered(source)
+    memory = await read_ledger(source)
     documents = memory.of(link.name).documents
     # Leases have to notice any choice from now on.
     memory.mark(source.companion(Bookmark))

@@ -222,7 +222,7 @@ FLAGS_REPLACED = MetricDescription(
     "isthmus_copy_flags_replaced_total",
     _COUNTER,
     _TOPIC,
-    "Records whose header of copy flags said nothing, or that had several, since their distributor began.",
+    "Records whose header of copy flags was invalid, or that had several, since their distributor began.",
 )
 AUTH_ERRORS = MetricDescription(
     "isthmus_auth_errors_total", _COUNTER, _TOPIC, "How often a partition was found to lack a right, on either side."
@@ -312,7 +312,7 @@ GATEWAY_METADATA_AGE = MetricDescription(
     "isthmus_gateway_metadata_age_seconds",
     _GAUGE,
     _GATEWAY,
-    "How long ago the cluster last told which brokers there are; it is asked every five seconds.",
+    "How long ago the cluster last reported which brokers there are; it is asked every five seconds.",
 )
 GATEWAY_GATHERED = MetricDescription(
     "isthmus_gateway_gathered_bytes", _GAUGE, _GATEWAY, "What large requests and answers that are gathered take."

@@ -74,7 +74,7 @@ def livez(silences_s: Sequence[float]) -> GatewayAnswer:
     """Return whether processes with these times of silence, in seconds, work at all."""
     if silences_s and min(silences_s) <= STUCK_S:
         return GatewayAnswer(HTTPStatus.OK, {"status": "ok"})
-    return _unavailable(["no process has said anything for a minute"])
+    return _unavailable(["no process has reported anything for a minute"])
 
 
 def readyz(figures: GatewayFigures, silences_s: Sequence[float], *, processes: int) -> GatewayAnswer:
@@ -86,7 +86,7 @@ def readyz(figures: GatewayFigures, silences_s: Sequence[float], *, processes: i
     if figures.is_ending:
         reasons.append("the gateway is ending")
     if figures.metadata_age_s > METADATA_AGE_MAX_S:
-        reasons.append(f"{figures.cluster} has not said for {figures.metadata_age_s:.0f} s which brokers there are")
+        reasons.append(f"{figures.cluster} has not reported for {figures.metadata_age_s:.0f} s which brokers there are")
     return _unavailable(reasons) if reasons else GatewayAnswer(HTTPStatus.OK, {"status": "ok"})
 
 

@@ -54,7 +54,7 @@ def livez(seen: Observation | None, now: float, begun_at: float) -> HealthAnswer
     """Return whether the process works at all. Trouble of a link does not count: a restart does not help."""
     silent_s = now - (begun_at if seen is None else seen.at_s)
     if silent_s > STUCK_S:
-        return _unavailable([f"the controller has said nothing for {silent_s:.0f} s"])
+        return _unavailable([f"the controller has reported nothing for {silent_s:.0f} s"])
     return HealthAnswer(HTTPStatus.OK, {"status": "ok"})
 
 

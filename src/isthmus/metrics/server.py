@@ -106,7 +106,7 @@ def _address_of(settings: MetricsSettings) -> ListenAddress:
         raise ConfigError(f"{settings.listen} {error}", field="metrics.listen") from None
     if not address.is_loopback and not settings.any_interface:
         raise ConfigError(
-            f"other hosts could reach {address}, and whoever does reads the names of all topics and groups there",
+            f"other hosts could reach {address}, and read the names of all topics and groups there",
             field="metrics.listen",
             hint="Listen at 127.0.0.1; or if that is meant, say so with --metrics-any-interface or "
             "metrics.any_interface: true.",

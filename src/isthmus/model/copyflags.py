@@ -46,7 +46,7 @@ def is_to_copy(flags: int, level: int) -> bool:
     return not flags & mask(level)
 
 
-def copied(flags: int, level: int) -> int:
+def add_flag(flags: int, level: int) -> int:
     """The flags of the copy."""
     return flags | bit(level)
 
@@ -108,7 +108,7 @@ class FlagsHeader:
             return ReadFlags(0, is_malformed=True)
         return ReadFlags(int.from_bytes(value), is_malformed=False)
 
-    def written(self, headers: Sequence[tuple[str, bytes | None]], flags: int) -> list[tuple[str, bytes | None]]:
+    def write_flags(self, headers: Sequence[tuple[str, bytes | None]], flags: int) -> list[tuple[str, bytes | None]]:
         """Return the headers of a copy: all others unchanged, in their order, and one with the flags at the end."""
         return [each for each in headers if each[0] != self.name] + [(self.name, flags.to_bytes(self.width_bytes))]
 

@@ -242,7 +242,7 @@ class Lane:
         """The source offset behind the last record that another leaf received before `begin_offset`."""
         return self.begin_offset - self.begin_left_out
 
-    def begun(self, cursor: Cursor) -> Cursor:
+    def find_start(self, cursor: Cursor) -> Cursor:
         """Return where a mapped lane continues that was at `cursor`: not before its beginning, unless the source lost
         the records right before that.
         """

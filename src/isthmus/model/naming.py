@@ -142,7 +142,7 @@ class NameTemplate:
         found = self._expression.fullmatch(name)
         return None if found is None else found.groupdict()
 
-    def filled(self, values: Mapping[str, str]) -> str:
+    def fill(self, values: Mapping[str, str]) -> str:
         """Return the name with these values in the place of the placeholders."""
         return _PLACEHOLDER.sub(lambda found: values[found[1]], self.text)
 
@@ -167,13 +167,13 @@ class TemplateNaming:
 
     def to_target(self, name: str) -> str | None:
         values = self.source.values_of(name)
-        return None if values is None else self.target.filled(values)
+        return None if values is None else self.target.fill(values)
 
     def to_source(self, name: str) -> str | None:
         values = self.target.values_of(name)
         if values is None or not set(self.source.fields) <= values.keys():
             return None
-        return self.source.filled(values)
+        return self.source.fill(values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,7 +246,7 @@ class NamedTopics:
         )
 
 
-def named(naming: Naming, names: Iterable[SourceTopic]) -> NamedTopics:
+def apply_naming(naming: Naming, names: Iterable[SourceTopic]) -> NamedTopics:
     """Apply a naming to these topics of the source; those without a counterpart are left out."""
     by_target: dict[TargetTopic, list[SourceTopic]] = {}
     refused: dict[TargetTopic, Problem] = {}

@@ -91,7 +91,7 @@ class Cursor:
         """Whether the lane has a record at the target."""
         return self.copied_records > 0
 
-    def told(self, reported: int) -> int:
+    def find_copied_end(self, reported: int) -> int:
         """Return the source offset up to which everything was copied, by the last report (-1 for none): the report may
         be of the lane before, if this one continues another and has appended nothing yet.
         """

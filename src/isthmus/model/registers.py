@@ -40,7 +40,7 @@ class LastSeen(NamedTuple):
 
 
 class StatementJson(TypedDict):
-    """What somebody said of something declared, when and at which cluster."""
+    """One statement about something declared, when and at which cluster."""
 
     name: str
     value: Any
@@ -68,8 +68,8 @@ class Statement:
     seen: tuple[LastSeen, ...] | None = None
 
     @property
-    def said(self) -> Any:
-        """The value."""
+    def decoded(self) -> Any:
+        """The value, decoded."""
         return json.loads(self.value)
 
     @property
@@ -98,7 +98,7 @@ class Statement:
         """Plain values under stable names."""
         return {
             "name": self.name,
-            "value": self.said,
+            "value": self.decoded,
             "version": self.version,
             "by": self.by,
             "at": written_instant(self.at_ms),
@@ -132,7 +132,7 @@ Registers = tuple[Register, ...]
 """At most one of each name, sorted by name."""
 
 
-def merged(*versions: Iterable[Register]) -> Registers:
+def merge_registers(*versions: Iterable[Register]) -> Registers:
     """Merge all versions. Commutative, associative and idempotent."""
     statements: dict[str, set[Statement]] = {}
     for version in versions:
@@ -163,7 +163,7 @@ def difference(before: Registers, after: Registers) -> dict[str, list[Any]]:
     """Return the differences of `after`: for each name the value before and the value after, `None`
     if there is none.
     """
-    was, now = ({each.name: each.said for each in registers} for registers in (before, after))
+    was, now = ({each.name: each.decoded for each in registers} for registers in (before, after))
     names = sorted(was.keys() | now.keys())
     return {name: [was.get(name), now.get(name)] for name in names if was.get(name) != now.get(name)}
 
@@ -173,7 +173,7 @@ def register_text(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def changed(known: Registers, values: Mapping[str, Any], author: Author) -> Registers:
+def change_registers(known: Registers, values: Mapping[str, Any], author: Author) -> Registers:
     """Return the registers to write so that these values are in force, after the known ones; none for a value that is
     in force without contradiction.
     """
@@ -203,20 +203,20 @@ def as_registers(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {f"{SETTINGS}{key}": value for key, value in settings.items()}
 
 
-def contested(seen: Registers, held: Registers, wanted: Mapping[str, str]) -> Register | None:
+def find_contested(seen: Registers, held: Registers, wanted: Mapping[str, str]) -> Register | None:
     """Return a register that another author changed since these were `seen`, and that is now `wanted` to have another
     value, as JSON has it.
     """
     known = {register.name: register for register in seen}
     for register in held:
         before = known.get(register.name)
-        is_new = before is None or merged((before,), (register,)) != (before,)
+        is_new = before is None or merge_registers((before,), (register,)) != (before,)
         if is_new and wanted.get(register.name, register.value) != register.value:
             return register
     return None
 
 
-def overruled(registers: Registers) -> tuple[tuple[Statement, Register], ...]:
+def find_overruled(registers: Registers) -> tuple[tuple[Statement, Register], ...]:
     """Return the statements with another value than the concurrent one in force, each with that one."""
     return tuple((word, each) for each in registers for word in each.beside if word.value != each.value)
 
@@ -232,7 +232,7 @@ class Declarable:
 
     def value(self, name: str, default: Any = None) -> Any:
         """Return the value in force of one register."""
-        return next((register.said for register in self.registers if register.name == name), default)
+        return next((register.decoded for register in self.registers if register.name == name), default)
 
     @property
     def is_deleted(self) -> bool:
@@ -241,9 +241,9 @@ class Declarable:
     @property
     def settings(self) -> Mapping[str, Any]:
         """The settings that differ from the defaults, by dotted key of their section of the file."""
-        found = {register.name: register.said for register in self.registers if register.name.startswith(SETTINGS)}
+        found = {register.name: register.decoded for register in self.registers if register.name.startswith(SETTINGS)}
         return {name.removeprefix(SETTINGS): value for name, value in found.items() if value is not None}
 
-    def joined(self, registers: Registers) -> Self:
+    def join(self, registers: Registers) -> Self:
         """Merge with statements from elsewhere."""
-        return replace(self, registers=merged(self.registers, registers))
+        return replace(self, registers=merge_registers(self.registers, registers))

@@ -29,8 +29,8 @@ from isthmus.model.naming import (
     PrefixNaming,
     SourceTopic,
     TargetTopic,
+    apply_naming,
     is_reserved,
-    named,
     why_nameless,
 )
 from isthmus.model.offsets import EARLIEST, OffsetPolicy, RemotePolicy
@@ -96,9 +96,9 @@ class TopicSettings:
         """Return the names at the source that are selected, sorted and each once."""
         return tuple(sorted(name for name in map(SourceTopic, set(names)) if self.matches(name)))
 
-    def named(self, names: Iterable[str]) -> NamedTopics:
+    def name_topics(self, names: Iterable[str]) -> NamedTopics:
         """Return the mirrored ones of these topics of the source, by their names at the target."""
-        return named(self._naming, self.select(names))
+        return apply_naming(self._naming, self.select(names))
 
     def nameless(self, names: Iterable[str]) -> tuple[SourceTopic, ...]:
         """Return those of these topics that are selected but have no name at the target. Sorted."""
@@ -118,7 +118,7 @@ class TopicSettings:
 
     def target_of(self, name: SourceTopic) -> TargetTopic | None:
         """Return the topic that a topic of the source is mirrored into, `None` if it is not."""
-        return next(iter(self.named([name]).sources), None)
+        return next(iter(self.name_topics([name]).sources), None)
 
     def find_target(self, name: str) -> TargetTopic | None:
         """Return the topic at the target for a topic named as there or as at the source, `None` without one."""

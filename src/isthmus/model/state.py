@@ -63,7 +63,7 @@ class ControllerState(enum.StrEnum):
     """The ledger cannot be read."""
 
     @classmethod
-    def heard(cls, age_s: float | None, *, held_s: float = 0.0) -> ControllerState:
+    def from_age(cls, age_s: float | None, *, held_s: float = 0.0) -> ControllerState:
         """Return the state of a controller that was heard `age_s` seconds ago, `None` for never or gone. Brokers may
         delay its writes by `held_s` seconds, by its own report.
         """

@@ -7,11 +7,11 @@ from typing import Any
 
 from isthmus.errors import PlanRefused
 from isthmus.ledger.documents.kinds import NamespaceDocument
-from isthmus.model.registers import Registers, contested, register_text
+from isthmus.model.registers import Registers, find_contested, register_text
 from isthmus.namespaces.namespace import NamespaceReport
 
 
-def unchanged(known: NamespaceReport, held: NamespaceDocument | None, values: Mapping[str, Any]) -> Registers:
+def require_unchanged(known: NamespaceReport, held: NamespaceDocument | None, values: Mapping[str, Any]) -> Registers:
     """Return the registers of a namespace in the ledger, if no others than these values were written to the same
     registers since it was `known`.
 
@@ -19,9 +19,9 @@ def unchanged(known: NamespaceReport, held: NamespaceDocument | None, values: Ma
     """
     if held is None:
         hint = f"isthmus namespace list {known.cluster} shows those that there are."
-        raise PlanRefused(f"{named(known)} was deleted meanwhile", hint=hint)
+        raise PlanRefused(f"{format_namespace(known)} was deleted meanwhile", hint=hint)
     wanted = {name: register_text(value) for name, value in values.items()}
-    if (other := contested(known.registers, held.registers, wanted)) is not None:
+    if (other := find_contested(known.registers, held.registers, wanted)) is not None:
         raise changed_meanwhile(known, other.as_news)
     return held.registers
 
@@ -39,11 +39,11 @@ def check_deletable(known: NamespaceReport, held: NamespaceDocument) -> None:
 def changed_meanwhile(known: NamespaceReport, news: str) -> PlanRefused:
     """Build the error that another operator was quicker."""
     return PlanRefused(
-        f"{named(known)} was changed meanwhile: {news}",
+        f"{format_namespace(known)} was changed meanwhile: {news}",
         hint=f"Look at it (isthmus namespace describe {known.cluster} {known.namespace}) and ask again.",
     )
 
 
-def named(known: NamespaceReport) -> str:
+def format_namespace(known: NamespaceReport) -> str:
     """Name a namespace and its cluster, for people."""
     return f"namespace {known.namespace} of {known.cluster}"

@@ -9,12 +9,12 @@ from typing import NamedTuple
 from isthmus.errors import ClusterError, GateNotMet
 from isthmus.kafka.admin.access import describe_rules
 from isthmus.kafka.client import Client
-from isthmus.kafka.groups.groups import list_groups, listed
+from isthmus.kafka.groups.groups import list_groups, merge_listings
 from isthmus.kafka.transactions.aborting import abort_transactions
 from isthmus.kafka.transactions.finishing import finish
 from isthmus.ledger.documents.gateways import prepared_commits
 from isthmus.memory.leaving import is_writing
-from isthmus.memory.links import remembered
+from isthmus.memory.links import read_ledger
 from isthmus.model.gateways.prepared import MaybeCommitted
 from isthmus.model.kafka.rights import Resource
 from isthmus.model.kafka.transactions import OpenTransaction
@@ -36,7 +36,7 @@ async def ended_in(client: Client, namespace: Namespace) -> EndedTransactions:
     A mirrored transaction that is known to be committed at the source is committed here as well.
     """
     topics = namespace.members(await _names(client, "topic"))
-    memory = await remembered(client)
+    memory = await read_ledger(client)
     is_written = any(is_writing(memory.of(link), lambda topic: topic in topics) for link in memory.links)
     unknown: tuple[MaybeCommitted, ...] = ()
     if not is_written:
@@ -60,7 +60,7 @@ async def check_let_go(client: Client, namespace: Namespace, links: Iterable[Dec
     ]
     if namespace.kind != "topic" or not former:
         return
-    memory = await remembered(client)
+    memory = await read_ledger(client)
     for link in former:
         if is_writing(memory.of(link), namespace.holds):
             raise GateNotMet(
@@ -103,7 +103,7 @@ async def _names(client: Client, kind: NamespaceKind) -> tuple[str, ...]:
             outcomes = await list_groups(client)
             for error in outcomes.errors.values():
                 raise error
-            return tuple(listed(outcomes))
+            return tuple(merge_listings(outcomes))
         case "principal":
             found = await asyncio.gather(
                 *(describe_rules(client, resource) for resource in (Resource.TOPIC, Resource.GROUP))

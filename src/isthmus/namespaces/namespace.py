@@ -87,7 +87,7 @@ class NamespaceReport:
     """A namespace as it stands now. `members` are the names in it, `None` where they could not be read (`problem`);
     `overlapping` are others of the cluster that share names with it, and `in_force` is what access rules do for it
     where it is reserved. `aborted` are transactions that were open in it when its reservation was lifted, and those
-    `in_doubt` may have been committed at their source. `waits_for` is what is left until what was said of it is in
+    `in_doubt` may have been committed at their source. `waits_for` is what is left until what was stated of it is in
     force, in words: `state` follows from it. With `has_gateway` one stands in front of the cluster.
     """
 
@@ -130,7 +130,7 @@ class NamespaceReport:
         return kept_by(self.registers, has_gateway=self.has_gateway)
 
     def _value(self, name: str) -> Any:
-        return next((register.said for register in self.registers if register.name == name), None)
+        return next((register.decoded for register in self.registers if register.name == name), None)
 
     def as_dict(self) -> NamespaceReportJson:
         """Plain values under stable names."""

@@ -29,7 +29,7 @@ from isthmus.memory.attaching import check_prefix
 from isthmus.memory.closed import has_gateway
 from isthmus.memory.declarations import Declarations, namespace_document
 from isthmus.memory.declared import Declared
-from isthmus.memory.links import remembered
+from isthmus.memory.links import read_ledger
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.gateways.synchrony import SYNC
@@ -40,10 +40,10 @@ from isthmus.model.links.writability import KEPT, is_enforced
 from isthmus.model.namespace import Namespace
 from isthmus.model.problem import cluster_error
 from isthmus.model.registers import RESERVED, Registers
-from isthmus.namespaces.contest import check_deletable, named, unchanged
+from isthmus.namespaces.contest import check_deletable, format_namespace, require_unchanged
 from isthmus.namespaces.members import EndedTransactions, attachments, check_let_go, ended_in, members_of
 from isthmus.namespaces.namespace import ASYNC_ONLY, NamespaceReport
-from isthmus.namespaces.probing import probed
+from isthmus.namespaces.probing import probe_namespaces
 
 
 class AsyncNamespaces:
@@ -60,7 +60,7 @@ class AsyncNamespaces:
         """
         async with self._declarations() as declarations:
             reports = await self._reports(declarations, await self._look(declarations))
-            return await probed(declarations.client(self._cluster.alias), reports)
+            return await probe_namespaces(declarations.client(self._cluster.alias), reports)
 
     async def describe(self, namespace: Namespace) -> NamespaceReport:
         """Describe one namespace.
@@ -70,7 +70,7 @@ class AsyncNamespaces:
         """
         async with self._declarations() as declarations:
             client = declarations.client(self._cluster.alias)
-            (found,) = await probed(client, [await self._describe_known(declarations, namespace)])
+            (found,) = await probe_namespaces(client, [await self._describe_known(declarations, namespace)])
             if not found.is_reserved:
                 return found
             keep = keeping(self._cluster, found.registers)
@@ -118,7 +118,7 @@ class AsyncNamespaces:
         """
         async with self._declarations() as declarations:
             declared = await self._look(declarations)
-            (found,) = await probed(
+            (found,) = await probe_namespaces(
                 declarations.client(self._cluster.alias),
                 [self._find_report(await self._reports(declarations, declared), namespace)],
             )
@@ -167,7 +167,7 @@ class AsyncNamespaces:
             found = require(await examine_reservation(client, namespace, own, without=outdated), own, namespace)
             await check_allowed(client, found)
             if dry_run:
-                return replace((await probed(client, [known]))[0], in_force=found)
+                return replace((await probe_namespaces(client, [known]))[0], in_force=found)
             await self._close(declarations, known, own, found.missing)
         return await self.describe(namespace)
 
@@ -180,7 +180,7 @@ class AsyncNamespaces:
         async with self._declarations() as declarations:
             known = await self._describe_known(declarations, namespace)
             if dry_run:
-                return (await probed(declarations.client(self._cluster.alias), [known]))[0]
+                return (await probe_namespaces(declarations.client(self._cluster.alias), [known]))[0]
             await self._open(declarations, known)
         return await self.describe(namespace)
 
@@ -232,10 +232,10 @@ class AsyncNamespaces:
         :raises ClusterError: A rule was rejected, or a broker does not have it yet.
         """
         alias, namespace = self._cluster.alias, known.namespace
-        values = {RESERVED: True, KEPT: keep.said}
+        values = {RESERVED: True, KEPT: keep.register_value}
 
         def record_rules(held: NamespaceDocument | None) -> dict[str, Any]:
-            rules = dict.fromkeys((*made_rules(unchanged(known, held, values)), *missing))
+            rules = dict.fromkeys((*made_rules(require_unchanged(known, held, values)), *missing))
             return {RESERVED: True, ENFORCED: rule_values(rules)}
 
         document = await declarations.write_namespace(alias, namespace, record_rules)
@@ -245,14 +245,14 @@ class AsyncNamespaces:
         await await_closed(declarations.client(alias), namespace, keep, without=outdated)
 
         def mark_closed(held: NamespaceDocument | None) -> dict[str, Any]:
-            registers = unchanged(known, held, values)
+            registers = require_unchanged(known, held, values)
             if not needed.issubset(made_rules(registers)):
                 # To open a namespace that is not closed yet changes no register, but deletes the rules.
                 by = next((f" by {register.by}" for register in registers if register.name == ENFORCED), "")
                 raise PlanRefused(
-                    f"{named(known)} was opened meanwhile{by}", hint="Ask again to close it all the same."
+                    f"{format_namespace(known)} was opened meanwhile{by}", hint="Ask again to close it all the same."
                 )
-            return {KEPT: keep.said}
+            return {KEPT: keep.register_value}
 
         try:
             document = await declarations.write_namespace(alias, namespace, mark_closed)
@@ -282,7 +282,7 @@ class AsyncNamespaces:
         values: dict[str, Any] = {KEPT: []}
 
         def mark_open(held: NamespaceDocument | None) -> dict[str, Any]:
-            unchanged(known, held, values)
+            require_unchanged(known, held, values)
             return values
 
         # Written first, so that `renew` creates no more rules.
@@ -374,7 +374,7 @@ class AsyncNamespaces:
             def choose_values(held: NamespaceDocument | None) -> Mapping[str, Any]:
                 if known is None and held is not None:
                     raise self._declared_already(namespace)
-                registers = () if known is None else unchanged(known, held, wanted)
+                registers = () if known is None else require_unchanged(known, held, wanted)
                 # Where it is released, `renew` must create no more rules.
                 return wanted if is_enforced(registers) else values
 
@@ -389,7 +389,9 @@ class AsyncNamespaces:
                 await self._take_back_rules(declarations, namespace, made_rules(document.registers))
                 report = await self._describe_known(declarations, namespace)
             report = await self._read_again(declarations, report)
-            return replace((await probed(client, [report]))[0], aborted=ended.aborted, in_doubt=ended.in_doubt)
+            return replace(
+                (await probe_namespaces(client, [report]))[0], aborted=ended.aborted, in_doubt=ended.in_doubt
+            )
 
     def _declared_already(self, namespace: Namespace) -> PlanRefused:
         return PlanRefused(
@@ -439,7 +441,7 @@ class AsyncNamespaces:
         chosen = tuple(there if documents is None else documents)
         members = await members_of(declarations.client(self._cluster.alias), {one.kind for one in chosen})
         cluster_id = declared.ids[self._cluster.alias]
-        is_behind = has_gateway(await remembered(declarations.client(self._cluster.alias)), cluster_id)
+        is_behind = has_gateway(await read_ledger(declarations.client(self._cluster.alias)), cluster_id)
         return tuple(
             NamespaceReport(
                 cluster=self._cluster.alias,

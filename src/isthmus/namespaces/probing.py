@@ -49,7 +49,7 @@ class _Logs:
         )
 
 
-async def probed(client: Client, reports: Sequence[NamespaceReport]) -> tuple[NamespaceReport, ...]:
+async def probe_namespaces(client: Client, reports: Sequence[NamespaceReport]) -> tuple[NamespaceReport, ...]:
     """Return namespaces with what they still wait for until their declarations are in force. Namespaces that were never
     reserved are not probed.
 

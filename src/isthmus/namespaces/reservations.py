@@ -14,7 +14,7 @@ from isthmus.errors import ClusterError, PlanRefused
 from isthmus.ledger.documents.gateways import is_readable, pair_words
 from isthmus.ledger.documents.kinds import NamespaceDocument
 from isthmus.loops.loop import LinkView
-from isthmus.memory.closed import closed, following
+from isthmus.memory.closed import following, read_closed
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.kafka.access import Rule
 from isthmus.model.link import Link
@@ -58,7 +58,7 @@ class ReservationsLoop:
         :raises ClusterError: The target cannot be asked.
         """
         self._seen = _reading_basis(view)
-        documents = await closed(view.link, view.target)
+        documents = await read_closed(view.link, view.target)
         found = [change for document in documents for change in await self._find_missing(view, document)]
         if not view.link.is_synchronous and not await remembers_rules(view.target):
             return found

@@ -12,7 +12,7 @@ from isthmus.groups.sealing import group_key, seal
 from isthmus.kafka.admin.brokers import describe_cluster
 from isthmus.kafka.admin.internal_topics import InternalTopics, is_missing
 from isthmus.kafka.batches.batch import scan
-from isthmus.kafka.batches.records import Headers, encoded
+from isthmus.kafka.batches.records import Headers, encode_records
 from isthmus.kafka.client import Client
 from isthmus.kafka.commits.records import CommitKey, commit_key_bytes, commit_value_bytes
 from isthmus.kafka.commits.source import CommitSource
@@ -79,7 +79,7 @@ class OffsetsCopyLoop:
         if is_missing(topic, left):
             return left
         commits = await self._follow_commits(view)
-        await commits.changed(0)
+        await commits.wait_for_changes(0)
         unread = commits.errors
 
         def is_told(group: str) -> bool:
@@ -143,13 +143,13 @@ class OffsetsCopyLoop:
         headers: Headers = [(LINK_HEADER, view.link.name.encode())]
         records = list(_records(due, sealing, headers, now_ms()))
         for begin in range(0, len(records), _RECORDS_MAX):
-            batch = next(scan(encoded(records[begin : begin + _RECORDS_MAX])))
+            batch = next(scan(encode_records(records[begin : begin + _RECORDS_MAX])))
             await self._appender.to(view.target, topic).write(batch)
 
     def _secretless(self, link: Link) -> Change:
         problem = Problem(
             f"positions of {link.source.alias} are to be encrypted, and it has no offsets_copy_secret",
-            f"Give clusters.{link.source.alias}.offsets_copy_secret in the file of whoever runs the link.",
+            f"Give clusters.{link.source.alias}.offsets_copy_secret in the file of the operator who runs the link.",
         )
         return self._build_problem(f"cluster {link.source.alias}", _UNSET, problem)
 

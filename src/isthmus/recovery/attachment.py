@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from isthmus.errors import PlanRefused
 from isthmus.kafka.client import Client
 from isthmus.ledger.documents.declared import declaration_of
-from isthmus.memory.filtering import operated
+from isthmus.memory.filtering import apply_overrides
 from isthmus.memory.identity import cluster_ids, known_identity
 from isthmus.memory.links import LinkMemory, recollect
 from isthmus.model.link import Link
@@ -49,7 +49,7 @@ class LinkAttachment:
             self._check(declaration, source_id, target_id)
             topics = tuple(each for each in declaration.maps if each.kind == "topic")
             link = replace(link, topics=replace(link.topics, naming=NamespaceNaming(topics)))
-        return operated(link, known.documents)
+        return apply_overrides(link, known.documents)
 
     async def require(self, topic: TargetTopic, source_topic: SourceTopic) -> None:
         """Require that the link still mirrors a topic.

@@ -21,7 +21,7 @@ from isthmus.recovery.divergence import LogStretch, SeenRecord, last_shared
 _ATTRIBUTES_IN_TOKEN = CODEC_MASK | LOG_APPEND_TIME
 
 
-async def compared(
+async def compare_partition(
     source: Client,
     target: Client,
     topics: tuple[str, str],
@@ -101,10 +101,10 @@ def _token(batch: Batch) -> tuple[int, int, int, int, bytes]:
 
 
 def _digest_records(batch: Batch, alias: str, span: OffsetRange) -> list[SeenRecord]:
-    return [SeenRecord(record.offset, digest(record)) for record in decoded(batch, alias, span)]
+    return [SeenRecord(record.offset, digest(record)) for record in decode_records(batch, alias, span)]
 
 
-def decoded(batch: Batch, alias: str, span: OffsetRange) -> list[Record]:
+def decode_records(batch: Batch, alias: str, span: OffsetRange) -> list[Record]:
     """Return the records of a batch that lie in a range.
 
     :raises ClusterError: They cannot be decoded.

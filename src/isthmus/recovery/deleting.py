@@ -26,9 +26,9 @@ from isthmus.kafka.pool import ClusterPool
 from isthmus.ledger.documents.kinds import DeletionDocument, Document, LinkDocument, RecoveryDocument, TopicDocument
 from isthmus.ledger.log import append_once
 from isthmus.ledger.records import Deletion
-from isthmus.links.claiming import RecoveryClaim, claimed
+from isthmus.links.claiming import RecoveryClaim, hold_claim
 from isthmus.memory.host import operator
-from isthmus.memory.links import LinkMemory, now_ms, recollect, remembered
+from isthmus.memory.links import LinkMemory, now_ms, read_ledger, recollect
 from isthmus.model.configuration import Configuration
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.transactions import is_lone
@@ -37,13 +37,13 @@ from isthmus.model.link import Link
 from isthmus.model.links.recovery import RecoveryStage
 from isthmus.model.loop import TOPICS_TASK
 from isthmus.model.naming import TargetTopic
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 from isthmus.recovery import positions, rebuilding
 from isthmus.recovery.attachment import LinkAttachment
 from isthmus.recovery.links import not_its_own
 from isthmus.recovery.quarantine import committed_batches
 from isthmus.recovery.quiet import OnStep, QuietTopic
-from isthmus.recovery.sides import described
+from isthmus.recovery.sides import find_topic
 from isthmus.topics.sourcedeletion import Departures
 
 _RECENT_MS: Final = 3_600_000
@@ -87,7 +87,7 @@ class TopicDeleter:
         :raises ClusterError: A cluster does not answer.
         """
         known = await self._require_permitted()
-        there = await described(self._target, self.topic)
+        there = await find_topic(self._target, self.topic)
         document = known.topics[self.topic]
         if there is None:
             return None
@@ -99,7 +99,7 @@ class TopicDeleter:
         if there.topic_id != document.target_topic_id:
             raise PlanRefused(
                 f"topic {self.topic} of {self._target.cluster.alias} is not the one that was mirrored: somebody has "
-                "created it anew",
+                "created it again",
                 hint=self._forget_hint,
             )
         logs = await self._quiet.await_it(there)
@@ -144,7 +144,7 @@ class TopicDeleter:
         it.
         """
         link = await self.attachment.link()
-        memory = await remembered(self._target)
+        memory = await read_ledger(self._target)
         # Records of other links count as well.
         known, documents = memory.of(link.name).copy(), memory.documents().values()
         document = known.topics.get(self.topic)
@@ -179,7 +179,7 @@ class TopicDeleter:
         mirrored = sorted({each.source_topic for each in known.topics.values()})
         shown = (await self._source.metadata(mirrored)).topics
         found = departures(known, shown, now_ms())
-        went = counted(found.gone + found.recent, "topic")
+        went = format_count(found.gone + found.recent, "topic")
         what = f"{went} of link {known.link} went at {alias} and {found.there} are there"
         if replace(found, recent=0).is_usual and is_withheld(known, document):
             what = f"it went at {alias} together with many others of link {known.link}"
@@ -331,7 +331,7 @@ async def delete_departed(
     :raises ClusterError: A cluster does not answer.
     """
     if not topics:
-        raise ConfigError("which topics are to be deleted is not said", hint="Name them: they are deleted for good.")
+        raise ConfigError("no topics to delete are named", hint="Name them: they are deleted for good.")
     link = configuration.link(name)
     async with ClusterPool() as pool:
         source, target = pool.client(link.source), pool.client(link.target)
@@ -345,7 +345,7 @@ async def delete_departed(
             deleter = TopicDeleter(link=link, attachment=attachment, topic=topic, is_asked_for=True, on_step=on_step)
             copy = await deleter.examine()
             if copy is not None and not dry_run:
-                async with claimed(target, name, configuration.ledger, does=DELETES) as claim:
+                async with hold_claim(target, name, configuration.ledger, does=DELETES) as claim:
                     await deleter.delete(claim, copy)
 
 

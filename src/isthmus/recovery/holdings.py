@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from isthmus.errors import ConfigError
 from isthmus.kafka.client import Client
 from isthmus.ledger.documents.kinds import RecoveryDocument
-from isthmus.memory.links import remembered
+from isthmus.memory.links import read_ledger
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
@@ -67,7 +67,7 @@ def _set_aside(names: Collection[str], recovered: Collection[str]) -> list[str]:
 
 async def _find_recovered(target: Client, link: str | None = None) -> dict[str, SourceTopic]:
     """Return the topics that a link, or any, ever recovered at its target, with those of the source."""
-    memory = await remembered(target)
+    memory = await read_ledger(target)
     documents = memory.documents() if link is None else memory.of(link).documents
     return {each.topic: each.source_topic for each in documents.values() if isinstance(each, RecoveryDocument)}
 

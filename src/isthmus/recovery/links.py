@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from isthmus.errors import ConfigError, PlanRefused
 from isthmus.kafka.pool import ClusterPool
 from isthmus.ledger.documents.kinds import Document, PartedDocument, RecoveryDocument, TopicDocument
-from isthmus.links.claiming import claimed
+from isthmus.links.claiming import hold_claim
 from isthmus.memory.claims import Claims
-from isthmus.memory.links import rebuilt_topics, remembered
+from isthmus.memory.links import read_ledger, rebuilt_topics
 from isthmus.model.configuration import Configuration
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
@@ -69,7 +69,7 @@ class LinkRecoverer:
             if not dry_run:
                 # Before anything is looked at: else changes of other processes would be found half-way.
                 claim = await stack.enter_async_context(
-                    claimed(target, link.name, self.configuration.ledger, term_s=self.timeout_s)
+                    hold_claim(target, link.name, self.configuration.ledger, term_s=self.timeout_s)
                 )
             attachment = LinkAttachment(
                 current=self.current or (lambda: self.configuration.link(self.name)),
@@ -108,7 +108,7 @@ class LinkRecoverer:
 
     async def _choose_topics(self, link: Link, pool: ClusterPool) -> dict[TargetTopic, SourceTopic]:
         """Return the topics to recover, by their names at the target."""
-        memory = await remembered(pool.client(link.target))
+        memory = await read_ledger(pool.client(link.target))
         documents, known = memory.documents(), memory.of(link.name).copy()
         if self.topics:
             chosen = dict(self._find_named(link))
@@ -168,7 +168,7 @@ def not_its_own(
             if begun is not None
             else Problem(
                 f"topic {topic} goes on with mapped offsets since both sides had parted",
-                "--way rebuild sets aside what only the target has, and has it filled anew with the source's offsets.",
+                "--way rebuild sets aside what only the target has, and has it filled again with the source's offsets.",
             )
         )
     policy = link.topics.offsets
@@ -177,7 +177,7 @@ def not_its_own(
             f"offsets of topic {topic} are mapped, so others may write there"
             if policy is OffsetPolicy.MAPPED or own
             else f"the link has not begun topic {topic}, and may map its offsets (topics.offsets: auto)",
-            f"To copy {topic} anew, give it another name at the target (topics.naming): it keeps what it holds.",
+            f"To copy {topic} again, give it another name at the target (topics.naming): it keeps what it holds.",
         )
     return None
 

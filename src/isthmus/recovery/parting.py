@@ -39,7 +39,7 @@ from isthmus.model.translation import MappedRange
 from isthmus.recovery.sides import BothTopics
 from isthmus.topics.observation import observe
 from isthmus.topics.planning import plan_link
-from isthmus.topics.recording import begun
+from isthmus.topics.recording import build_document
 
 _SEGMENT: Final = "parted"
 
@@ -150,7 +150,7 @@ class Parting:
         changes: list[LedgerChange] = [parted]
         if not is_run:
             # A controller that runs the link writes this itself.
-            changes.append(begun(self.link.name, document.topic, self._ids()))
+            changes.append(build_document(self.link.name, document.topic, self._ids()))
         return changes + [
             GapDocument(
                 link=self.link.name,

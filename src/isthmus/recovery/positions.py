@@ -10,7 +10,7 @@ from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError, GateNotMet
 from isthmus.groups.transaction import commit_outside
 from isthmus.kafka.client import Client
-from isthmus.kafka.groups.groups import Positions, committed_offsets, describe_groups, list_groups, listed
+from isthmus.kafka.groups.groups import Positions, committed_offsets, describe_groups, list_groups, merge_listings
 from isthmus.model.kafka.group import NO_LEADER_EPOCH, Committed
 from isthmus.model.links.recovery import DivergedPartition, HeldPosition, RestoredPosition
 from isthmus.model.text.wording import first_few
@@ -27,7 +27,7 @@ async def held_positions(target: Client, topic: str) -> tuple[HeldPosition, ...]
     names = await list_groups(target)
     for error in names.errors.values():
         raise error
-    found = await committed_offsets(target, list(listed(names)), require_stable=True)
+    found = await committed_offsets(target, list(merge_listings(names)), require_stable=True)
     for each in found.errors.values():
         raise each
     return tuple(
@@ -51,7 +51,7 @@ async def require_nobody(target: Client, groups: Collection[str]) -> None:
     if at_work:
         raise GateNotMet(
             f"consumers are at work at {target.cluster.alias}: {first_few(at_work)}",
-            hint="Stop them, and give the command again: their topic is deleted and filled anew. Nothing was deleted.",
+            hint="Stop them, and give the command again: their topic is deleted and filled again. Nothing was deleted.",
         )
 
 
@@ -80,7 +80,7 @@ async def await_forgotten(
 def _unknown_error(topic: str, alias: str, errors: Mapping[str, ClusterError]) -> GateNotMet:
     first = min(errors)
     return GateNotMet(
-        f"whether {alias} has dropped the positions in {topic}, which was deleted, cannot be told of "
+        f"it is unknown whether {alias} has dropped the positions in {topic}, which was deleted, of "
         f"{first_few(sorted(errors))}: {errors[first]}",
         hint=f"See that the brokers of {alias} are up; then give the command again, which goes on from here.",
     )

@@ -23,7 +23,7 @@ from isthmus.kafka.admin.changes import BROKER_DEFAULT, NewTopic, await_leaders,
 from isthmus.kafka.admin.configs import alter_topic_configs
 from isthmus.kafka.batches.aborted import ABORT, AbortedView, control_type
 from isthmus.kafka.batches.batch import Batch, scan
-from isthmus.kafka.batches.records import Headers, encoded
+from isthmus.kafka.batches.records import Headers, encode_records
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.listoffsets import READ_UNCOMMITTED
 from isthmus.kafka.log.offsets import log_ranges
@@ -33,8 +33,8 @@ from isthmus.lane.rebatch import Record, encode
 from isthmus.mirrormaker.takeover.examination import digest
 from isthmus.model.kafka.transactions import is_lone
 from isthmus.model.links.recovery import DivergedPartition, LogSpan, OffsetRuns, SetAside, quarantine_of
-from isthmus.recovery.comparison import decoded
-from isthmus.recovery.sides import described
+from isthmus.recovery.comparison import decode_records
+from isthmus.recovery.sides import find_topic
 
 TOPIC_ID: Final = "isthmus.topic-id"
 PARTITION: Final = "isthmus.partition"
@@ -102,7 +102,7 @@ class Quarantine:
         error = (await create_topics(self.target, [new])).errors.get(self.name)
         if error is not None and not is_there_already(error):
             raise error
-        if error is not None and (there := await described(self.target, self.name)) is not None:
+        if error is not None and (there := await find_topic(self.target, self.name)) is not None:
             # A topic that a broker created by itself, or that was configured otherwise, would delete records after a
             # while.
             wrong = {name: value for name, value in _CONFIGS.items() if there.value(name) != value}
@@ -210,7 +210,7 @@ class Quarantine:
         """Read the offsets of the partition that are set aside already."""
         own = str(self.topic_id)
         return OffsetRuns(
-            [each.offset async for each in quarantined(self.target, self.name, partition) if each.topic_id == own]
+            [each.offset async for each in read_quarantined(self.target, self.name, partition) if each.topic_id == own]
         )
 
 
@@ -236,11 +236,11 @@ def parcels(rows: Sequence[Row]) -> Iterator[Batch]:
 def _parcel(rows: Sequence[Row]) -> Batch:
     if any(timestamp < 0 for timestamp, *_ in rows):
         # The faster encoder needs timestamps for all records or for none.
-        return next(scan(encoded(rows)))
+        return next(scan(encode_records(rows)))
     return encode([Record(number, *row) for number, row in enumerate(rows)], _ZSTD)
 
 
-async def quarantined(client: Client, name: str, partition: int) -> AsyncGenerator[Quarantined, None]:
+async def read_quarantined(client: Client, name: str, partition: int) -> AsyncGenerator[Quarantined, None]:
     """Yield the records of a quarantine topic's partition, each once, in the order in which they were set aside.
 
     A record that was written twice (by a process that was interrupted) is returned once.
@@ -288,7 +288,7 @@ async def committed_records(client: Client, span: OffsetRange) -> AsyncGenerator
     """Yield the committed records of a range, batch by batch."""
     async with aclosing(committed_batches(client, span)) as batches:
         async for batch in batches:
-            yield batch, decoded(batch, client.cluster.alias, span)
+            yield batch, decode_records(batch, client.cluster.alias, span)
 
 
 async def committed_batches(client: Client, span: OffsetRange) -> AsyncGenerator[Batch, None]:

@@ -13,7 +13,7 @@ from isthmus.errors import GateNotMet
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.transactions.aborting import transactions_holding
-from isthmus.links.writers import owners_in, undecided, written
+from isthmus.links.writers import build_undecided, build_written_to, owners_in
 from isthmus.memory.ending import end_leases
 from isthmus.memory.hearing import Beats
 from isthmus.memory.leaving import is_writing
@@ -94,12 +94,12 @@ class QuietTopic:
             )
         if is_open:
             keys = [(self.topic, partition) for partition in is_open]
-            return undecided(self.target, keys, await owners_in(self.target, keys), is_to_stay=not self.is_to_go)
+            return build_undecided(self.target, keys, await owners_in(self.target, keys), is_to_stay=not self.is_to_go)
         return await self._written_error(logs, before)
 
     async def _written_error(self, logs: Mapping[int, LogRange], before: Mapping[int, LogRange]) -> GateNotMet:
         moved = [(self.topic, partition) for partition, log in logs.items() if log.end != before[partition].end]
-        return await written(self.target, moved)
+        return await build_written_to(self.target, moved)
 
     async def require_unmoved(self, before: Mapping[int, LogRange]) -> None:
         """Require that the logs still end where they did, and that there are no more of them.

@@ -22,8 +22,8 @@ from isthmus.kafka.admin.configs import alter_topic_configs
 from isthmus.kafka.client import Client
 from isthmus.model.configsettings import ConfigSettings
 from isthmus.model.kafka.topic import Settings, TopicDescription
-from isthmus.model.text.wording import counted
-from isthmus.recovery.sides import BothTopics, described, logs_of
+from isthmus.model.text.wording import format_count
+from isthmus.recovery.sides import BothTopics, find_topic, logs_of
 from isthmus.topics.creation import FILLING, FILLING_COMPACTED, is_policy_kept
 from isthmus.topics.preflight import is_compacted
 
@@ -87,7 +87,7 @@ async def create(target: Client, new: NewTopic) -> uuid.UUID:
         if error is not None and not is_there_already(error):
             raise error
         # While it is being deleted it neither exists nor can be created.
-        found = await described(target, new.name)
+        found = await find_topic(target, new.name)
         if found is not None:
             await make_as(target, found, new)
             if new.name in await await_leaders(target, {new.name: new.partition_count}):
@@ -117,7 +117,7 @@ async def make_as(target: Client, there: TopicDescription, new: NewTopic) -> Non
     elif there.partition_count > new.partition_count:
         why = f"it has {there.partition_count} partitions, not {new.partition_count}"
     elif not _has_replicas(there, new):
-        why = f"its partitions have {counted(there.replication_factor, 'replica')}, not {new.replication_factor}"
+        why = f"its partitions have {format_count(there.replication_factor, 'replica')}, not {new.replication_factor}"
     if why:
         raise GateNotMet(
             f"topic {new.name} of {target.cluster.alias} was created by somebody else while it was rebuilt: {why}",

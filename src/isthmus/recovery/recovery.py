@@ -96,7 +96,7 @@ class TopicRecoverer:
         both, way = await self._both(), self._choose_way(known)
         if (document := self._find_progress(known, both, way)) is not None:
             return self._describe(document)
-        partitions = await both.compared(self.source, self.target)
+        partitions = await both.compare(self.source, self.target)
         if not any(each.has_diverged for each in partitions):
             return self._unchanged_recovery(partitions)
         held = await self._find_positions(both)
@@ -217,7 +217,7 @@ class TopicRecoverer:
                 f"{self.topic} of {self.target.cluster.alias} was deleted meanwhile",
                 hint="Give the command again: it goes on from there.",
             )
-        partitions = await both.compared(self.source, self.target)
+        partitions = await both.compare(self.source, self.target)
         if not any(each.has_diverged for each in partitions):
             await claim.write(Deletion(document.key), *await self._resuming_changes())
             return None

@@ -25,15 +25,15 @@ from isthmus.kafka.transactions.transaction import Transaction
 from isthmus.ledger.documents.kinds import ReplayDocument
 from isthmus.ledger.documents.recovery import ReplayBegin
 from isthmus.ledger.log import LedgerWriter
-from isthmus.links.writers import owners_in, undecided
+from isthmus.links.writers import build_undecided, owners_in
 from isthmus.memory.host import operator
 from isthmus.memory.links import now_ms, recollect
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.topic import TopicDescription
 from isthmus.model.links.recovery import SetAside, quarantine_of
 from isthmus.model.naming import TargetTopic
-from isthmus.recovery.quarantine import Quarantined, Row, committed_records, parcels, quarantined
-from isthmus.recovery.sides import described, logs_of
+from isthmus.recovery.quarantine import Quarantined, Row, committed_records, parcels, read_quarantined
+from isthmus.recovery.sides import find_topic, logs_of
 
 REPLAYED: Final = "isthmus.replayed"
 _PATIENCE_S: Final = 60.0
@@ -123,12 +123,12 @@ async def quarantine_holds(target: Client, topic: str) -> tuple[QuarantinedParti
 
     :raises ClusterError: The quarantine cannot be read.
     """
-    there = await described(target, quarantine_of(topic))
+    there = await find_topic(target, quarantine_of(topic))
     found: list[QuarantinedPartition] = []
     for partition in range(0 if there is None else there.partition_count):
         counts: Counter[tuple[str, SetAside, int]] = Counter()
         extents: dict[tuple[str, SetAside, int], tuple[int, int]] = {}
-        async with aclosing(quarantined(target, quarantine_of(topic), partition)) as records:
+        async with aclosing(read_quarantined(target, quarantine_of(topic), partition)) as records:
             async for each in records:
                 key = each.topic_id, each.kind, each.producer_id
                 first, last = extents.get(key, (each.offset, each.offset))
@@ -174,7 +174,7 @@ class Replayer:
         :raises PlanRefused: The other topic is not there, or has fewer partitions.
         :raises ClusterError: A cluster cannot be read or written; a repeated call continues.
         """
-        there = await described(self.target, quarantine_of(self.topic))
+        there = await find_topic(self.target, quarantine_of(self.topic))
         if there is None:
             return ()
         into = await self._destination(there)
@@ -194,7 +194,7 @@ class Replayer:
             found.append(await self._replay(span, None if dry_run else transaction))
         if any(each.written for each in found) and not dry_run:
             # Readers of committed records see all of them when this returns.
-            await transaction.ended(commit=True)
+            await transaction.wait_for_end(commit=True)
         return tuple(found)
 
     async def _await_decided(self, into: TopicDescription, partitions: Collection[int]) -> Mapping[int, LogRange]:
@@ -209,12 +209,12 @@ class Replayer:
             if not held:
                 return logs
             if deadline.has_passed:
-                raise undecided(self.destination, held, await owners_in(self.destination, held))
+                raise build_undecided(self.destination, held, await owners_in(self.destination, held))
             await asyncio.sleep(_LOOK_S)
 
     async def _destination(self, there: TopicDescription) -> TopicDescription:
         alias = self.destination.cluster.alias
-        into = await described(self.destination, self.into)
+        into = await find_topic(self.destination, self.into)
         if into is None:
             raise PlanRefused(f"{alias} has no topic {self.into}", hint="Create it, or name another one: --into.")
         if into.partition_count < there.partition_count:
@@ -255,7 +255,7 @@ class Replayer:
         present, partition = await self._present(span), span.partition
         rows: list[Row] = []
         count = 0
-        async with aclosing(quarantined(self.target, quarantine_of(self.topic), partition)) as records:
+        async with aclosing(read_quarantined(self.target, quarantine_of(self.topic), partition)) as records:
             async for each in records:
                 if self.selected.takes(each):
                     count += 1

@@ -19,7 +19,7 @@ from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.topic import TopicDescription
 from isthmus.model.links.recovery import DivergedPartition
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.recovery.comparison import compared
+from isthmus.recovery.comparison import compare_partition
 from isthmus.topics.preflight import is_compacted
 
 _AT_ONCE: Final = 4
@@ -40,7 +40,7 @@ class BothTopics:
     target_logs: Mapping[int, LogRange] = field(default_factory=dict)
     source_epochs: Mapping[int, int] = field(default_factory=dict)
 
-    async def compared(self, source: Client, target: Client) -> tuple[DivergedPartition, ...]:
+    async def compare(self, source: Client, target: Client) -> tuple[DivergedPartition, ...]:
         """Return how far each partition of the target is the same as the source's.
 
         :raises ClusterError: A log cannot be read.
@@ -53,7 +53,7 @@ class BothTopics:
         async def one(partition: int) -> DivergedPartition:
             logs = self.source_logs.get(partition, _NOTHING), self.target_logs[partition]
             async with room:
-                found = await compared(source, target, names, partition, logs, is_compacted=may_lack)
+                found = await compare_partition(source, target, names, partition, logs, is_compacted=may_lack)
             return replace(found, source_epoch=self.source_epochs.get(partition, -1))
 
         return tuple(await asyncio.gather(*map(one, sorted(self.target_logs))))
@@ -65,9 +65,9 @@ async def both_topics(source: Client, target: Client, source_topic: SourceTopic,
     :raises PlanRefused: Its brokers do not distinguish topics of the same name.
     :raises ClusterError: A side cannot be asked, or the source has no such topic.
     """
-    there = await described(target, topic)
+    there = await find_topic(target, topic)
     target_logs = {} if there is None else await logs_of(target, there)
-    here = await described(source, source_topic)
+    here = await find_topic(source, source_topic)
     if here is None:
         raise PlanRefused(
             f"{source.cluster.alias} has no topic {source_topic}: there is nothing that {topic} could be filled with",
@@ -108,7 +108,7 @@ async def is_as_compared(source: Client, both: BothTopics, document: RecoveryDoc
     return all(ends[name, each.partition] >= each.shared for each in shared)
 
 
-async def described(client: Client, topic: str) -> TopicDescription | None:
+async def find_topic(client: Client, topic: str) -> TopicDescription | None:
     """Describe a topic, `None` where the cluster has none of that name.
 
     :raises ClusterError: It cannot be described.

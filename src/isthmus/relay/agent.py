@@ -14,7 +14,7 @@ from isthmus.errors import AuthenticationFailed, ClusterError, PlanRefused, Unre
 from isthmus.kafka.client import Client
 from isthmus.kafka.connect.address import split_address, written_address
 from isthmus.kafka.connect.certificates import context_of
-from isthmus.kafka.connect.credentials import renewed
+from isthmus.kafka.connect.credentials import renew_credentials
 from isthmus.kafka.connect.reach import reach
 from isthmus.model.cluster import Cluster, Tls
 from isthmus.relay.passing import Stream, pass_between
@@ -185,7 +185,7 @@ class _Agent:
         if broker not in self._brokers:
             raise PlanRefused(f"{broker} is no broker of {self._cluster.alias}")
         host, port = split_address(broker, self._cluster.alias)
-        sock = await asyncio.to_thread(reach, renewed(self._cluster), host, port, OPENING_S / 2)
+        sock = await asyncio.to_thread(reach, renew_credentials(self._cluster), host, port, OPENING_S / 2)
         if sock.getsockname() == sock.getpeername():
             sock.close()
             raise ConnectionRefusedError("the port connects to itself")
@@ -213,7 +213,7 @@ class _Agent:
             ) from error
         try:
             stream.prepare()
-            stream.writer.write(head.encoded())
+            stream.writer.write(head.encode())
             yield stream
         finally:
             stream.reset()

@@ -46,7 +46,7 @@ class Head:
     side: str
     token: str
 
-    def encoded(self) -> bytes:
+    def encode(self) -> bytes:
         """Encode the head for the wire."""
         login = base64.b64encode(f"{self.side}:{self.token}".encode()).decode()
         return f"{self.verb} {self.what or '*'} HTTP/1.1\r\nAuthorization: Basic {login}\r\n\r\n".encode()

@@ -231,9 +231,9 @@ class Controller:
         return {}
 
     async def _until_ended(self) -> None:
-        if not await self._links.ended(_TELL_S):
+        if not await self._links.wait_for_end(_TELL_S):
             _log.warning("still ending in good order, for at most %g s; a second Ctrl-C ends at once", _GRACE_S)
-            await self._links.ended(_GRACE_S - _TELL_S)
+            await self._links.wait_for_end(_GRACE_S - _TELL_S)
 
     def _give_up(self) -> None:
         """End links whose clusters never answered, where waiting for them is pointless.

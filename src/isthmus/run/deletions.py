@@ -11,7 +11,7 @@ from typing import Final
 
 from isthmus.errors import ClusterError, Fenced, IsthmusError
 from isthmus.kafka.log.offsets import may_pass
-from isthmus.links.claiming import claimed
+from isthmus.links.claiming import hold_claim
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
 from isthmus.model.loop import TOPICS_TASK
@@ -89,7 +89,7 @@ class SourceDeletions:
         try:
             copy = await deleter.examine()
             if copy is not None:
-                async with claimed(opened.target, link.name, self._ledger, does=DELETES) as claim:
+                async with hold_claim(opened.target, link.name, self._ledger, does=DELETES) as claim:
                     await deleter.delete(claim, copy)
                 _log.warning("link %s: topic %s is deleted, as its source was", link.name, topic)
             await self._forgets([topic])

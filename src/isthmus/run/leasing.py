@@ -80,7 +80,7 @@ class LeasedLanes:
             and lane.target_topic_id not in former
             and (lane.is_mapped or lane.target_topic_id not in parted)
         )
-        return [self._audit.doubted(lane) for lane in lanes]
+        return [self._audit.add_doubts(lane) for lane in lanes]
 
     # Reports
 

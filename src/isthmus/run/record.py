@@ -18,7 +18,7 @@ from isthmus.model.loop import LoopProgress
 from isthmus.model.naming import TargetTopic
 from isthmus.topics.firstlook import first_look_document
 from isthmus.topics.plan import TopicPlan
-from isthmus.topics.recording import begun, changed_topics, wanted_topics
+from isthmus.topics.recording import build_document, changed_topics, wanted_topics
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class LinkRecord:
 
     ledger: LinkLedger
 
-    async def wanted(self, topics: Collection[TopicPlan]) -> frozenset[TargetTopic]:
+    async def announce(self, topics: Collection[TopicPlan]) -> frozenset[TargetTopic]:
         """Announce topics to begin, unless others write them; return those of them that were not begun before."""
         documents = list(wanted_topics(self.ledger.link, topics, self.ledger.documents))
         for batch in in_batches(documents):
@@ -35,9 +35,9 @@ class LinkRecord:
         held = (self.ledger.documents.get(f"{TopicDocument.KIND}/{self.ledger.link}/{each.topic}") for each in topics)
         return frozenset(each.target_topic for each in held if isinstance(each, TopicDocument) and each.is_wanted)
 
-    async def begun(self, began: Mapping[TargetTopic, TopicIds]) -> None:
+    async def write_begun(self, began: Mapping[TargetTopic, TopicIds]) -> None:
         """Write down topics that are about to be copied."""
-        await self.ledger.write(*(begun(self.ledger.link, name, ids) for name, ids in began.items()))
+        await self.ledger.write(*(build_document(self.ledger.link, name, ids) for name, ids in began.items()))
 
     async def forgotten(self, topics: Iterable[TargetTopic]) -> None:
         """Delete all records of topics that the source has no more, as if they had never been mirrored."""
@@ -45,7 +45,7 @@ class LinkRecord:
         for batch in in_batches([change for topic in topics for change in letting_go(documents, topic)]):
             await self.ledger.write(*batch)
 
-    async def looked(self, look: FirstLook) -> None:
+    async def write_look(self, look: FirstLook) -> None:
         """Write down the first look for topics: those that were there are known or wait."""
         await self.ledger.write(first_look_document(self.ledger.link, look))
 
@@ -81,7 +81,7 @@ class LinkRecord:
         if changed:
             await self.ledger.write(*changed)
 
-    async def ended(self) -> None:
+    async def write_farewell(self) -> None:
         """Write the farewell, so that `status` shows the end at once; otherwise silence does ten seconds later."""
         with contextlib.suppress(IsthmusError):
             await self.ledger.write(Deletion(f"{ControllerDocument.KIND}/{self.ledger.link}"))

@@ -127,7 +127,7 @@ class SelfRecovery:
         if found.stage is None and any(each.has_diverged for each in found.partitions):
             _log.warning(
                 "link %s: topic %s stays as it is, as somebody else has written to it: an operator decides "
-                "(isthmus link recover %s --topic %s sets that aside and has the topic filled anew)",
+                "(isthmus link recover %s --topic %s sets that aside and has the topic filled again)",
                 name,
                 found.topic,
                 name,

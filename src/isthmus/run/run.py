@@ -18,7 +18,7 @@ from isthmus.ledger.link import LinkLedger
 from isthmus.ledger.view import Bookmark
 from isthmus.local.host import whereabouts
 from isthmus.memory.claims import Claims, Selects
-from isthmus.memory.identity import cluster_ids, identified, producer_identity
+from isthmus.memory.identity import cluster_ids, pin_clusters, producer_identity
 from isthmus.memory.links import now_ms
 from isthmus.memory.others import claims_around, selection
 from isthmus.memory.switching import check_choice
@@ -153,7 +153,7 @@ class LinkRun:
         async with Client(link.source) as source, Client(link.target) as target:
             source_id, target_id = await cluster_ids(link, source, target)
             # Whatever cluster answers at these addresses later, the link belongs to the two it began with.
-            self.link, link = (identified(each, source_id, target_id) for each in (self.link, link))
+            self.link, link = (pin_clusters(each, source_id, target_id) for each in (self.link, link))
             self._is_away, self._unreachable, self._problem = False, None, None
             # First at the same time as all other links, as it may take a while; and again when everything else is done.
             if not await self._wait_until_free(target):
@@ -238,8 +238,8 @@ class LinkRun:
         try:
             await ledger.open()
         finally:
-            self._succession.fenced(ledger.generation)
-        self._succession.opened()
+            self._succession.note_fence(ledger.generation)
+        self._succession.note_opening()
 
     async def _respect_others(self, source: Client, target: Client) -> None:
         """Leave topics to links that were there first: earlier in the file, or run by others."""
@@ -324,7 +324,7 @@ class LinkRun:
             groups=() if session is None else session.groups,
             loops=tasks_of(self.link, looped, controller=controller, paused=paused),
             namespaces=self.link.namespaces if plan is None or at_work is None else at_work.namespaces,
-            pauses=paused.told,
+            pauses=paused.authored,
             records=self._progress.records,
             size_bytes=self._progress.size_bytes,
             latency=tuple(self._progress.latency),

@@ -76,7 +76,7 @@ class _Neighbours:
         await self.respect(lambda topic: topic in topics)
 
     async def tell(self, topics: Collection[TopicPlan]) -> frozenset[TargetTopic]:
-        return await self.record.wanted(topics)
+        return await self.record.announce(topics)
 
     async def leave(self, topics: Iterable[TopicPlan]) -> None:
         await self.record.reports(topics, {})
@@ -115,12 +115,12 @@ class Session:
             target,
             claims=claims,
             recorded=recorded_topics(link.name, ledger.documents),
-            remember=self._record.begun,
+            remember=self._record.write_begun,
             # Distributors write between others, and their headers tell what came by them.
             begin=None if written.level else Beginnings(ledger, target).write_down,
             neighbours=_Neighbours(respect, self._record),
             first_look=first_look_of(link.name, ledger.documents),
-            note=self._record.looked,
+            note=self._record.write_look,
             forget=self._record.forgotten,
             has_claimed=has_claimed,
             positions=self._positions,
@@ -216,7 +216,7 @@ class Session:
         for task in before:
             await _cancel(task)
         if not follow.done():
-            for farewell in (self._groups.remember, self._write_reports, self._record.ended):
+            for farewell in (self._groups.remember, self._write_reports, self._record.write_farewell):
                 with contextlib.suppress(IsthmusError, TimeoutError):
                     async with asyncio.timeout(self._open.timings.farewell_s):
                         await farewell()

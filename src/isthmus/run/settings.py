@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from isthmus.ledger.documents.declared import declaration_of
 from isthmus.ledger.link import LinkLedger
-from isthmus.memory.filtering import operated
+from isthmus.memory.filtering import apply_overrides
 from isthmus.model.link import Link
 from isthmus.run.following import without, without_detached
 
@@ -58,7 +58,7 @@ class LinkSettings:
 
     def reread(self) -> None:
         """Read again what an operator has set and detached."""
-        self._wanted = operated(self._attached, self._ledger.documents)
+        self._wanted = apply_overrides(self._attached, self._ledger.documents)
 
     async def renew(self) -> Link | None:
         """Apply the wanted settings; return the link, `None` if nothing changes. Call it between two looks, so that

@@ -15,7 +15,7 @@ from typing import Final
 from isthmus.errors import ClusterError, ConfigError, Occupied
 from isthmus.kafka.client import Client
 from isthmus.kafka.metadata import NO_TOPIC_ID
-from isthmus.ledger.documents.kinds import ControllerDocument, decoded
+from isthmus.ledger.documents.kinds import ControllerDocument, decode_document
 from isthmus.ledger.link import BEAT_S, SILENCE_S
 from isthmus.ledger.log import RETRY_S, LedgerTail
 from isthmus.ledger.records import Entry
@@ -26,7 +26,7 @@ from isthmus.model.problem import Problem
 from isthmus.model.process.whereabouts import Liveness
 
 _QUIET_S: Final = 2 * BEAT_S
-_HELD: Final = "It said that a client quota holds back what it writes."
+_HELD: Final = "It reported that a client quota holds back what it writes."
 _DEAF_S: Final = 10.0
 """How long a ledger that was read before may be unreadable, until that is the link's problem."""
 
@@ -89,7 +89,7 @@ class Vigil:
             self._turn = Turn.WAIT if self._stands_by else Turn.TAKEN
             self._quiet_since = None
 
-    def looked(self, asked_at: float, *, at_end: bool) -> None:
+    def note_look(self, asked_at: float, *, at_end: bool) -> None:
         """Note a look without news; `at_end` if it read all there was at `asked_at`. After a look that did not, as of
         brokers over a quota, silence does not count until the next one that does: the heartbeat may be held back as
         well.
@@ -139,11 +139,11 @@ class Succession:
         self._own: set[int] = set()
         self._gone: ControllerDocument | None = None
 
-    def fenced(self, generation: int) -> None:
+    def note_fence(self, generation: int) -> None:
         """Note that this process has this generation: the ledger's documents of it are its own."""
         self._own.add(generation)
 
-    def opened(self) -> None:
+    def note_opening(self) -> None:
         """Note that this process has the link. If another one takes it later, this one does not take it over again."""
         if self._when_occupied is WhenOccupied.TAKE_OVER:
             self._when_occupied = WhenOccupied.LEAVE
@@ -227,7 +227,7 @@ class Succession:
             for entry in self._take(poll.entries):
                 if entry.value is None or _controller(entry) is not None:
                     vigil.hear(_controller(entry))
-            vigil.looked(asked_at, at_end=poll.at_end)
+            vigil.note_look(asked_at, at_end=poll.at_end)
         if turn is Turn.TAKEN:
             raise _occupied_error(vigil.controller)
 
@@ -243,7 +243,7 @@ async def _read(tail: LedgerTail) -> list[Entry]:
 
 
 def _controller(entry: Entry) -> ControllerDocument | None:
-    document = None if entry.value is None else decoded(entry.key, entry.value)
+    document = None if entry.value is None else decode_document(entry.key, entry.value)
     return document if isinstance(document, ControllerDocument) else None
 
 

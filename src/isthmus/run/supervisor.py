@@ -69,7 +69,7 @@ class Supervisor:
         self._tasks[run] = asyncio.create_task(run.run(self._workers))
 
     def stop(self) -> None:
-        """End all links in good order; `ended` when that is done."""
+        """End all links in good order; `wait_for_end` when that is done."""
         self._is_stopping = True
         for run in self.runs:
             run.stop()
@@ -93,7 +93,7 @@ class Supervisor:
         """Whether there were links and every one has ended."""
         return bool(self.runs) and all(self._tasks[run].done() for run in self.runs if run in self._tasks)
 
-    async def ended(self, term_s: float) -> bool:
+    async def wait_for_end(self, term_s: float) -> bool:
         """Wait until all links have ended, at most `term_s`; return whether they have."""
         tasks = list(self._tasks.values())
         if not tasks:
@@ -139,7 +139,7 @@ class Supervisor:
         is_changed = bool(change.waiting) or change.link != run.link
         if change.waiting or (run.error is not None and is_changed):
             why = ", ".join(change.waiting) or "what it failed with"
-            _log.warning("link %s: %s changed, and it is started anew", link.name, why)
+            _log.warning("link %s: %s changed, and it is restarted", link.name, why)
             place = self.runs.index(run)
             await self._end(run)
             if not self._is_stopping:

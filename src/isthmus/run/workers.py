@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from isthmus.errors import InvariantError
 from isthmus.model.configuration import SparkSettings
 from isthmus.spark.leases.slots import TaskSlots
-from isthmus.spark.session import adopted, offered_slots, session, slot_count
+from isthmus.spark.session import adopt_session, offered_slots, session, slot_count
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -38,7 +38,7 @@ class Workers:
         loop = asyncio.get_running_loop()
         self._ready = ready = loop.create_future()
         if self._given is not None:
-            ready.set_result(adopted(self._given))
+            ready.set_result(adopt_session(self._given))
             return
 
         starting: Future[SparkSession] = Future()

@@ -57,7 +57,7 @@ class ApicurioRegistry:
         self._own = client.url.partition(_COMPATIBLE)[0] + _OWN
 
     @classmethod
-    async def found(cls, client: RegistryClient, seen: SeenSchemas) -> ApicurioRegistry:
+    async def detect(cls, client: RegistryClient, seen: SeenSchemas) -> ApicurioRegistry:
         """Return the registry, if it is one that keeps ids.
 
         :raises RegistryRefused: It is older.

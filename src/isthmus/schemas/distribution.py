@@ -28,7 +28,7 @@ from isthmus.schemas.planning import (
     plan_schemas,
     shared_versions,
 )
-from isthmus.schemas.registry import opened
+from isthmus.schemas.registry import open_registry
 
 _HOW: Final = (
     "Write schemas.primary, and clusters.<alias>.schema_registry for each cluster that has one: docs/schemas.md."
@@ -180,18 +180,18 @@ class AsyncSchemas:
     ) -> tuple[SchemasPlan, ...]:
         """Make these registries, or all, hold what the primary holds; the changes, those that were refused with why.
 
-        A registry that does not answer has a problem, and the others go on. `on_change` is told of each change.
+        A registry that does not answer has a problem, and the others go on. `on_change` is called for each change.
 
         :raises ConfigError: See `routes`.
         """
         routes = self.routes(aliases)
         held = asyncio.ensure_future(registry_contents(routes[0].primary))
-        synced = (self._synced(route, held, on_change, delete_gone=delete_gone) for route in routes)
+        synced = (self._sync_route(route, held, on_change, delete_gone=delete_gone) for route in routes)
         return tuple(await asyncio.gather(*synced))
 
     async def move_primary(self, alias: str, *, force: bool = False, dry_run: bool = False) -> tuple[SchemasPlan, ...]:
         """Have people write to the registry of this cluster in place of the primary one. The modes that change for that
-        are returned: none where registries have no modes. What the file says is left to whoever owns it.
+        are returned: none where registries have no modes. What the file says is left to its owner.
 
         Nothing is registered at the present primary from then on. What came there until then is distributed first. With
         `force` the present primary, which is gone, is not asked: what only it has stays there.
@@ -203,7 +203,7 @@ class AsyncSchemas:
         primary = self.registry()
         if alias == primary.alias:
             # Taken back, or begun and not ended: people write here again.
-            async with opened(primary) as here:
+            async with open_registry(primary) as here:
                 back = _modes(alias, alias, (await here.contents()).mode, READWRITE)
                 if back.changes and not dry_run:
                     await here.set_mode(READWRITE)
@@ -222,20 +222,20 @@ class AsyncSchemas:
             _check_not_moved(others, alias, primary.alias)
         else:
             _check(*await self.plan([alias]))
-        closed = await self._closed(route, mode, others, dry_run=dry_run)
-        return *closed, await self._opened(route, dry_run=dry_run)
+        closed = await self._close_registries(route, mode, others, dry_run=dry_run)
+        return *closed, await self._open_registry(route, dry_run=dry_run)
 
     async def _plan(
         self, route: SchemaRoute, held: asyncio.Future[RegistryContents], *, delete_gone: bool
     ) -> SchemasPlan:
         plan = SchemasPlan(registry=route.target.alias, primary=route.primary.alias)
         try:
-            pair = await registry_pair(route, await held, partial(self._known, route))
+            pair = await registry_pair(route, await held, partial(self._read_known, route))
         except ClusterError as error:
             return replace(plan, problem=problem_of(error))
         return replace(plan, changes=plan_schemas(pair, delete_gone=delete_gone))
 
-    async def _synced(
+    async def _sync_route(
         self,
         route: SchemaRoute,
         held: asyncio.Future[RegistryContents],
@@ -245,23 +245,23 @@ class AsyncSchemas:
     ) -> SchemasPlan:
         plan = SchemasPlan(registry=route.target.alias, primary=route.primary.alias)
         try:
-            pair = await registry_pair(route, await held, partial(self._known, route))
+            pair = await registry_pair(route, await held, partial(self._read_known, route))
             changes = plan_schemas(pair, delete_gone=delete_gone)
             if any(change.is_needed for change in changes):
-                async with opened(route.target) as registry:
+                async with open_registry(route.target) as registry:
                     changes = await apply_schemas(registry, changes, partial(on_change, route.target.alias))
         except ClusterError as error:
             return replace(plan, problem=problem_of(error))
         await self._note(route, pair, changes)
         return replace(plan, changes=tuple(changes))
 
-    async def _known(self, route: SchemaRoute) -> Mapping[VersionKey, DistributedVersion]:
+    async def _read_known(self, route: SchemaRoute) -> Mapping[VersionKey, DistributedVersion]:
         """What the ledger of the registry's cluster has as distributed; nothing where it cannot be read."""
         with contextlib.suppress(IsthmusError, TimeoutError):
             async with asyncio.timeout(_LEDGER_S), Client(self._configuration.cluster(route.target.alias)) as client:
                 schemas = DistributedSchemas(client)
                 try:
-                    return await schemas.known()
+                    return await schemas.read_versions()
                 finally:
                     schemas.close()
         return {}
@@ -272,14 +272,14 @@ class AsyncSchemas:
             async with asyncio.timeout(_LEDGER_S), Client(self._configuration.cluster(route.target.alias)) as client:
                 schemas = DistributedSchemas(client, self._configuration.ledger.replication_factor)
                 try:
-                    await schemas.note(*noted(pair, changes))
+                    await schemas.note(*apply_changes(pair, changes))
                 finally:
                     schemas.close()
 
     async def _others(self) -> tuple[RegistrySummary, ...]:
         return tuple(await asyncio.gather(*(_summary("other", route.target) for route in self.routes())))
 
-    async def _closed(
+    async def _close_registries(
         self, route: SchemaRoute, mode: str | None, others: Collection[RegistrySummary], *, dry_run: bool
     ) -> tuple[SchemasPlan, ...]:
         """Have people write to none of the registries but the one that becomes the primary, which gets all that came to
@@ -295,9 +295,9 @@ class AsyncSchemas:
         if dry_run or is_moved:
             return closed
         for each in beside:
-            async with opened(self.registry(each)) as there:
+            async with open_registry(self.registry(each)) as there:
                 await there.set_mode(IMPORT)
-        async with opened(primary) as here:
+        async with open_registry(primary) as here:
             await here.set_mode(IMPORT)
             # Somebody may have registered something since both were looked at.
             (synced,) = await self.sync([target])
@@ -307,7 +307,7 @@ class AsyncSchemas:
                 _check(synced)
         return closed
 
-    async def _opened(self, route: SchemaRoute, *, dry_run: bool) -> SchemasPlan:
+    async def _open_registry(self, route: SchemaRoute, *, dry_run: bool) -> SchemasPlan:
         """Have people write to the other registry, if none is open by now: of two that are opened at the same time, at
         least the later one is seen to be one too many.
         """
@@ -316,7 +316,7 @@ class AsyncSchemas:
             try:
                 _check_alone(await self._others(), route.target.alias)
             except PlanRefused:
-                async with opened(route.target) as there:
+                async with open_registry(route.target) as there:
                     await there.set_mode(IMPORT)
                 raise
         return found
@@ -337,7 +337,7 @@ async def registry_contents(registry: SchemaRegistry) -> RegistryContents:
     :raises HostError: The extra is not installed.
     :raises ClusterError: It cannot be asked.
     """
-    async with opened(registry) as there:
+    async with open_registry(registry) as there:
         return await there.contents()
 
 
@@ -362,7 +362,7 @@ def _is_there(there: RegistryContents, key: VersionKey, each: DistributedVersion
     return key in there.versions and there.versions[key].id == each.id
 
 
-def noted(
+def apply_changes(
     pair: RegistryPair, changes: Iterable[SchemaChange]
 ) -> tuple[Mapping[VersionKey, DistributedVersion], Collection[VersionKey]]:
     """What both registries have once these changes were made, and all that the other one has then."""
@@ -374,7 +374,7 @@ def noted(
 
 
 async def _opened_to_people(route: SchemaRoute, *, dry_run: bool) -> SchemasPlan:
-    async with opened(route.target) as there:
+    async with open_registry(route.target) as there:
         plan = _modes(route.target.alias, route.target.alias, (await there.contents()).mode, READWRITE)
         if plan.changes and not dry_run:
             await there.set_mode(READWRITE)
@@ -390,7 +390,7 @@ def _modes(registry: str, primary: str, before: str | None, after: str) -> Schem
 def _check_not_moved(others: Collection[RegistrySummary], alias: str, primary: str) -> None:
     """See that a primary registry which nobody may write to was not moved elsewhere: that it is about to be.
 
-    :raises PlanRefused: It was, or that cannot be told.
+    :raises PlanRefused: It was, or that is unknown.
     """
     for each in others:
         if each.problem is not None:

@@ -15,10 +15,10 @@ from isthmus.model.loop import Change
 from isthmus.model.problem import problem_of
 from isthmus.model.schemas.content import VersionKey
 from isthmus.model.schemas.gate import SchemaIds
-from isthmus.schemas.distribution import MAKING, noted, registry_contents, registry_pair
+from isthmus.schemas.distribution import MAKING, apply_changes, registry_contents, registry_pair
 from isthmus.schemas.execution import apply_schemas
 from isthmus.schemas.planning import RegistryPair, SchemaChange, SchemaVerb, known_ids, plan_schemas
-from isthmus.schemas.registry import opened
+from isthmus.schemas.registry import open_registry
 
 SCHEMAS_LOOP: Final = "schemas"
 
@@ -59,7 +59,7 @@ class SchemasLoop:
             return ()
         self._held = self._pair = None
         try:
-            known = self._open_distributed(view).known
+            known = self._open_distributed(view).read_versions
             self._pair = pair = await registry_pair(route, await registry_contents(route.primary), known)
         except HostError as error:
             return (_build_failure("registry", "", problem=error),)
@@ -78,10 +78,10 @@ class SchemasLoop:
             return left
         done: Sequence[SchemaChange] = ()
         if ours:
-            async with opened(route.target) as registry:
+            async with open_registry(route.target) as registry:
                 done = await apply_schemas(registry, [change.change for change in ours])
         if self._pair is not None:
-            await self._open_distributed(view).note(*noted(self._pair, done))
+            await self._open_distributed(view).note(*apply_changes(self._pair, done))
         if route.gate.is_there and self._held is not None:
             await self._write_ids(view, self._held, done)
         return [*left, *(_change(each) for each in done if each.problem is not None)]

@@ -144,7 +144,7 @@ def _find_wanted(pair: RegistryPair) -> tuple[dict[VersionKey, tuple[str, Schema
     """
     names: dict[str, list[str]] = {}
     for subject in pair.held.subjects:
-        names.setdefault(pair.naming.translated(subject), []).append(subject)
+        names.setdefault(pair.naming.translate(subject), []).append(subject)
     refused = [
         SchemaChange(
             verb=SchemaVerb.REGISTER,
@@ -162,9 +162,9 @@ def _find_wanted(pair: RegistryPair) -> tuple[dict[VersionKey, tuple[str, Schema
     ]
     wanted: dict[VersionKey, tuple[str, SchemaVersion]] = {}
     for version in pair.held.versions.values():
-        name = pair.naming.translated(version.subject)
+        name = pair.naming.translate(version.subject)
         if len(names[name]) == 1:
-            schema = version.schema.translated(pair.naming)
+            schema = version.schema.translate(pair.naming)
             wanted[name, version.version] = version.subject, replace(version, subject=name, schema=schema)
     return wanted, refused
 

@@ -50,7 +50,7 @@ class SchemaStore(Protocol):
 
 
 @asynccontextmanager
-async def opened(registry: SchemaRegistry, seen: SeenSchemas | None = None) -> AsyncIterator[SchemaStore]:
+async def open_registry(registry: SchemaRegistry, seen: SeenSchemas | None = None) -> AsyncIterator[SchemaStore]:
     """Open the registry, whose kind its address and its answers show. `seen` avoids fetching known texts again.
 
     :raises HostError: The extra is not installed.
@@ -60,6 +60,6 @@ async def opened(registry: SchemaRegistry, seen: SeenSchemas | None = None) -> A
     """
     async with RegistryClient(registry) as client:
         if is_apicurio(registry.url):
-            yield await ApicurioRegistry.found(client, {} if seen is None else seen)
+            yield await ApicurioRegistry.detect(client, {} if seen is None else seen)
         else:
             yield ConfluentRegistry(client)

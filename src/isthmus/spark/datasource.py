@@ -37,8 +37,8 @@ from isthmus.kafka.log.reading import LogReader, OffsetRange
 from isthmus.kafka.log.slices import slices
 from isthmus.model.cluster import Cluster
 from isthmus.model.kafka.rights import on_topic
-from isthmus.spark.logs import known
-from isthmus.spark.ranges import MODES, NumberedRange, grouped, read_rows
+from isthmus.spark.logs import require_cluster
+from isthmus.spark.ranges import MODES, NumberedRange, group_ranges, read_rows
 from isthmus.spark.rows import UNUSUAL_COLUMNS
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class LogSourceReader(DataSourceReader):
         return read_rows(self._clusters, self._mode, self._names, partition.ranges)
 
     async def _whole_logs(self) -> list[list[NumberedRange]]:
-        cluster = known(self._clusters, self._cluster)
+        cluster = require_cluster(self._clusters, self._cluster)
         async with Client(cluster) as client:
             metadata = await client.metadata(self._topics)
             for name, topic in metadata.topics.items():
@@ -164,4 +164,4 @@ class LogSourceReader(DataSourceReader):
             whole = [OffsetRange(*key, found.values[key].start, found.values[key].stable_end) for key in keys]
             cut = await slices(LogReader(client), whole)
         parts = [part for parts in cut for part in parts]
-        return list(grouped(((n, cluster.alias, part.span), part.size_bytes) for n, part in enumerate(parts)))
+        return list(group_ranges(((n, cluster.alias, part.span), part.size_bytes) for n, part in enumerate(parts)))

@@ -24,7 +24,7 @@ class Copying(NamedTuple):
     flags: FlagsHeader | None = None
 
 
-def known(clusters: Mapping[str, Cluster], alias: str) -> Cluster:
+def require_cluster(clusters: Mapping[str, Cluster], alias: str) -> Cluster:
     """Return the cluster with this alias.
 
     :raises ConfigError: There is none.
@@ -62,7 +62,7 @@ class Logs:
     def read(self, alias: str, span: OffsetRange) -> Iterator[list[StoredBatch]]:
         """As `LogReader.read`."""
         if alias not in self._readers:
-            self._clients[alias] = Client(known(self._clusters, alias))
+            self._clients[alias] = Client(require_cluster(self._clusters, alias))
             self._readers[alias] = LogReader(self._clients[alias])
         copying = self._copying.get(alias)
         stream = self._readers[alias].read(span)

@@ -30,7 +30,7 @@ _GROUPS_PER_SLOT: Final = 2
 RangeT = TypeVar("RangeT")
 
 
-def grouped(ranges: Iterable[tuple[RangeT, int]], *, group_bytes: int = SLICE_BYTES) -> Iterator[list[RangeT]]:
+def group_ranges(ranges: Iterable[tuple[RangeT, int]], *, group_bytes: int = SLICE_BYTES) -> Iterator[list[RangeT]]:
     """Group ranges with sizes, in their order, into groups of at most `group_bytes` (or one range)."""
     group: list[RangeT] = []
     filled_bytes = 0
@@ -47,7 +47,7 @@ def grouped(ranges: Iterable[tuple[RangeT, int]], *, group_bytes: int = SLICE_BY
 def grouped_for_slots(sized: Sequence[tuple[RangeT, int]], slots: int) -> list[list[RangeT]]:
     """Group ranges with sizes into groups for one task each, where `slots` tasks run at once."""
     share = sum(size_bytes for _, size_bytes in sized) // (slots * _GROUPS_PER_SLOT)
-    return list(grouped(sized, group_bytes=max(_GROUP_BYTES_MIN, min(share, SLICE_BYTES))))
+    return list(group_ranges(sized, group_bytes=max(_GROUP_BYTES_MIN, min(share, SLICE_BYTES))))
 
 
 def read_rows(

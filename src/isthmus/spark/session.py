@@ -75,7 +75,7 @@ def _session(settings: SparkSettings, links: Sequence[str], log: Path | None) ->
 
     # The context is that of the process; active sessions are per thread.
     if SparkContext._active_spark_context is not None:
-        return adopted(SparkSession.builder.getOrCreate())
+        return adopt_session(SparkSession.builder.getOrCreate())
     conf = conf_for(settings, links=links)
     java = find_java()
     if settings.master.startswith("local"):
@@ -150,7 +150,7 @@ def archive_options(flag: str, archive: Path) -> str:
     return f'"-XX:{flag}={archive}" -Xlog:cds=off -Xlog:cds+dynamic=off'
 
 
-def adopted(spark: SparkSession) -> SparkSession:
+def adopt_session(spark: SparkSession) -> SparkSession:
     """Return a session that was created elsewhere, if leases can run in it.
 
     :raises PlanRefused: It would run tasks twice.

@@ -19,7 +19,7 @@ from isthmus.topics.foresight import foresee
 from isthmus.topics.plan import LinkPlan
 
 
-async def planned(
+async def plan_link(
     link: Link, configuration: Configuration, pool: ClusterPool, claims: Claims, own: Collection[Link]
 ) -> LinkPlan:
     """Plan one of the links that are planned together (`own`); on failure the reason is its `problem`."""

@@ -27,9 +27,9 @@ from isthmus.lanes.maps import lane_cursors
 from isthmus.lanes.waiting import ASKED_MAX, holders
 from isthmus.ledger.documents.kinds import EndedPartition, TopicDocument
 from isthmus.local.host import liveness_of
-from isthmus.memory.closed import reserved
-from isthmus.memory.filtering import operated
-from isthmus.memory.links import LedgerMemory, LinkMemory, now_ms, remembered
+from isthmus.memory.closed import find_reserved
+from isthmus.memory.filtering import apply_overrides
+from isthmus.memory.links import LedgerMemory, LinkMemory, now_ms, read_ledger
 from isthmus.memory.parted import going_on
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.transactions import AbortedPolicy, OpenTransaction
@@ -47,7 +47,7 @@ from isthmus.namespaces.reservations import ReservationsLoop
 from isthmus.status.tasks import tasks_of
 from isthmus.synchronous.synchronous import standing
 from isthmus.topics.names import named_topics
-from isthmus.topics.observation import treated
+from isthmus.topics.observation import find_treatment
 
 PATIENCE_S: Final = 20.0
 """The longest time for one step of a look: longer than its brokers are tried for one after the other."""
@@ -192,7 +192,7 @@ class _Reading:
         """Return the source offset up to which everything was copied, -1 while that is unknown."""
         if self.is_mapped(lane.topic):
             report = self.known.last_known.get(lane)
-            return self.cursors.get(lane, _NOWHERE).told(-1 if report is None else report.position)
+            return self.cursors.get(lane, _NOWHERE).find_copied_end(-1 if report is None else report.position)
         return self.target.ranges[lane].end if lane in self.target.ranges else -1
 
     def _name(self) -> None:
@@ -289,14 +289,14 @@ class StatusReader:
     async def _read(self, link: Link, ledger: LedgerMemory | Problem) -> LinkProgress:
         ledger_problem = ledger if isinstance(ledger, Problem) else None
         known = LinkMemory(link.name) if isinstance(ledger, Problem) else ledger.of(link.name)
-        link = operated(link, known.documents)
+        link = apply_overrides(link, known.documents)
         reading = _Reading(link, known, ledger_problem)
         target = self._pool.client(link.target)
         await reading.take(self._pool.client(link.source), target, self._before.get(link.name))
         if link.name not in self._aborted and not reading.target.is_away:
             with contextlib.suppress(ClusterError, TimeoutError):
                 async with asyncio.timeout(PATIENCE_S):
-                    self._aborted[link.name] = (await treated(link, target)).policy
+                    self._aborted[link.name] = (await find_treatment(link, target)).policy
         before, seen = self._before.get(link.name), self._seen[link.name]
         topics, parted = [], going_on(link.name, known.documents)
         for name, keys in reading.partitions().items():
@@ -322,8 +322,8 @@ class StatusReader:
             groups=reading.known.groups(moment_ms),
             loops=tasks_of(link, reading.known.loops(moment_ms), controller=reading.controller, paused=reading.paused),
             namespaces=link.namespaces,
-            reserved={} if isinstance(ledger, Problem) else reserved(link, ledger, reading.target.cluster_id),
-            pauses=reading.paused.told,
+            reserved={} if isinstance(ledger, Problem) else find_reserved(link, ledger, reading.target.cluster_id),
+            pauses=reading.paused.authored,
             aborted=self._aborted.get(link.name),
             transactions=reading.transactions,
             problem=problem,
@@ -442,7 +442,7 @@ def _evidence(
 async def _ledger(client: Client) -> LedgerMemory | Problem:
     """Read the ledger of a cluster, or return why that failed."""
     try:
-        return await remembered(client)
+        return await read_ledger(client)
     except ClusterError as error:
         return problem_of(error)
 

@@ -13,7 +13,7 @@ from isthmus.memory.links import recollect
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
 from isthmus.model.problem import Problem
-from isthmus.model.text.wording import counted, first_few
+from isthmus.model.text.wording import first_few, format_count
 
 if TYPE_CHECKING:
     from isthmus.spark.compare.links import Verdict
@@ -28,8 +28,8 @@ def _problem(link: str, verdict: Verdict) -> Problem | None:
     names = sorted(topic.target_topic for topic in verdict.topics if topic.differs)
     if not names and verdict.waiting:
         return Problem(
-            f"{counted(verdict.waiting, 'offset')} of the source could not be compared: an open transaction held them "
-            "back",
+            f"{format_count(verdict.waiting, 'offset')} of the source could not be compared: an open transaction held "
+            "them back",
             f"isthmus status {link} names it; verify again when it has ended.",
         )
     if not names:

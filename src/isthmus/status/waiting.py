@@ -15,7 +15,7 @@ from isthmus.model.link import Link
 from isthmus.model.links.progress import LinkProgress, TopicProgress
 from isthmus.model.links.progressforms import LinkStatusJson, TopicStatusJson
 from isthmus.model.naming import TargetTopic
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 from isthmus.status.condition import SourceEnds, WaitCondition, source_ends
 from isthmus.status.status import StatusReader
 
@@ -87,7 +87,7 @@ class Waiting:
             return f"{self.name} is not there yet"
         lag = "unknown" if self.lag_records is None else f"{self.lag_records:,}"
         waiting = self.found.waiting_records
-        held = f", {counted(waiting, 'offset waits', 'offsets wait')} for open transactions" if waiting > 0 else ""
+        held = f", {format_count(waiting, 'offset waits', 'offsets wait')} for open transactions" if waiting > 0 else ""
         return f"{self.name} is {self.state}, lag {lag}{held}"
 
     @property

@@ -19,7 +19,7 @@ from isthmus.ledger.documents.kinds import Document, GatewayDocument
 from isthmus.memory.attaching import check_one_follower
 from isthmus.memory.closed import following
 from isthmus.memory.declared import Declared
-from isthmus.memory.links import LedgerMemory, now_ms, remembered
+from isthmus.memory.links import LedgerMemory, now_ms, read_ledger
 from isthmus.model.gateways.synchrony import (
     FENCE_S,
     HEARD_S,
@@ -53,7 +53,7 @@ class Detachment(NamedTuple):
     """
 
     at_s: float
-    said: str
+    statements: str
 
 
 class Requirement(NamedTuple):
@@ -95,7 +95,7 @@ def _find_obstacles(declared: Declared, known: Declaration, found: LinkProgress,
             f"offsets are mapped{f' ({first_few(mapped)})' if mapped else ''}, and what was acknowledged is looked for "
             "at the follower by its offset",
             f"isthmus link recover {link.name} for topics that went on mapped; a link that maps all of them has to be "
-            "declared anew, with the same offsets.",
+            "declared again, with the same offsets.",
         )
     yield from _find_kept_out(declared, known)
     if found.pair_state is not PairState.FOLLOWING:
@@ -121,7 +121,7 @@ def _find_kept_out(declared: Declared, known: Declaration) -> Iterator[Requireme
     ):
         alias = declared.alias_of(end) or end.alias
         for namespace, document in declared.namespaces.get(alias, {}).items():
-            is_kept_out = any(each.name == ASYNC_ONLY and each.said for each in document.registers)
+            is_kept_out = any(each.name == ASYNC_ONLY and each.decoded for each in document.registers)
             if is_kept_out and any(namespace.overlaps(side) for side in sides):
                 yield Requirement(
                     f"namespace {namespace} of {alias} is for asynchronous links only",
@@ -141,8 +141,8 @@ async def require_gateways(link: Link, source: Client) -> None:
     before: dict[str, int] = {}
     deadline = Deadline(HEARD_S)
     while True:
-        memory = await remembered(source)
-        found = [each for each in gateways_of(memory.unlinked().values()) if not each.has_ended]
+        memory = await read_ledger(source)
+        found = [each for each in gateways_of(memory.find_unlinked().values()) if not each.has_ended]
         silent = [each for each in found if each.beat <= before.setdefault(each.gateway, each.beat)]
         if found and not silent:
             return
@@ -194,7 +194,7 @@ async def standing(link: Link, source: Client | None, found: LinkProgress, targe
     if source is not None:
         with contextlib.suppress(ClusterError, TimeoutError):
             async with asyncio.timeout(_SOURCE_S):
-                memory = await remembered(source)
+                memory = await read_ledger(source)
     if memory is None:
         return synchrony((), trouble=trouble_of(found), was_in_sync=False)
     documents = memory.of(link.name).documents.values()
@@ -213,7 +213,7 @@ def gateway_words(link: Link, memory: LedgerMemory) -> list[GatewayWord]:
     """Return the last word of every gateway on a link that a ledger knows, and those that have not given one yet."""
     known, at_ms = memory.of(link.name), now_ms()
     words_said = pair_words(link.name, link.mode_said, known.documents.values())
-    silences, documents = memory.unlinked_silences(at_ms), memory.unlinked()
+    silences, documents = memory.unlinked_silences(at_ms), memory.find_unlinked()
     found = {one.gateway: one for one in gateways_of(documents.values())}
     words = []
     for gateway in sorted(found.keys() | words_said.keys()):
@@ -234,7 +234,7 @@ def gateway_words(link: Link, memory: LedgerMemory) -> list[GatewayWord]:
     return words
 
 
-async def acknowledged(
+async def find_acknowledged(
     link: Link, target: Client, detachment: Detachment | None = None, beats: GatewayBeats | None = None
 ) -> Promised:
     """Return what may be missing at the target of what gateways acknowledged, by the source's ledger, or else by the
@@ -243,10 +243,10 @@ async def acknowledged(
 
     :raises ClusterError: The target's ledger cannot be read.
     """
-    memory, attached_said = await remembered(target), None if detachment is None else detachment.said
+    memory, attached_said = await read_ledger(target), None if detachment is None else detachment.statements
     try:
         async with asyncio.timeout(_SOURCE_S), Client(link.source) as source:
-            return _promised_by(link, await remembered(source), attached_said, beats, is_heard=True)
+            return _promised_by(link, await read_ledger(source), attached_said, beats, is_heard=True)
     except (ClusterError, TimeoutError):
         return _promised_by(link, memory, attached_said, beats, is_heard=False)
 
@@ -261,7 +261,7 @@ async def acknowledged_since(link: Link, target: Client, before: Promised, detac
     """
     beats = GatewayBeats()
     while True:
-        found = await acknowledged(link, target, detachment, beats)
+        found = await find_acknowledged(link, target, detachment, beats)
         before = replace(
             before,
             is_open=before.is_open or found.is_open,

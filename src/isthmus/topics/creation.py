@@ -12,7 +12,7 @@ from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.topic import Configs, Settings, TopicDescription
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 from isthmus.topics.preflight import LONG_MAX, PartitionDecision, TopicPair, batch_bytes_max, is_compacted
 
 _UNLIMITED: Final = "-1"
@@ -248,7 +248,7 @@ def _notes(
 ) -> Iterator[Problem]:
     if replication_factor < source.replication_factor:
         yield Problem(
-            f"{counted(source.replication_factor, 'replica')} at the source, {replication_factor} at the "
+            f"{format_count(source.replication_factor, 'replica')} at the source, {replication_factor} at the "
             "target: it has no more brokers",
             "Add brokers to the target cluster, then reassign the topic's partitions.",
         )
@@ -273,7 +273,7 @@ def prefix_notes(partitions: tuple[PartitionDecision, ...]) -> Iterator[Problem]
     if offsets > _PREFIX_NOTED:
         minutes = offsets / _PREFIX_OFFSETS_PER_S / 60
         yield Problem(
-            f"{counted(offsets, 'offset')} before the first records are filled and deleted first",
+            f"{format_count(offsets, 'offset')} before the first records are filled and deleted first",
             f"This takes about {minutes:,.0f} min and up to {offsets * 6 // 10_000_000:,} MB of "
             "disk per replica until it is done.",
         )

@@ -43,7 +43,7 @@ from isthmus.ledger.keeping import require_kept
 from isthmus.memory.claims import Claims
 from isthmus.memory.filtering import filters_of
 from isthmus.memory.identity import checked_identity
-from isthmus.memory.links import pauses, recorded_topics, remembered
+from isthmus.memory.links import pauses, read_ledger, recorded_topics
 from isthmus.memory.livesettings import settings_of
 from isthmus.memory.others import claims_around, selection
 from isthmus.memory.parted import parted_topics
@@ -57,13 +57,13 @@ from isthmus.model.offsets import Cursor
 from isthmus.model.problem import Problem
 from isthmus.model.process.timings import USUAL
 from isthmus.model.state import AGED_S
-from isthmus.model.text.wording import counted
-from isthmus.topics.checks.validation import validated
+from isthmus.model.text.wording import format_count
+from isthmus.topics.checks.validation import validate_plan
 from isthmus.topics.firstlook import begun_before, first_look_of
 from isthmus.topics.observation import ObservedLink, observe, seen_again
 from isthmus.topics.outlooks import Seen, with_pauses, with_places, with_rights, with_seen
 from isthmus.topics.plan import Action, LinkPlan, TopicPlan
-from isthmus.topics.planning import at_start, diverged, plan_link, with_parted
+from isthmus.topics.planning import at_start, find_diverged, plan_link, with_parted
 
 _AT_ONCE: Final = 512
 _RANGES_S: Final = 2.0
@@ -102,7 +102,7 @@ async def foresee(
         claims.hear(heard)
     await require_kept(target)
     observed = await observe(link, source, target)
-    documents = (await remembered(target)).documents()
+    documents = (await read_ledger(target)).documents()
     filters, settings = filters_of(link.name, documents), settings_of(link, documents)
     paused, known = pauses(link.name, documents), recorded_topics(link.name, documents)
     recorded = at_start(observed, known)
@@ -114,10 +114,10 @@ async def foresee(
     def make_plan(observed: ObservedLink) -> LinkPlan:
         return plan_link(observed, claims, recorded, look)
 
-    observed = await seen_again(observed, lambda seen: diverged(make_plan(seen)), source, target)
+    observed = await seen_again(observed, lambda seen: find_diverged(make_plan(seen)), source, target)
     plan = make_plan(observed)
     if plan.problem is not None:
-        plan = replace(plan, filters=filters, settings=settings, pauses=paused.told)
+        plan = replace(plan, filters=filters, settings=settings, pauses=paused.authored)
         return Foreseen(observed=observed, plan=plan, documents=documents)
     lanes = [lane for topic in plan.topics for lane in topic.lanes if not paused.covers(lane.target_topic)]
     cursors = lane_cursors(link.name, documents)
@@ -136,7 +136,7 @@ async def foresee(
     )
     observed = with_pauses(with_rights(observed, plan, at_source, at_target), plan, paused)
     plan = make_plan(observed)
-    plan = await validated(replace(plan, filters=filters, settings=settings, pauses=paused.told), target)
+    plan = await validate_plan(replace(plan, filters=filters, settings=settings, pauses=paused.authored), target)
     plan = await _with_transactions(plan, source)
     return Foreseen(observed=observed, plan=plan, documents=documents)
 
@@ -171,7 +171,7 @@ def waiting_notes(
         found = open_there.get((topic.source_topic, one.partition))
         age_s = None if found is None else found.age_s(now_s)
         if one.waiting_records and (age_s is None or age_s >= AGED_S):
-            count = counted(one.waiting_records, "offset waits", "offsets wait")
+            count = format_count(one.waiting_records, "offset waits", "offsets wait")
             yield Problem(
                 f"partition {one.partition}: {count} for {waited_for(found, age_s)}",
                 "They are copied when it ends. isthmus cluster tells of transactions that nobody will end.",

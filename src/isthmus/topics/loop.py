@@ -28,16 +28,16 @@ from isthmus.model.offsets import LATEST
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.process.timings import USUAL
 from isthmus.model.selection import TopicPattern
-from isthmus.topics.checks.settling import Neighbours, Settling, refused
+from isthmus.topics.checks.settling import Neighbours, Settling, refuse_topic
 from isthmus.topics.checks.unmatched import tell_unmatched, unmatched_topic_patterns, unmatched_topics
 from isthmus.topics.checks.upstream import tell_unseen, unseen_sources
-from isthmus.topics.checks.validation import validated
+from isthmus.topics.checks.validation import validate_plan
 from isthmus.topics.execution import Applied, apply
 from isthmus.topics.firstlook import begun_before
 from isthmus.topics.names import find_topics
 from isthmus.topics.observation import ObservedLink, observe, seen_again
 from isthmus.topics.plan import LinkPlan, TopicPlan
-from isthmus.topics.planning import at_start, diverged, plan_link, with_parted
+from isthmus.topics.planning import at_start, find_diverged, plan_link, with_parted
 from isthmus.topics.preflight import is_compacted
 
 _UNFINISHED_RETRY_S: Final = 5.0
@@ -337,7 +337,7 @@ class TopicLoop:
         if self._plan is not None:
             # When a link begins this was just done.
             await self._settling.hear({name: self._names.sources[name] for name in due})
-        plan = await self._settling.settled(await self._planned(due))
+        plan = await self._settling.settle(await self._plan_topics(due))
         unseen = set(unseen_sources(self._link, plan.topics, self._claims)) - self._unseen
         tell_unseen(self._link, unseen)
         self._unseen |= unseen
@@ -346,7 +346,7 @@ class TopicLoop:
         if applied.changed:
             created = {name: topics[name] for name in applied.changed if topics[name].creation is not None}
             self._begun_with.update((name, tuple(topic.final.items())) for name, topic in created.items())
-            again = await self._planned(applied.changed)
+            again = await self._plan_topics(applied.changed)
             topics.update((topic.topic, topic) for topic in again.topics)
             # Changes made by this loop itself need no closer look.
             shapes = await self._look()
@@ -371,7 +371,7 @@ class TopicLoop:
                 del self._shapes[name]
         self._plan = plan if self._plan is None else self._plan
 
-    async def _planned(self, topics: Collection[TargetTopic]) -> LinkPlan:
+    async def _plan_topics(self, topics: Collection[TargetTopic]) -> LinkPlan:
         observed = await observe(self._link, self._source, self._target, names=self._names.only(topics))
         observed = self._with_filling(observed)
         first = observed.pairs.keys() - self._begun
@@ -389,10 +389,10 @@ class TopicLoop:
         def make_plan(observed: ObservedLink) -> LinkPlan:
             return plan_link(observed, self._claims, recorded, self._first_look)
 
-        observed = await seen_again(observed, lambda seen: diverged(make_plan(seen)), self._source, self._target)
+        observed = await seen_again(observed, lambda seen: find_diverged(make_plan(seen)), self._source, self._target)
         plan = make_plan(observed)
         if self._creates:
-            plan = await validated(plan, self._target)
+            plan = await validate_plan(plan, self._target)
         # Links choose their topics one after the other, and create them at the same time.
         self._has_claimed.set()
         return plan
@@ -483,4 +483,6 @@ def _with_error(topic: TopicPlan, error: ClusterError) -> TopicPlan:
     problem = problem_of(error)
     if topic.lanes:
         return replace(topic, notes=(*topic.notes, problem))
-    return refused(topic, problem, LaneState.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else LaneState.REFUSED)
+    return refuse_topic(
+        topic, problem, LaneState.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else LaneState.REFUSED
+    )

@@ -51,7 +51,7 @@ def named_topics(topics: TopicSettings, names: Iterable[str]) -> NamedTopics:
     """Return the names at the target of these topics of the source. Topics that settings include by name although their
     naming leaves them out are refused, under the names they have at the source.
     """
-    found = topics.named(names)
+    found = topics.name_topics(names)
     literal = topics.nameless(topics.literals)
     refused = {TargetTopic(name): name for name in literal if TargetTopic(name) not in found.sources}
     return NamedTopics(

@@ -31,7 +31,7 @@ from isthmus.topics.checks.tiers import is_tiered
 from isthmus.topics.checks.unmatched import missing, topic_names, unmatched_groups, unmatched_topics
 from isthmus.topics.creation import own_settings, replicas
 from isthmus.topics.names import FoundTopics, find_topics
-from isthmus.topics.preflight import TopicPair, uncounted
+from isthmus.topics.preflight import TopicPair, find_uncounted
 from isthmus.topics.visibility import VisibilityInForce, visibility
 
 _COUNTED_AT_ONCE: Final = 2
@@ -166,7 +166,7 @@ async def _local_starts(source: Client, pairs: Mapping[TargetTopic, TopicPair]) 
     }
 
 
-async def treated(link: Link, target: Client) -> Treatment:
+async def find_treatment(link: Link, target: Client) -> Treatment:
     """Return how aborted records of a link are treated.
 
     :raises ClusterError: The target did not answer.
@@ -347,7 +347,7 @@ async def _with_holes(
             return await count_holes(source, (name, partition), begin, end, stop_above=holes_max)
 
     async def complete(name: TargetTopic, pair: TopicPair) -> tuple[TargetTopic, TopicPair]:
-        stretches = uncounted(pair, holes_max=holes_max)
+        stretches = find_uncounted(pair, holes_max=holes_max)
         try:
             counts = await asyncio.gather(
                 *(count(pair.source_name, p, begin, end) for p, (begin, end) in stretches.items())

@@ -16,7 +16,7 @@ from isthmus.model.offsets import EARLIEST, OffsetPolicy
 from isthmus.model.problem import Problem
 from isthmus.model.selection import TopicSettings
 from isthmus.model.text.instant import written_instant
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 from isthmus.topics.preflight import TopicDecision, TopicPair, is_compacted
 
 _HINT: Final = "topics.offsets: same refuses it instead; see docs/offsets.md for what consumers see."
@@ -61,7 +61,7 @@ def choose(
     held = ", which loses what others wrote to it too" if recorded.is_mapped else ""
     refusal = Problem(
         f"the topic was begun with {was} offsets, and is now to have {wanted}",
-        f"Set topics.offsets to {'mapped' if recorded.is_mapped else 'same'} or auto, or have the topic begin anew: "
+        f"Set topics.offsets to {'mapped' if recorded.is_mapped else 'same'} or auto, or have the topic begin again: "
         f"under another name (topics.naming), or after its target topic was deleted{held}.",
     )
     return Choice(is_mapped, refusal=refusal)
@@ -82,7 +82,9 @@ def _against_same(settings: TopicSettings, pair: TopicPair, same: Callable[[], T
         return Problem("offsets are mapped, as the topic does not begin where the source begins (topics.start)", _HINT)
     if _was_written(pair):
         held = sum(log.end - log.start for log in pair.target_ranges.values())
-        written = f"offsets are mapped, as the target topic was written to before (it holds {counted(held, 'offset')})"
+        written = (
+            f"offsets are mapped, as the target topic was written to before (it holds {format_count(held, 'offset')})"
+        )
         return Problem(written, _HINT)
     decision = same()
     refused = [*decision.refusals, *(p.refusal for p in decision.partitions if p.refusal is not None)]
@@ -120,7 +122,7 @@ def _undecided_choice(pair: TopicPair) -> Choice | None:
 
 
 def _silent(partitions: Sequence[int], what: str) -> Problem:
-    more = f" and {counted(len(partitions) - 1, 'more partition')}" if len(partitions) > 1 else ""
+    more = f" and {format_count(len(partitions) - 1, 'more partition')}" if len(partitions) > 1 else ""
     return Problem(
         f"its offsets are not decided yet: {what} is not known while partition {partitions[0]}{more} does not answer",
         _UNDECIDED_HINT,

@@ -15,12 +15,12 @@ from isthmus.model.kafka.transactions import AbortedPolicy, Visibility
 from isthmus.model.lane import Lane, LaneKey, LaneState
 from isthmus.model.link import Link
 from isthmus.model.links.firstlook import FirstLook
-from isthmus.model.links.remedies import BEGIN_ANEW, SOURCE_RECREATED, keep_or_delete, recreated
+from isthmus.model.links.remedies import BEGIN_ANEW, SOURCE_RECREATED, explain_recreated, keep_or_delete
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import EARLIEST_LOCAL
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.schemas.gate import UNGATED
-from isthmus.model.text.wording import counted, first_few
+from isthmus.model.text.wording import first_few, format_count
 from isthmus.model.trees.switching import before_begin, begin_of
 from isthmus.topics.checks.tiers import left_notes, mapped_left, start_at, starts_at, tier_notes, with_beginnings
 from isthmus.topics.checks.upstream import unseen_sources
@@ -114,7 +114,7 @@ def plan_link(
     )
 
 
-def diverged(plan: LinkPlan) -> frozenset[LaneKey]:
+def find_diverged(plan: LinkPlan) -> frozenset[LaneKey]:
     """Return the partitions whose target is beyond the source, by a plan that was made from one look at both ends."""
     return frozenset(
         LaneKey(topic.topic, each.partition)
@@ -230,7 +230,9 @@ def _other_topic(pair: TopicPair, recorded: TopicIds | None, link: Link) -> Prob
             _COPY_ANEW if recorded.is_mapped else renamed,
         )
     if _differ(recorded.source, pair.source.topic_id):
-        hint = _COPY_ANEW if recorded.is_mapped else recreated(pair.name, target, only_at_target(pair), link.name)
+        hint = (
+            _COPY_ANEW if recorded.is_mapped else explain_recreated(pair.name, target, only_at_target(pair), link.name)
+        )
         return Problem(SOURCE_RECREATED, hint)
     if pair.target is None:
         return Problem("the target topic was deleted", BEGIN_ANEW)
@@ -447,4 +449,4 @@ def _record_age_ms(pair: TopicPair) -> int | None:
 
 
 def _days(ms: int) -> str:
-    return counted(ms / _DAY_MS, "day")
+    return format_count(ms / _DAY_MS, "day")

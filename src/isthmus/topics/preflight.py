@@ -20,7 +20,7 @@ from isthmus.model.links.remedies import HeldOffsets, keep_or_delete
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import EARLIEST, LATEST, Cursor
 from isthmus.model.problem import Problem
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 LONG_MAX: Final = 2**63 - 1
 PREFIX_OFFSETS_MAX: Final = 100_000_000_000
@@ -180,7 +180,7 @@ def preflight_mapped(pair: TopicPair, *, starts: Sequence[int]) -> TopicDecision
         notes.append(
             Problem(
                 f"the target topic has compression.type={target.value('compression.type')}, so its brokers compress "
-                "every batch anew",
+                "every batch again",
                 "Set compression.type=producer on the target topic.",
             )
         )
@@ -211,7 +211,7 @@ def _copied_end(pair: TopicPair, partition: int, start: int) -> int:
     return log.stable_end if start == LATEST and log is not None else pair.begins.get(partition, -1)
 
 
-def uncounted(pair: TopicPair, *, holes_max: int) -> dict[int, tuple[int, int]]:
+def find_uncounted(pair: TopicPair, *, holes_max: int) -> dict[int, tuple[int, int]]:
     """Stretches `[begin, end)` by partition in which the source's holes have to be counted.
 
     A log cleaned of more than `holes_max` offsets cannot be shorter than that.
@@ -267,7 +267,7 @@ def _partition(pair: TopicPair, partition: int, holes_max: int) -> PartitionDeci
     if pair.holes.get(partition, 0) > holes_max:
         state = LaneState.REFUSED
         refusal = Problem(
-            f"compaction left more than {counted(holes_max, 'offset')} without a record",
+            f"compaction left more than {format_count(holes_max, 'offset')} without a record",
             "Raise compaction_holes_max of the link: each such offset costs a control record of 78 bytes.",
         )
     elif partition in pair.undecided:
@@ -301,14 +301,14 @@ def _refusals(
     if target.partition_count > source.partition_count:
         only_there = [*only_at_target(pair, from_partition=source.partition_count), *deleted_at_source(pair)]
         yield Problem(
-            f"the target topic has {counted(target.partition_count, 'partition')}, the source "
+            f"the target topic has {format_count(target.partition_count, 'partition')}, the source "
             f"{source.partition_count:,}",
             f"Kafka cannot take partitions away. {keep_or_delete(target.name, cluster, only_there)}",
         )
     if target.value("compression.type") not in (None, "producer"):
         yield Problem(
             f"the target topic has compression.type={target.value('compression.type')}, so its "
-            "brokers would compress every batch anew",
+            "brokers would compress every batch again",
             "Set compression.type=producer on the target topic.",
         )
     yield from _lossy(source, target)
@@ -317,7 +317,7 @@ def _refusals(
             "the source's log starts above offset 0, and in the target topic the offsets before "
             "cannot be filled and deleted: its cleanup.policy has no delete",
             "Set cleanup.policy=compact,delete with retention.ms=-1 and retention.bytes=-1 on the "
-            f"target topic, or begin anew. {keep_or_delete(target.name, cluster, deleted_at_source(pair))}",
+            f"target topic, or begin again. {keep_or_delete(target.name, cluster, deleted_at_source(pair))}",
         )
 
 
@@ -367,7 +367,7 @@ def _target_notes(source: TopicDescription, target: TopicDescription) -> Iterato
     ours, theirs = batch_bytes_max(target), batch_bytes_max(source)
     if ours < theirs:
         yield Problem(
-            f"the target takes batches of {counted(ours, 'byte')}, the source of {theirs:,}: larger ones "
+            f"the target takes batches of {format_count(ours, 'byte')}, the source of {theirs:,}: larger ones "
             "are split, and a single record that is larger waits",
             f"Set max.message.bytes={theirs} on the target topic.",
         )

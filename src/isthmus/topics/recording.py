@@ -15,7 +15,7 @@ from isthmus.topics.endings import ended_partitions
 from isthmus.topics.plan import TopicPlan
 
 
-def begun(link: str, topic: TargetTopic, ids: TopicIds) -> TopicDocument:
+def build_document(link: str, topic: TargetTopic, ids: TopicIds) -> TopicDocument:
     """Return the document of a topic whose first lanes are about to run."""
     return TopicDocument(
         link=link,
@@ -36,7 +36,9 @@ def wanted_topics(link: str, topics: Iterable[TopicPlan], documents: Mapping[str
     recorded = _begun_topics(link, documents)
     for topic in topics:
         unpaired = TopicIds(source_topic=topic.source_topic, source=NO_TOPIC_ID, target=NO_TOPIC_ID)
-        document = replace(begun(link, topic.topic, recorded.get(topic.topic, unpaired)), state=LaneState.STARTING)
+        document = replace(
+            build_document(link, topic.topic, recorded.get(topic.topic, unpaired)), state=LaneState.STARTING
+        )
         document = replace(document, is_mapped=topic.is_mapped)
         known = documents.get(document.key)
         if isinstance(known, TopicDocument):
@@ -55,7 +57,7 @@ def changed_topics(
         unpaired = TopicIds(source_topic=topic.source_topic, source=NO_TOPIC_ID, target=NO_TOPIC_ID)
         # A topic that was to be forgotten is known again where it is in the way.
         known_ids = every if topic.state is LaneState.TOPIC_RECREATED else recorded
-        document = begun(link, topic.topic, known_ids.get(topic.topic, unpaired))
+        document = build_document(link, topic.topic, known_ids.get(topic.topic, unpaired))
         known = documents.get(document.key)
         if topic.reasons:
             document = replace(document, state=topic.state, problem=topic.reasons[0])

@@ -19,7 +19,7 @@ from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.topic import on_topic
 from isthmus.ledger.view import Bookmark
 from isthmus.loops.loop import LinkView
-from isthmus.memory.links import remembered
+from isthmus.memory.links import read_ledger
 from isthmus.memory.switching import SWITCH_ROLE, read_allowances, read_choice
 from isthmus.model.link import Link
 from isthmus.model.loop import Change
@@ -131,7 +131,7 @@ class AllowanceLoop:
     ) -> None:
         # Later leases read the ledger from here on: an earlier choice of another leaf is obeyed already.
         mark = Bookmark()
-        (await remembered(view.source)).mark(mark)
+        (await read_ledger(view.source)).mark(mark)
         document = AllowanceDocument(link=view.link.name, target=view.link.target.alias, lanes=lanes, epochs=epochs)
         # The process that chose it may have been killed before the commit: the choice was read, and has to stay.
         documents = [document] if self._chosen is None else [document, self._chosen]
@@ -160,7 +160,7 @@ def _places(view: LinkView) -> Iterator[_Place]:
         for lane in topic.lanes:
             report, cursor = view.reports.get(lane.key), cursors.pop(lane.key, None)
             source = decisions.get(lane.partition)
-            begun = None if cursor is None else lane.begun(cursor)
+            begun = None if cursor is None else lane.find_start(cursor)
             written_to = max(
                 lane.begin_offset if begun is None else begun.source_offset, 0 if source is None else source.start
             )

@@ -10,12 +10,12 @@ from isthmus.config.declaredtree import check_tree_keys
 from isthmus.config.treerules import taken_names, tree_conflicts, tree_links
 from isthmus.doctor.handshake import handshake
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
-from isthmus.memory.declarations import Declarations, author, looked
+from isthmus.memory.declarations import Declarations, author, open_declarations
 from isthmus.memory.declared import Declared, DeclaredTree
 from isthmus.model.configuration import Configuration
 from isthmus.model.problem import Problem, cluster_error, problem_of
-from isthmus.model.registers import DELETED, as_registers, changed
-from isthmus.model.trees.reshaping import text_of, written
+from isthmus.model.registers import DELETED, as_registers, change_registers
+from isthmus.model.trees.reshaping import build_file_form, text_of
 from isthmus.model.trees.tree import TreeNode, node_of
 from isthmus.model.trees.treedeclaration import CLUSTERS, MEMBERS, TreeDeclaration, flat_settings
 from isthmus.trees.reshaping import require_clusters
@@ -36,7 +36,7 @@ class AsyncDeclaredTrees:
 
         :raises PlanRefused: A newer Isthmus wrote a ledger.
         """
-        async with looked(self._configuration) as (_, declared):
+        async with open_declarations(self._configuration) as (_, declared):
             trees = [each for _, each in sorted(declared.trees.items())] if deleted else declared.living_trees
             return tuple(self._standing(declared, each) for each in trees)
 
@@ -46,7 +46,7 @@ class AsyncDeclaredTrees:
 
         :raises ConfigError: It was not declared.
         """
-        async with looked(self._configuration) as (_, declared):
+        async with open_declarations(self._configuration) as (_, declared):
             return self._standing(declared, _require_declared(declared, name, half_deleted=half_deleted))
 
     async def create(
@@ -77,12 +77,12 @@ class AsyncDeclaredTrees:
         check_tree_keys(wanted)
         for alias in root.leaves():
             self._configuration.cluster(alias)
-        async with looked(self._configuration) as (declarations, declared):
+        async with open_declarations(self._configuration) as (declarations, declared):
             require_clusters(declared, root.leaves())
             _check_ids(declared, root, cluster_ids or {})
             known = declared.trees.get(name, TreeDeclaration(name=name, registers=()))
             members = {alias: declared.ids[alias] for alias in root.leaves()}
-            values = {CLUSTERS: written(root), MEMBERS: members, DELETED: False, **as_registers(wanted)}
+            values = {CLUSTERS: build_file_form(root), MEMBERS: members, DELETED: False, **as_registers(wanted)}
             _check_new(declared, known, root, values)
             # Settings from before its deletion are not set again.
             values |= dict.fromkeys(as_registers(known.settings).keys() - values.keys())
@@ -124,7 +124,7 @@ class AsyncDeclaredTrees:
             behind=declared.behind(declaration),
             away=declared.away_of(declaration),
             unusable=self._unusable(declared, declaration),
-            overruled=declared.overruled(declaration),
+            overruled=declared.find_overruled(declaration),
         )
 
     def _unusable(self, declared: Declared, declaration: TreeDeclaration) -> Problem | None:
@@ -138,7 +138,7 @@ class AsyncDeclaredTrees:
     async def _change(
         self, name: str, values: Mapping[str, Any], *, is_repeatable: bool = False, dry_run: bool
     ) -> DeclaredTree:
-        async with looked(self._configuration) as (declarations, declared):
+        async with open_declarations(self._configuration) as (declarations, declared):
             known = _require_declared(declared, name, half_deleted=is_repeatable)
             after = self._after(declared, known, values)
             return await self._write(declarations, declared, known, after, dry_run=dry_run)
@@ -151,7 +151,7 @@ class AsyncDeclaredTrees:
         :raises ClusterError: None of its clusters answers.
         """
         aliases = _there(declared, known) if known.is_whole else tuple(values[MEMBERS])
-        after = known.joined(changed(known.registers, values, author(declared.ids[aliases[0]])))
+        after = known.join(change_registers(known.registers, values, author(declared.ids[aliases[0]])))
         if after.is_deleted:
             return after
         settings = declared.tree(after, self._configuration)
@@ -234,7 +234,7 @@ def _check_ids(declared: Declared, root: TreeNode, cluster_ids: Mapping[str, str
 def _check_new(declared: Declared, known: TreeDeclaration, root: TreeNode, values: Mapping[str, Any]) -> None:
     """Require that a tree to be created is new, was begun with the same values, or was there with the same clusters."""
     if known.is_whole and not known.is_deleted:
-        declared_before = {one.name: one.said for one in known.registers if one.said is not None}
+        declared_before = {one.name: one.decoded for one in known.registers if one.decoded is not None}
         if declared_before != values:
             raise PlanRefused(
                 f"tree {known.name} is declared already, and otherwise",

@@ -15,7 +15,7 @@ from typing import Final
 from isthmus.errors import IsthmusError
 from isthmus.kafka.client import Client
 from isthmus.memory.declared import Declared
-from isthmus.memory.switching import Choose, changed, leave, read_allowances, wished, write_choice
+from isthmus.memory.switching import Choose, leave, read_allowances, replace_choice, wish_for_leaf, write_choice
 from isthmus.model.configuration import Configuration
 from isthmus.model.trees.switching import TargetChoice
 from isthmus.model.trees.tree import Distributor
@@ -97,7 +97,7 @@ class TargetKeeper:
         if choice is not None and choice.finishes:
             self._since["tried", each.name, choice.finishes] = now
             is_gone = self._held_s(now, "away", choice.finishes) >= GONE_S
-            return partial(changed, choice, choice.going_back("")) if is_gone else None
+            return partial(replace_choice, choice, choice.going_back("")) if is_gone else None
         if choice is not None and choice.is_under_way:
             return None
         for leaf in each.leaves:
@@ -105,7 +105,7 @@ class TargetKeeper:
                 self._since.pop(("tried", each.name, leaf), None)
         for doubt in () if choice is None else choice.doubts:
             if choice is not None and doubt.leaf in each.leaves and self._is_back(now, each.name, doubt.leaf):
-                return partial(changed, choice, choice.going_back(doubt.leaf))
+                return partial(replace_choice, choice, choice.going_back(doubt.leaf))
         target = each.target if choice is None else choice.target
         if after_s is None or self._held_s(now, "away", target) < after_s:
             return None
@@ -127,4 +127,4 @@ def _forced_choice(
     """Choose another leaf without asking the present one, if the choice is still the one that was known."""
     present = now if now is not None and now.is_of(each.leaves) else None
     is_same = (present and present.serial) == (known and known.serial)
-    return wished(each, leaf, now, is_forced=True) if is_same else None
+    return wish_for_leaf(each, leaf, now, is_forced=True) if is_same else None

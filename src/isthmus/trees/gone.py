@@ -27,7 +27,7 @@ from isthmus.memory.links import LinkMemory, now_ms, recollect
 from isthmus.memory.switching import leave, read_allowances, write_choice
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.lane import LaneState
-from isthmus.model.trees.departure import to_leave, undoubted, without
+from isthmus.model.trees.departure import remove_doubt, to_leave, without
 from isthmus.model.trees.switching import choice_of
 from isthmus.model.trees.tree import Distributor, Tree
 from isthmus.model.trees.treeloss import TreeLoss, loss_of
@@ -88,7 +88,7 @@ class GoneCluster:
             if problem is None or problem.code != Unreachable.error_code:
                 why = f": {problem.message}" if problem else ""
                 raise PlanRefused(
-                    f"whether {alias} is gone cannot be told{why}",
+                    f"it is unknown whether {alias} is gone{why}",
                     hint=(problem.hint if problem else "") or f"Write {alias} into the file as it was.",
                 )
 
@@ -132,7 +132,7 @@ class GoneCluster:
         :raises GateNotMet: The only leaf to go over to is in doubt, and gets what it lacks by itself.
         :raises ClusterError: A ledger cannot be read.
         """
-        choices, entrances = declared.chosen([tree]), []
+        choices, entrances = declared.find_chosen([tree]), []
         for each, leaf in to_leave(tree, choices, self.cluster, gone=self.gone):
             known = choice_of(each.target, each.leaves, choices.get(each.name))
             if known.target != self.cluster:
@@ -140,7 +140,7 @@ class GoneCluster:
             entrances.append(each.name)
             if await read_allowances(self._client(each.cluster), each.name, self.cluster) is None:
                 raise PlanRefused(
-                    f"{each.name} has never said at {each.cluster} how far it goes with {self.cluster}",
+                    f"{each.name} has never reported at {each.cluster} how far it goes with {self.cluster}",
                     hint=f"If nothing was ever copied to {self.cluster}, write the tree without it.",
                 )
             if leaf not in self.gone and known.doubt(leaf) is not None:
@@ -168,7 +168,7 @@ class GoneCluster:
         known = await recollect(each.name, client)
         if any(one.state is LaneState.ACTIVE for one in known.reports.values()) and await is_run(each.name, client):
             raise PlanRefused(
-                f"{self.cluster} does not answer here, and whoever runs {each.name} copies from it to {leaf}",
+                f"{self.cluster} does not answer here, and the process that runs {each.name} copies from it to {leaf}",
                 hint=f"If it is gone all the same, ask again in a minute: isthmus status shows {each.name}.",
             )
         return known
@@ -181,7 +181,7 @@ class GoneCluster:
         """
         since: dict[tuple[str, int], float] = {}
         deadline = Deadline(self._patience_s)
-        while going := to_leave(tree, declared.chosen([tree]), self.cluster, gone=self.gone):
+        while going := to_leave(tree, declared.find_chosen([tree]), self.cluster, gone=self.gone):
             for each, leaf in going:
                 source, choice = self._client(each.cluster), declared.choices.get((each.cluster, each.name))
                 change = partial(without, each, leaf, self.cluster)
@@ -213,8 +213,8 @@ class GoneCluster:
         """
         for each in after.distributors:
             choice = declared.choices.get((each.cluster, each.name))
-            if undoubted(self.cluster, choice) is not None and declared.is_there(each.cluster):
-                await write_choice(self._client(each.cluster), each.name, partial(undoubted, self.cluster))
+            if remove_doubt(self.cluster, choice) is not None and declared.is_there(each.cluster):
+                await write_choice(self._client(each.cluster), each.name, partial(remove_doubt, self.cluster))
         await asyncio.gather(
             *(
                 self._end(each.name, self._client(leaf))

@@ -21,7 +21,7 @@ from isthmus.model.link import Link
 from isthmus.model.loop import Change
 from isthmus.model.naming import SourceTopic
 from isthmus.model.problem import Problem
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 from isthmus.model.trees.switching import Lack, LaneBegin, TargetChoice, begin_of, still_lacking
 
 _INTERVAL_S: Final = 1.0
@@ -87,7 +87,9 @@ class ReconcilingLoop:
             return changes
         leaf = view.link.target.alias
         lacking = tuple(each.begin for each in stuck)
-        await write_choice(view.source, view.link.name, partial(ended, leaf=leaf, ends=role.ends, lacking=lacking))
+        await write_choice(
+            view.source, view.link.name, partial(finish_choice, leaf=leaf, ends=role.ends, lacking=lacking)
+        )
         if stuck:
             _log.warning("link %s: %s stays IN_DOUBT: it %s", view.link.name, leaf, stuck[0].why)
         else:
@@ -115,7 +117,7 @@ class ReconcilingLoop:
         )
 
 
-def ended(
+def finish_choice(
     choice: TargetChoice | None, leaf: str, ends: Sequence[LaneBegin], lacking: Collection[LaneBegin]
 ) -> TargetChoice | None:
     """Return the choice after a leaf has got all that it can get up to these offsets; `None` if the leaf was left again
@@ -124,7 +126,7 @@ def ended(
     doubt = None if choice is None else choice.finishing
     if choice is None or doubt is None or (doubt.leaf, doubt.ends) != (leaf, tuple(ends)):
         return None
-    return choice.reconciled(lacking)
+    return choice.reconcile(lacking)
 
 
 def _change(view: LinkView, leaf: str, problem: Problem | None) -> Change:
@@ -136,7 +138,7 @@ def _change(view: LinkView, leaf: str, problem: Problem | None) -> Change:
 
 def _doubt_problem(leaf: str, records: int) -> Problem:
     return Problem(
-        f"{leaf} is IN_DOUBT: it was left while it was gone, and may lack up to {counted(records, 'record')}",
+        f"{leaf} is IN_DOUBT: it was left while it was gone, and may lack up to {format_count(records, 'record')}",
         "It gets them by itself when it is back, and so do the other leaves of its subtree. What it cannot take yet is "
         "tried again every ten minutes; the log of isthmus run says why.",
     )

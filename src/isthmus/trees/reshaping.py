@@ -13,24 +13,24 @@ from functools import partial
 
 from isthmus.errors import ConfigError, GateNotMet, PlanRefused, Unreachable
 from isthmus.ledger.documents.kinds import TreeDocument
-from isthmus.memory.declarations import Declarations, looked
+from isthmus.memory.declarations import Declarations, open_declarations
 from isthmus.memory.declared import Declared
 from isthmus.memory.forgetting import forget_link
 from isthmus.memory.links import now_ms
-from isthmus.memory.switching import forget_choice, wished, write_choice
+from isthmus.memory.switching import forget_choice, wish_for_leaf, write_choice
 from isthmus.model.configuration import Configuration
 from isthmus.model.selection import TopicSettings
 from isthmus.model.trees.departure import to_go_over, to_leave, uncertain
 from isthmus.model.trees.reshaping import (
     Reshaping,
     TreeShape,
-    added,
+    add_cluster,
     become,
     check_empty,
     done_before,
     last_with,
-    moved,
-    removed,
+    move_cluster,
+    remove_cluster,
 )
 from isthmus.model.trees.switching import TargetChoice, choice_of
 from isthmus.model.trees.tree import Distributor, Tree
@@ -81,13 +81,13 @@ class TreeChanges:
         :raises ClusterError: A cluster of the tree does not answer.
         """
         self._configuration.cluster(cluster)
-        async with looked(self._configuration) as (declarations, declared):
+        async with open_declarations(self._configuration) as (declarations, declared):
             now, shape = self._now(declared, tree)
 
             def change(before: Tree) -> Reshaping:
-                return added(
+                return add_cluster(
                     before,
-                    declared.chosen([before]),
+                    declared.find_chosen([before]),
                     cluster,
                     beside=beside,
                     among=among,
@@ -126,12 +126,12 @@ class TreeChanges:
         """
         if gone and not force:
             raise ConfigError("clusters that answer leave one by one", hint="Give --force with --gone.")
-        async with looked(self._configuration) as (declarations, declared):
+        async with open_declarations(self._configuration) as (declarations, declared):
             now, shape = self._now(declared, tree)
             spent = shape.spent if shape else ()
 
             def change(before: Tree) -> Reshaping:
-                return removed(before, declared.chosen([before]), cluster, spent=spent, unheard=gone)
+                return remove_cluster(before, declared.find_chosen([before]), cluster, spent=spent, unheard=gone)
 
             leaver = None
             if force:
@@ -140,9 +140,9 @@ class TreeChanges:
                 return await self._finish(declarations, declared, *done, leaver=leaver, dry_run=dry_run)
             if leaver is not None:
                 return await self._remove_gone(declarations, declared, tree, leaver, dry_run=dry_run)
-            going = to_go_over(now, declared.chosen([now]), cluster)
+            going = to_go_over(now, declared.find_chosen([now]), cluster)
             ahead, choices = _ahead(declared, now, going)
-            found = removed(ahead, choices, cluster, spent=spent)
+            found = remove_cluster(ahead, choices, cluster, spent=spent)
             if not dry_run:
                 await self._let_go(declarations, declared, found, going, shape)
         return found
@@ -160,22 +160,26 @@ class TreeChanges:
         :raises ClusterError: A cluster of the tree does not answer.
         """
         self._configuration.cluster(cluster)
-        async with looked(self._configuration) as (declarations, declared):
+        async with open_declarations(self._configuration) as (declarations, declared):
             now, shape = self._now(declared, tree)
 
             def change(before: Tree) -> Reshaping:
-                choices = declared.chosen([before])
-                return added(before, choices, cluster, beside=beside, level=level, spent=shape.spent if shape else ())
+                choices = declared.find_chosen([before])
+                return add_cluster(
+                    before, choices, cluster, beside=beside, level=level, spent=shape.spent if shape else ()
+                )
 
             if cluster in now.clusters:
                 if (done := done_before(now, shape, change)) is not None:
                     return await self._finish(declarations, declared, *done, dry_run=dry_run)
-                going = to_go_over(now, declared.chosen([now]), cluster)
+                going = to_go_over(now, declared.find_chosen([now]), cluster)
                 ahead, choices = _ahead(declared, now, going)
-                found = moved(ahead, choices, cluster, beside=beside, level=level, spent=shape.spent if shape else ())
+                found = move_cluster(
+                    ahead, choices, cluster, beside=beside, level=level, spent=shape.spent if shape else ()
+                )
                 if dry_run:
                     return found
-                without = removed(ahead, choices, cluster, spent=shape.spent if shape else ())
+                without = remove_cluster(ahead, choices, cluster, spent=shape.spent if shape else ())
                 await self._let_go(declarations, declared, without, going, shape)
                 declared = await declarations.look()
                 now, shape = self._now(declared, tree)
@@ -209,7 +213,7 @@ class TreeChanges:
         _check_certain(declared, now, cluster)
         for each, leaf in going:
             by_itself = now.by_itself.distributor(each.cluster, each.level, leaf)
-            await write_choice(declarations.client(each.cluster), each.name, partial(wished, by_itself, leaf))
+            await write_choice(declarations.client(each.cluster), each.name, partial(wish_for_leaf, by_itself, leaf))
         if going:
             names = ", ".join(f"{each.name} to {leaf}" for each, leaf in going)
             raise GateNotMet(
@@ -271,8 +275,8 @@ class TreeChanges:
         cluster, gone = leaver.cluster, leaver.gone
         now, shape = self._now(declared, tree)
         spent = shape.spent if shape else ()
-        ahead, choices = _ahead(declared, now, to_leave(now, declared.chosen([now]), cluster, gone=gone))
-        found = removed(ahead, choices, cluster, spent=spent, unheard=gone)
+        ahead, choices = _ahead(declared, now, to_leave(now, declared.find_chosen([now]), cluster, gone=gone))
+        found = remove_cluster(ahead, choices, cluster, spent=spent, unheard=gone)
         leaver.check(declared, now)
         await leaver.check_silent()
         leaver.require_others(declared, now)
@@ -280,7 +284,7 @@ class TreeChanges:
         loss = await leaver.examine(declared, now)
         if not dry_run:
             declared = await leaver.leave(declared, now)
-            found = removed(now, declared.chosen([now]), cluster, spent=spent, unheard=gone)
+            found = remove_cluster(now, declared.find_chosen([now]), cluster, spent=spent, unheard=gone)
             await self._write(declarations, replace(found, loss=loss), shape, silent=(cluster, *gone))
             await leaver.bar(declared, found.before, found.after)
         return replace(found, loss=loss)
@@ -318,7 +322,7 @@ class TreeChanges:
             await forget_choice(declarations.client(each.cluster), each.name)
         for name, pin in found.pins.items():
             source = next(each.cluster for each in found.after.distributors if each.name == name)
-            await write_choice(declarations.client(source), name, partial(pinned, name, pin))
+            await write_choice(declarations.client(source), name, partial(pin_choice, name, pin))
         await _tell(declarations, found, become(found, shape), silent)
 
 
@@ -340,7 +344,7 @@ def _check_certain(declared: Declared, tree: Tree, cluster: str) -> None:
 
     :raises GateNotMet: A leaf is in doubt.
     """
-    found = uncertain(tree, declared.chosen([tree]), cluster)
+    found = uncertain(tree, declared.find_chosen([tree]), cluster)
     if found is not None:
         raise GateNotMet(
             f"{found[0]} is IN_DOUBT: it may lack what {found[1]} sent to it",
@@ -365,7 +369,7 @@ def check_left(declared: Declared, tree: Tree, cluster: str) -> None:
             )
 
 
-def pinned(name: str, pin: TargetChoice, now: TargetChoice | None) -> TargetChoice | None:
+def pin_choice(name: str, pin: TargetChoice, now: TargetChoice | None) -> TargetChoice | None:
     """Return the new choice for a distributor that is to stay at its target.
 
     :raises GateNotMet: Another one was made since the change was planned.
@@ -386,7 +390,7 @@ def _ahead(
     """Return the tree and the choices, once these have changed to another leaf."""
     targets = {(each.cluster, each.level, each.leaves): leaf for each, leaf in going}
     chosen = {each.name: TargetChoice(target=leaf, wanted=leaf) for each, leaf in going}
-    return replace(now, switched={**now.switched, **targets}), {**declared.chosen([now]), **chosen}
+    return replace(now, switched={**now.switched, **targets}), {**declared.find_chosen([now]), **chosen}
 
 
 def require_clusters(declared: Declared, aliases: Collection[str]) -> None:

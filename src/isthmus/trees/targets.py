@@ -151,7 +151,7 @@ class Trees:
     async def _check_known(self, source: Client, link: str, target: str) -> None:
         if await read_allowances(source, link, target) is None:
             raise PlanRefused(
-                f"{link} has never said at {source.cluster.alias} how far it goes with {target}",
+                f"{link} has never reported at {source.cluster.alias} how far it goes with {target}",
                 hint="isthmus run of this version states that by itself. Without --force it waits for the target.",
             )
 
@@ -170,7 +170,7 @@ class Trees:
             )
         if not filters_of(link, known.documents).is_as_written:
             raise PlanRefused(
-                f"{link} selects what an operator has said at {target}, and {to} knows nothing of that",
+                f"{link} selects what an operator has set at {target}, and {to} knows nothing of that",
                 hint=f"isthmus filters {link} --reset first, and change trees[].topics instead.",
             )
         await describe_cluster(self._pool.client(self._configuration.cluster(to)))

@@ -80,12 +80,12 @@ def _is_response(hint: Any) -> bool:
 
 
 class DescribedApp(FastAPI):
-    """An app whose description contains the schemas of its answers. `told` are types that it answers with in another
+    """An app whose description contains the schemas of its answers. `others` are types that it answers with in another
     way, as data of events, and problems.
     """
 
-    def __init__(self, *, told: Collection[type], **more: Any) -> None:
-        self._told = told
+    def __init__(self, *, others: Collection[type], **more: Any) -> None:
+        self._others = others
         super().__init__(**more)
 
     def openapi(self) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class DescribedApp(FastAPI):
         if self.openapi_schema is None:
             described = super().openapi()
             components = described["components"]["schemas"]
-            for each in self._told:
+            for each in self._others:
                 schema_of(each, components)
             for path in described["paths"].values():
                 for operation in path.values():

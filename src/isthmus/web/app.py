@@ -61,7 +61,7 @@ def create_app(
     happenings = watch.happenings
     operations = Operations(lambda each: happenings.publish("operation", each.link or "", each.event()))
     app = DescribedApp(
-        told=(ProblemDetailsJson, LinkEventJson, OperationEventJson),
+        others=(ProblemDetailsJson, LinkEventJson, OperationEventJson),
         title="Isthmus",
         version=__version__,
         description="What the command isthmus does, over HTTP; answers are what it prints with -o json.",

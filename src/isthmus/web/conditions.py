@@ -25,7 +25,7 @@ def repeatable(idempotency_key: IdempotencyKey = None) -> None:
     """Add to the description how the guard treats each change."""
 
 
-def unmatched(if_match: IfMatch = None) -> None:
+def refuse_if_match(if_match: IfMatch = None) -> None:
     """A dependency of changes to resources that have no ETag, as they cannot be read before.
 
     :raises RequestRefused: An ETag was sent.

@@ -24,7 +24,7 @@ from isthmus.fabric.answers import (
     authorship,
 )
 from isthmus.fabric.async_fabric import AsyncFabric
-from isthmus.fabric.opening import opened
+from isthmus.fabric.opening import open_configuration
 from isthmus.model.configuration import Configuration
 from isthmus.model.kafka.transactions import AbortedPolicy, Visibility
 from isthmus.model.link import DataGapPolicy, DeletionPolicy, DivergencePolicy, Link
@@ -112,7 +112,7 @@ class FabricDesk:
         is_written = any(each.name == link and not each.tree for each in self.configuration.links)
         if is_written:
             return self.configuration
-        self.latest = await opened(self.configuration, declared=True)
+        self.latest = await open_configuration(self.configuration, declared=True)
         return self.latest
 
     async def tree(self, name: str) -> TreeSettings:
@@ -167,7 +167,7 @@ class FabricDesk:
             yield fabric
 
     @contextlib.asynccontextmanager
-    async def written(self) -> AsyncIterator[AsyncFabric]:
+    async def open_file_fabric(self) -> AsyncIterator[AsyncFabric]:
         """Open the fabric of the file: its clusters are not asked for declared links."""
         async with self._open(self.configuration) as fabric:
             yield fabric
@@ -193,7 +193,7 @@ class FabricDesk:
         async with self.fabric(name) as fabric:
             yield fabric, fabric.configuration.link(name)
 
-    async def described(self, name: str) -> tuple[DescribedLinkJson, str]:
+    async def describe_link(self, name: str) -> tuple[DescribedLinkJson, str]:
         """Return a link with its declaration, and its ETag.
 
         :raises RequestRefused: There is none of that name.
@@ -211,7 +211,7 @@ class FabricDesk:
         :raises RequestRefused: There is none of that name, or it was changed since.
         """
         if if_match is not None:
-            check_match(if_match, (await self.described(link))[1])
+            check_match(if_match, (await self.describe_link(link))[1])
 
     async def tree_as_read(self, tree: str, if_match: IfMatch = None) -> None:
         """A dependency of actions on a tree: with If-Match its clusters have to be as they were read.
@@ -222,7 +222,7 @@ class FabricDesk:
             check_match(if_match, etag_of(await self.tree_now(tree)))
 
     @contextlib.asynccontextmanager
-    async def known(
+    async def open_for_change(
         self, link: str, if_match: str | None, *, is_needed: bool = False, half_deleted: bool = False
     ) -> AsyncIterator[tuple[AsyncFabric, Registers]]:
         """Open a declared link for a change, if it is as the caller knows it: one change at a time. Yield its
@@ -230,8 +230,8 @@ class FabricDesk:
 
         :raises RequestRefused: None of that name is declared, or it was changed since it was read.
         """
-        async with self.turn(f"link {link}"), self.written() as fabric:
-            declared = await found(fabric.declarations.describe(link, half_deleted=half_deleted))
+        async with self.turn(f"link {link}"), self.open_file_fabric() as fabric:
+            declared = await require_found(fabric.declarations.describe(link, half_deleted=half_deleted))
             check_match(if_match, declared_etag(declared), is_needed=is_needed)
             yield fabric, declared.declaration.registers
 
@@ -241,20 +241,21 @@ class FabricDesk:
 
         :raises RequestRefused: None of that name is declared, or it was changed since it was read.
         """
-        async with self.written() as fabric:
-            declared = await found(fabric.declarations.describe(link, half_deleted=True))
+        async with self.open_file_fabric() as fabric:
+            declared = await require_found(fabric.declarations.describe(link, half_deleted=True))
             check_match(if_match, declared_etag(declared), is_needed=False)
 
     @contextlib.asynccontextmanager
     async def known_tree(
         self, tree: str, if_match: str | None, *, half_deleted: bool = False
     ) -> AsyncIterator[tuple[AsyncFabric, Registers]]:
-        """Open a declared tree for a change, if it is as the caller knows it: one change at a time. As `known`.
+        """Open a declared tree for a change, if it is as the caller knows it: one change at a time. See
+        `open_for_change`.
 
         :raises RequestRefused: None of that name is declared, or it was changed since it was read.
         """
-        async with self.turn(f"tree {tree}"), self.written() as fabric:
-            declared = await found(fabric.declared_trees.describe(tree, half_deleted=half_deleted))
+        async with self.turn(f"tree {tree}"), self.open_file_fabric() as fabric:
+            declared = await require_found(fabric.declared_trees.describe(tree, half_deleted=half_deleted))
             check_match(if_match, declared_etag(declared))
             yield fabric, declared.declaration.registers
 
@@ -271,7 +272,7 @@ class FabricDesk:
 
     @contextlib.asynccontextmanager
     async def _of_file(self, look: Callable[[AsyncFabric], FoundT]) -> AsyncIterator[FoundT]:
-        async with self.written() as fabric:
+        async with self.open_file_fabric() as fabric:
             try:
                 chosen = look(fabric)
             except ConfigError as error:
@@ -279,7 +280,7 @@ class FabricDesk:
             yield chosen
 
 
-async def found(look: Awaitable[FoundT]) -> FoundT:
+async def require_found(look: Awaitable[FoundT]) -> FoundT:
     """Return the resource that a path names.
 
     :raises RequestRefused: It names nothing, as `look` tells by a ConfigError.
@@ -322,7 +323,7 @@ def limits_of(link: Link) -> LimitsJson:
     return {"bytes_per_s": link.limits.bytes_per_s, "bytes_in_flight": link.limits.bytes_in_flight}
 
 
-def answered(declared: DeclaredT, response: Response) -> DeclaredT:
+def add_etag(declared: DeclaredT, response: Response) -> DeclaredT:
     """Return a declared thing, and set its ETag in the response."""
     response.headers["ETag"] = declared_etag(declared)
     return declared

@@ -35,12 +35,12 @@ class Happening:
     link: str
     data: Mapping[str, Any]
 
-    def written(self, run: str) -> bytes:
+    def encode(self, run: str) -> bytes:
         """Encode the event for the wire."""
-        return f"id: {run}.{self.number}\n".encode() + told(self.kind, self.data)
+        return f"id: {run}.{self.number}\n".encode() + encode_event(self.kind, self.data)
 
 
-def told(kind: str, data: Mapping[str, Any]) -> bytes:
+def encode_event(kind: str, data: Mapping[str, Any]) -> bytes:
     """Encode an event without a number of its own, which cannot be requested again."""
     return f"event: {kind}\ndata: {json.dumps(data, default=str)}\n\n".encode()
 
@@ -163,7 +163,7 @@ class Happenings:
                 else:
                     if happened is None or not may_listen():
                         return
-                    chunk = happened.written(self._run)
+                    chunk = happened.encode(self._run)
                 yield chunk
                 told_at = time.monotonic()
         finally:

@@ -27,7 +27,7 @@ from isthmus.model.links.recovery import RecoveryJson
 from isthmus.model.links.verdict import VerificationJson
 from isthmus.model.text.instant import written_instant
 from isthmus.model.trees.treeverdict import TreeVerdictJson
-from isthmus.web.access.auditing import audited, record
+from isthmus.web.access.auditing import log_change, record
 from isthmus.web.access.guard import Caller
 from isthmus.web.access.tokens import Role
 from isthmus.web.problems import ProblemDetailsJson, problem_body, unforeseen
@@ -265,7 +265,7 @@ class Operations:
                 on_step(text)
                 self._on_change(operation)
 
-            with audited(caller, verb, target, logged):
+            with log_change(caller, verb, target, logged):
                 return await work(step)
 
         working = _Working(operation, audited_work, lambda: self._finish(operation))

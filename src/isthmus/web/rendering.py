@@ -20,7 +20,7 @@ from isthmus.model.links.declaration import said_name
 from isthmus.model.links.pauses import told_of
 from isthmus.model.links.progress import LinkProgress
 from isthmus.model.text.elapsed import ago
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 from isthmus.web.assets import asset
 
 _TEXT_MAX: Final = 100_000
@@ -32,7 +32,7 @@ _KEPT: Final = "\n\t"
 UNKNOWN: Final = "\u2013"
 
 
-def shown(value: Any) -> Any:
+def format_value(value: Any) -> Any:
     """Return a value as it may stand in a page: without control characters, and shortened to a readable length."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return "" if value is None else value
@@ -117,12 +117,12 @@ _pages = Environment(
     loader=PackageLoader("isthmus.web.console"),
     autoescape=True,
     undefined=StrictUndefined,
-    finalize=shown,
+    finalize=format_value,
     trim_blocks=True,
     lstrip_blocks=True,
 )
 _pages.filters.update(
-    number=number, duration=duration, exact=_exact, moment=_moment, segment=_segment, counted=counted, ago=ago
+    number=number, duration=duration, exact=_exact, moment=_moment, segment=_segment, counted=format_count, ago=ago
 )
 _pages.globals["asset"] = asset
 _pages.filters.update(

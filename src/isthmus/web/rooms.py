@@ -142,7 +142,7 @@ class SharedLooks:
     def __init__(self) -> None:
         self._of: dict[Any, _Looks] = {}
 
-    async def shared(self, key: Any, look: Callable[[Callable[[], None]], Awaitable[ToldAnswer]]) -> ToldAnswer:
+    async def join_look(self, key: Any, look: Callable[[Callable[[], None]], Awaitable[ToldAnswer]]) -> ToldAnswer:
         """Return the answer of a look at `key`, which calls its argument when it begins."""
         looks = self._of.setdefault(key, _Looks())
         looks.callers += 1
@@ -225,7 +225,7 @@ class Rooms:
         path, key = scope["path"], Headers(scope=scope).get(_GROUP_KEY)
         if caller is None or not path.startswith("/v1/") or path.endswith(_OF_ONE):
             return await look(lambda: None)
-        return await self._shared.shared((scope["method"], path, scope["query_string"], key, caller.role), look)
+        return await self._shared.join_look((scope["method"], path, scope["query_string"], key, caller.role), look)
 
     async def _run_look(self, scope: Scope, receive: Receive) -> ToldAnswer:
         try:

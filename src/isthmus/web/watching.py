@@ -109,7 +109,7 @@ class Watch:
             self._has_looked.wait_for(lambda: self.fresh is not None, timeout_s)
             return self.fresh
 
-    def known(self) -> LinksProgress:
+    def read_state(self) -> LinksProgress:
         """Return the state of the links to begin with: if it is unknown, the next look reports all of them."""
         found = self.fresh
         self._is_told_anew = self._is_told_anew or found is None

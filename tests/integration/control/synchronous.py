@@ -384,7 +384,7 @@ class Trial:
             def is_held(step: str) -> None:
                 if step == "detaching":
                     writing.start()
-                    while not keeper.held():
+                    while not keeper.count_held():
                         time.sleep(0.02)
 
             assert self.is_torn(proxy, is_held) == [(0, True), (0, False), (1, False)]

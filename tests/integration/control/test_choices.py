@@ -71,13 +71,13 @@ def test_to_a_new_target_nothing_was_sent_yet(west: LocalCluster, topic: Callabl
     async def work(client: Client) -> None:
         await choose(client, link, WISH)
         await append_once(client, [stated], replication_factor=None)
-        await choose(client, link, WISH.asked("d", is_forced=True))
+        await choose(client, link, WISH.ask_for("d", is_forced=True))
         assert await read_allowances(client, link, "c") == stated.lanes
         over = WISH.over([LaneBegin(X, ID, 0, 7)])
         await choose(client, link, over)
         assert await read_allowances(client, link, "c") is None
         assert await read_allowances(client, link, "d") == ()
-        left = over.asked("e", is_forced=True).left((), {})
+        left = over.ask_for("e", is_forced=True).leave((), {})
         assert (left.target, left.begins, left.doubts) == ("e", over.begins, ())
 
     run(work, west)
@@ -93,7 +93,7 @@ def test_no_choice_is_made_of_an_older_state(
         await choose(client, link, WISH)
         async with cut_off(client, monkeypatch):
             with pytest.raises(Unreachable, match="does not show what was just written there"):
-                await choose(client, link, WISH.asked("e"))
+                await choose(client, link, WISH.ask_for("e"))
         known = await read_choice(client, link)
         assert known is not None
         assert known.choice == WISH
@@ -163,7 +163,7 @@ def test_a_leaf_is_not_left_by_an_older_statement(
 ) -> None:
     """It may have got more than what is read where a leader is cut off: the next leaf would get that again."""
     each = tree_of(topic("tree")).trees[0].tree.distributor("a", 2, "d")
-    forced = WISH.asked("d", is_forced=True)
+    forced = WISH.ask_for("d", is_forced=True)
     empty = SourceTopic(topic("empty"))
     topics.create(west, empty)
     lanes = (Allowance(empty, ID, 0, 5, 90), Allowance(empty, ID, 0, 50, 900))

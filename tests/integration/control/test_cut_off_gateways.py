@@ -16,7 +16,7 @@ from isthmus.kafka.client import Client
 from isthmus.ledger.documents.kinds import GatewayDocument, MovableGatewayDocument
 from isthmus.ledger.log import append_once
 from isthmus.local import LocalCluster
-from isthmus.memory.links import remembered
+from isthmus.memory.links import read_ledger
 from isthmus.model.configuration import Configuration
 from isthmus.model.gateways.registered import RegisteredGateway
 from isthmus.model.links.pair import PairState
@@ -100,7 +100,7 @@ def movable(trial: Trial) -> list[str]:
         found = list[str]()
         for alias in ("east", "guarded"):
             async with Client(trial.direct.cluster(alias)) as client:
-                known = (await remembered(client)).unlinked().values()
+                known = (await read_ledger(client)).find_unlinked().values()
             found += [alias for each in known if isinstance(each, MovableGatewayDocument)
                       and each.gateway == ELSEWHERE.gateway]  # fmt: skip
         return found

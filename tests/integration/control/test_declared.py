@@ -28,7 +28,7 @@ from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.loops.loop import LinkView
 from isthmus.memory import declarations as declaring
-from isthmus.memory.declarations import Declarations, looked
+from isthmus.memory.declarations import Declarations, open_declarations
 from isthmus.memory.filtering import Filters
 from isthmus.memory.links import recollect
 from isthmus.model.cluster import Cluster
@@ -63,7 +63,7 @@ async def declared_at(cluster: Cluster, link: str) -> dict[str, object]:
     async with Client(cluster) as client:
         documents = (await read_documents(client)).values()
     (found,) = (one for one in documents if isinstance(one, DeclarationDocument) and one.link == link)
-    return {register.name: register.said for register in found.registers}
+    return {register.name: register.decoded for register in found.registers}
 
 
 async def attached(run: Running, fabric: Fabric, pair: NamespaceMap, beside: NamespaceMap, west: LocalCluster) -> None:
@@ -282,7 +282,7 @@ def test_both_sides_change_a_link_while_they_are_cut_apart(
     # The later word holds, and the other one is told.
     assert settings["on_data_gap"] == "stop"
     (pair,) = merged.overruled["east"]
-    assert [register.said for register in pair] == ["continue", "stop"]
+    assert [register.decoded for register in pair] == ["continue", "stop"]
 
     # Whoever runs the link has both clusters know everything, and warns of what was said in vain.
     asyncio.run(healed(both))
@@ -305,7 +305,7 @@ def test_both_sides_change_a_link_while_they_are_cut_apart(
 
 async def healed(both: Configuration) -> None:
     """Have the clusters know what each other was told, as a run does."""
-    async with looked(both) as (declarations, declared):
+    async with open_declarations(both) as (declarations, declared):
         await declarations.heal(declared, ())
 
 
@@ -324,7 +324,7 @@ def test_a_run_gives_way_to_who_declares_something(
         await FencedWriter(place.client, name, role=declaring._ROLE).take_over()
 
     async def work() -> None:
-        async with looked(both) as (declarations, declared):
+        async with open_declarations(both) as (declarations, declared):
             with monkeypatch.context() as patch:
                 patch.setattr(declaring._Place, "_look", late)
                 await declarations.heal(declared, ())
@@ -417,7 +417,7 @@ def test_two_operators_of_a_link_of_the_file_at_once(east: LocalCluster, west: L
     with pytest.raises(PlanRefused, match=f"settings of link {link.name} {told}"):
         one.change_settings({"limits.bytes_per_s": 8}, known=unset)
     assert fabric.filters(link.name) == first
-    assert one.settings().said == {"limits.bytes_per_s": 7}
+    assert one.settings().changed == {"limits.bytes_per_s": 7}
     seen = one.settings()
     assert fabric.filter(link.name, given, known=first).topics_exclude == ("other",)
     with pytest.raises(PlanRefused, match="filters of link"):

@@ -25,7 +25,7 @@ from isthmus.ledger.documents.kinds import (
 )
 from isthmus.ledger.log import append_once
 from isthmus.ledger.records import Deletion
-from isthmus.links.claiming import claimed
+from isthmus.links.claiming import hold_claim
 from isthmus.local import LocalCluster
 from isthmus.memory.links import recollect
 from isthmus.model.configuration import LedgerSettings
@@ -84,7 +84,7 @@ class Scene:
         deleter = self.deleter(is_asked_for=is_asked_for)
         copy = await deleter.examine()
         assert copy is not None
-        async with claimed(self.target, self.link.name, LedgerSettings()) as claim:
+        async with hold_claim(self.target, self.link.name, LedgerSettings()) as claim:
             await deleter.delete(claim, copy)
 
     async def say(self, document: Any) -> None:
@@ -272,7 +272,7 @@ def test_what_changes_before_the_deletion_keeps_it(
                 found.current.clear()
             else:
                 topics.create(east, found.gone)
-            async with claimed(found.target, found.link.name, LedgerSettings()) as claim:
+            async with hold_claim(found.target, found.link.name, LedgerSettings()) as claim:
                 with pytest.raises((GateNotMet, PlanRefused)):
                     await deleter.delete(claim, copy)
             assert (await ends(west, found.gone))[0] >= 20

@@ -159,10 +159,10 @@ def settings_are_told_and_taken_back(fabric: Fabric, link: Link) -> None:
     with pytest.raises(ConfigError, match=r"limits\.nothing cannot be set"):
         changing.change_settings({"limits.nothing": 1})
     dry = changing.change_settings({}, unset=["mm2.checkpoints"], dry_run=True)
-    assert "mm2.checkpoints" not in dry.said
+    assert "mm2.checkpoints" not in dry.changed
     assert changing.settings().as_dict(link)["settings"]["mm2.checkpoints"] is True
     changing.change_settings({}, reset=True)
-    assert not changing.settings().said
+    assert not changing.settings().changed
     assert fabric.plan().links[0].as_dict()["settings"] is None
 
 

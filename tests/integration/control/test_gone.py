@@ -19,7 +19,7 @@ from isthmus.memory.links import recollect
 from isthmus.memory.switching import read_choice, write_choice
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.trees.reshaping import Reshaping, written
+from isthmus.model.trees.reshaping import Reshaping, build_file_form
 from isthmus.model.trees.switching import Allowance, LaneBegin, TargetChoice
 from isthmus.trees.gone import GoneCluster
 from isthmus.trees.reshaping import TreeChanges
@@ -62,7 +62,7 @@ def test_a_cluster_that_is_gone_leaves_by_force(
             async def removed(*, dry_run: bool = False) -> Reshaping:
                 return await changes.remove(name, "north", force=True, dry_run=dry_run)
 
-            with pytest.raises(PlanRefused, match=f"{mine} has never said at east how far it goes with north"):
+            with pytest.raises(PlanRefused, match=f"{mine} has never reported at east how far it goes with north"):
                 await removed()
             await append_once(there, [stated], replication_factor=None)
             with pytest.raises(PlanRefused, match="west answers"):
@@ -83,7 +83,7 @@ def test_a_cluster_that_is_gone_leaves_by_force(
                 await impatient.remove(name, "north", force=True)
             for _ in range(2):
                 found = await removed()
-                assert written(found.after.root) == {"level": 2, "clusters": ["east", "west"]}
+                assert build_file_form(found.after.root) == {"level": 2, "clusters": ["east", "west"]}
                 choice = await read_choice(there, mine)
                 assert choice is not None
                 assert (choice.choice.target, choice.choice.doubts) == ("west", ())

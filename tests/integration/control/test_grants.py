@@ -30,7 +30,7 @@ from pyspark.sql import SparkSession
 
 from isthmus import config
 from isthmus.access.grants import Grant, GrantedSide, grants_of
-from isthmus.cli.clusters.acls import AclFormat, written
+from isthmus.cli.clusters.acls import AclFormat, format_rules
 from isthmus.doctor.examine import examine
 from isthmus.fabric.fabric import Fabric, open_fabric
 from isthmus.groups.positions.carrying import Standing
@@ -404,7 +404,7 @@ def test_commands_of_kafkas_own_tool(clusters: dict[Side, LocalCluster], topic: 
     grants = grants_of(link, Side.SOURCE, "User:printed").grants
     east = Cluster(alias="east", bootstrap_servers=tuple(cluster.admin_bootstrap_servers.split(",")))
     sides = [GrantedSide(side=Side.SOURCE, cluster=east, principal="User:printed", grants=grants)]
-    *comments, command = written(link, sides, AclFormat.KAFKA_ACLS)
+    *comments, command = format_rules(link, sides, AclFormat.KAFKA_ACLS)
     assert all(comment.startswith("#") for comment in comments)
     tool, *arguments = shlex.split(command)
     assert tool == "kafka-acls.sh"

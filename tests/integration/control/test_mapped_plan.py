@@ -23,7 +23,7 @@ from isthmus.model.offsets import LATEST, Cursor, OffsetPolicy
 from isthmus.model.selection import TopicPattern
 from isthmus.model.translation import MappedRange
 from isthmus.topics.preflight import TopicMode
-from isthmus.topics.recording import begun
+from isthmus.topics.recording import build_document
 from testing.groups.carrying import declare, records
 from testing.records import topics
 from testing.records.topics import SEPTEMBER
@@ -64,7 +64,7 @@ async def remember(link: Link, *documents: Document) -> None:
             await declare(link, ledger, source, target)
             recorded = recorded_topics(link.name, ledger.documents)
             mapped_ids = {name: replace(ids, is_mapped=True) for name, ids in recorded.items()}
-            await ledger.write(*(begun(link.name, name, ids) for name, ids in mapped_ids.items()), *documents)
+            await ledger.write(*(build_document(link.name, name, ids) for name, ids in mapped_ids.items()), *documents)
         finally:
             ledger.close()
 

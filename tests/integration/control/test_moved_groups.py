@@ -76,7 +76,7 @@ class Copier:
         consumer = Consumer({**settings, "max.poll.interval.ms": SESSION_MS})
         consumer.subscribe([self.source], on_assign=self._join)
         try:
-            producer = self._begun()
+            producer = self._begin_transaction()
             while not self._is_over.is_set():
                 joined = self._joined
                 messages = [each for each in consumer.consume(100, 0.1) if each.error() is None]
@@ -98,7 +98,7 @@ class Copier:
     def _join(self, *_: object) -> None:
         self._joined += 1
 
-    def _begun(self) -> Producer:
+    def _begin_transaction(self) -> Producer:
         # librdkafka 2.16 throws its brokers away when none is connected any more, and then waits for ever for the one
         # that it takes for the coordinator of the group.
         settings = {"bootstrap.servers": self.servers, "metadata.recovery.strategy": "none"}
@@ -138,7 +138,7 @@ class Copier:
             else:
                 return producer
         self.given_up += self.said[-2:]
-        return self._begun()
+        return self._begin_transaction()
 
     def _say(self, doing: str, error: KafkaException) -> None:
         what = error.args[0]

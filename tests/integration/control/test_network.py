@@ -163,7 +163,7 @@ def test_bootstrap_servers_change_while_a_link_runs(
         async with running(told[0], spark, following=Following(reread=lambda: now[0], is_constant=True)) as run:
             await arrive(run, 20)
             now[0] = told[1]
-            await run.until(lambda: f"link {name}: source changed, and it is started anew" in caplog.text)
+            await run.until(lambda: f"link {name}: source changed, and it is restarted" in caplog.text)
             await arrive(run, 40)
             assert (await run.end_well()).exit_code == 0
 

@@ -31,7 +31,7 @@ from isthmus.model.problem import Problem
 from isthmus.model.process.whereabouts import Whereabouts
 from isthmus.model.state import LinkState
 from isthmus.topics.plan import Action, TopicPlan
-from isthmus.topics.recording import begun, changed_topics
+from isthmus.topics.recording import build_document, changed_topics
 from testing.groups.carrying import declare
 from testing.patience import TERM_S
 from testing.records import topics
@@ -96,7 +96,7 @@ def test_what_a_neighbour_only_wants_is_not_its_own(east: LocalCluster, west: Lo
             await ledger.open()
             await declare(link, ledger, source, target)
             recorded = recorded_topics(link.name, ledger.documents)
-            await ledger.write(begun(link.name, shared, replace(recorded[shared], is_mapped=True)))
+            await ledger.write(build_document(link.name, shared, replace(recorded[shared], is_mapped=True)))
             never = TopicPlan(
                 topic=refused,
                 source_topic=SourceTopic(refused),

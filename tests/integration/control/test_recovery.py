@@ -20,7 +20,7 @@ from isthmus.errors import GateNotMet, IsthmusError, PlanRefused
 from isthmus.fabric.fabric import Fabric, open_fabric
 from isthmus.kafka.batches.batch import Batch
 from isthmus.kafka.client import Client
-from isthmus.links.claiming import claimed
+from isthmus.links.claiming import hold_claim
 from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
@@ -38,7 +38,7 @@ from isthmus.recovery import quarantine, rebuilding, replaying
 from isthmus.recovery.holdings import holdings, replay_of
 from isthmus.recovery.links import LinkRecoverer
 from isthmus.recovery.quarantine import Row, parcels
-from isthmus.recovery.sides import described
+from isthmus.recovery.sides import find_topic
 from testing.brokers.proxy import HOST
 from testing.groups import consumers
 from testing.groups.carrying import filled, records
@@ -269,7 +269,7 @@ def test_what_the_source_lost_or_deleted_is_kept(
         foreseen = await recoverer().recover(dry_run=True)
         assert {each.topic: each.stage for each in foreseen.topics} == dict.fromkeys((unclean, gap), "SETTING_ASIDE")
         assert await topic_id(west, unclean) == before
-        async with Client(west.cluster()) as target, claimed(target, link, only.ledger):
+        async with Client(west.cluster()) as target, hold_claim(target, link, only.ledger):
             with pytest.raises(PlanRefused, match=f"recovers link {link} now"):
                 await recoverer().recover()
         with (
@@ -378,7 +378,7 @@ def test_an_old_source_follows_the_new_one(
     async def scenario() -> tuple[Recovery, TopicDescription | None]:
         async with running(only, spark) as run, Client(east.cluster()) as client:
             await run.until(lambda: _are_at(east, orders, [30]))
-            return await recoverer.recover(), await described(client, orders)
+            return await recoverer.recover(), await find_topic(client, orders)
 
     found, there = asyncio.run(scenario())
     assert there is not None
@@ -400,7 +400,7 @@ def recovering(both: Configuration, link: str) -> Iterator[None]:
     is_at_it, is_over = threading.Event(), threading.Event()
 
     async def hold() -> None:
-        async with Client(both.cluster("west")) as target, claimed(target, link, both.ledger):
+        async with Client(both.cluster("west")) as target, hold_claim(target, link, both.ledger):
             is_at_it.set()
             await asyncio.to_thread(is_over.wait)
 

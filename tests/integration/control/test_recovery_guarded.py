@@ -29,7 +29,7 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.process.whereabouts import Liveness
 from isthmus.model.state import LinkState
 from isthmus.recovery.links import LinkRecoverer
-from isthmus.recovery.sides import described
+from isthmus.recovery.sides import find_topic
 from isthmus.run.recovering import SelfRecovery
 from testing.groups.carrying import filled, records
 from testing.records import topics
@@ -254,7 +254,7 @@ def test_a_topic_that_is_created_by_itself_while_it_is_rebuilt(
 
     async def seen() -> tuple[int, str | None]:
         async with Client(west.cluster()) as client:
-            there = await described(client, empty)
+            there = await find_topic(client, empty)
             assert there is not None
             return there.partition_count, there.own_configs.get("retention.ms")
 
@@ -283,7 +283,7 @@ def test_a_quarantine_that_would_delete_keeps_what_it_gets(
 
     async def seen() -> dict[str, str]:
         async with Client(west.cluster()) as client:
-            there = await described(client, quarantine_of(name))
+            there = await find_topic(client, quarantine_of(name))
             assert there is not None
             return there.own_configs
 

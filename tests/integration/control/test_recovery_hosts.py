@@ -10,9 +10,9 @@ import pytest
 
 from isthmus.errors import PlanRefused
 from isthmus.kafka.client import Client
-from isthmus.ledger.documents.kinds import RecoveryClaimDocument, encoded
+from isthmus.ledger.documents.kinds import RecoveryClaimDocument, encode_document
 from isthmus.ledger.topic import ensure_topic
-from isthmus.links.claiming import claimed
+from isthmus.links.claiming import hold_claim
 from isthmus.local import LocalCluster
 from isthmus.memory.operators import require_nobody_recovers
 from isthmus.model.configuration import LedgerSettings
@@ -33,7 +33,7 @@ def beats(cluster: LocalCluster, link: str, *, clock_ms: int) -> Iterator[None]:
     while True:
         beat += 1
         claim = RecoveryClaimDocument(link=link, by="ann@far", beat=beat, host="far", host_id="far", pid=1)
-        given = Given(claim.key.encode(), encoded(claim), [], int(time.time() * 1000) + clock_ms)
+        given = Given(claim.key.encode(), encode_document(claim), [], int(time.time() * 1000) + clock_ms)
         topics.produce(cluster, LEDGER_TOPIC, [given])
         yield
 
@@ -49,7 +49,7 @@ def test_a_recovery_of_another_host_lives_as_long_as_it_beats(west: LocalCluster
             return await require_nobody_recovers(link, client)
 
     async def taken() -> None:
-        async with Client(west.cluster()) as client, claimed(client, link, LedgerSettings()):
+        async with Client(west.cluster()) as client, hold_claim(client, link, LedgerSettings()):
             with pytest.raises(PlanRefused, match=f"recovers link {link} now"):
                 await require_nobody_recovers(link, client)
 

@@ -34,8 +34,8 @@ from isthmus.ledger.topic import on_topic
 from isthmus.links.declaring import AsyncDeclaredLinks
 from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
-from isthmus.memory.declarations import looked
-from isthmus.memory.links import remembered
+from isthmus.memory.declarations import open_declarations
+from isthmus.memory.links import read_ledger
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.gateways.synchrony import FENCE_S, LOOK_S, SYNC, FirstUnheld, OutOfSync, SyncSettings, SyncState
@@ -45,7 +45,7 @@ from isthmus.model.links.pair import PairState
 from isthmus.model.links.promotion import Promised, Promotion
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.process.listening import ListenAddress
-from isthmus.model.registers import MODE, Author, changed
+from isthmus.model.registers import MODE, Author, change_registers
 from isthmus.synchronous.synchronous import Detachment, acknowledged_since, gateway_words
 from testing.brokers.hanging import trusting
 from testing.brokers.proxy import HOST, Proxy, Weather
@@ -99,7 +99,7 @@ def is_apart(trial: Trial, side: Side, writer: Writer, proxy: Proxy, other: Name
     writing = threading.Thread(target=writer.write, args=(topic,), kwargs={"timeout_s": 8.0})
     with proxy.weather(Weather.CUT):
         writing.start()
-        while not keeper.held():
+        while not keeper.count_held():
             time.sleep(0.02)
         promoter = Promoter(configuration=trial.direct, name=trial.name, maps=(other,))
         found = asyncio.run(promoter.failover()).acknowledged
@@ -141,7 +141,7 @@ def declaration(name: str, target: LocalCluster, source: str = "E") -> Declarati
         attachment(NamespaceMap.parse(f"{name}-:x-")): True,
     }
     author = Author(by="somebody", at_ms=1, where=target.cluster_id)
-    return Declaration(name=name, registers=changed((), said, author))
+    return Declaration(name=name, registers=change_registers((), said, author))
 
 
 async def beats(source: Client, one: GatewayDocument) -> None:
@@ -157,7 +157,7 @@ async def beats(source: Client, one: GatewayDocument) -> None:
 
 async def are_heard_beside(link: Link, source: Client) -> bool:
     """Whether gateways of other tests are heard still, which have no word of this link."""
-    return any(each.is_heard and each.word is None for each in gateway_words(link, await remembered(source)))
+    return any(each.is_heard and each.word is None for each in gateway_words(link, await read_ledger(source)))
 
 
 @pytest.mark.parametrize("policy", OutOfSync)
@@ -246,7 +246,7 @@ def test_what_was_detached_before_it_fails_over_has_a_word(
     async def story() -> Promised | None:
         async with asyncio.timeout(TERM_S), Client(east.cluster()) as source, Client(west.cluster()) as target:
             await AsyncDeclaredLinks(both).change(name, lambda _: {MODE: SYNC})
-            async with looked(both) as (_, declared):
+            async with open_declarations(both) as (_, declared):
                 known = declared.links[name]
             said = known.mode_said
             word = GatewayPairDocument(
@@ -265,7 +265,7 @@ def test_what_was_detached_before_it_fails_over_has_a_word(
             await Promoter(configuration=both, name=name).detach()
             await append_once(source, [Deletion(each.key) for each in documents], replication_factor=None)
             found = (await Promoter(configuration=both, name=name, maps=(each,)).failover()).acknowledged
-            written = (await remembered(target)).of(name).documents.values()
+            written = (await read_ledger(target)).of(name).documents.values()
             assert [each for each in written if isinstance(each, PromisedDocument)] == []
             return found
 
@@ -353,7 +353,7 @@ def test_a_part_that_fails_over_keeps_what_another_one_has_found(
 
     async def said(source: Client) -> list[Document]:
         await AsyncDeclaredLinks(both).change(name, lambda _: {MODE: SYNC})
-        async with looked(both) as (_, declared):
+        async with open_declarations(both) as (_, declared):
             said = declared.links[name].mode_said
         # Words alone: a gateway that has ended.
         word = GatewayPairDocument(
@@ -372,7 +372,7 @@ def test_a_part_that_fails_over_keeps_what_another_one_has_found(
             await append_once(source, [Deletion(each.key) for each in documents], replication_factor=None)
             await Promoter(configuration=both, name=name, maps=(other,)).failover()
             found = await Promoter(configuration=both, name=name, maps=(one,)).failover()
-            written = (await remembered(target)).of(name).documents.values()
+            written = (await read_ledger(target)).of(name).documents.values()
             assert [each for each in written if isinstance(each, PromisedDocument)] == []
             return found.acknowledged
 

@@ -15,8 +15,8 @@ from isthmus.errors import ClusterError, ConfigError, PlanRefused
 from isthmus.fabric.fabric import DeclaredTrees
 from isthmus.memory.declarations import Declarations, author
 from isthmus.model.configuration import Configuration
-from isthmus.model.registers import SETTINGS, changed
-from isthmus.model.trees.reshaping import written
+from isthmus.model.registers import SETTINGS, change_registers
+from isthmus.model.trees.reshaping import build_file_form
 from isthmus.model.trees.tree import node_of
 from isthmus.model.trees.treedeclaration import CLUSTERS, MEMBERS, TreeDeclaration
 from testing.runs.treeload import Clusters
@@ -81,10 +81,10 @@ async def _declare_unusable(configuration: Configuration, aliases: list[str], na
     async with Declarations(configuration.clusters, configuration.ledger) as declarations:
         ids = (await declarations.look()).ids
         values = {
-            CLUSTERS: written(node_of(aliases)),
+            CLUSTERS: build_file_form(node_of(aliases)),
             MEMBERS: {alias: ids[alias] for alias in aliases},
             f"{SETTINGS}of-tomorrow": 1,
         }
-        new = changed((), values, author(ids[aliases[0]]))
+        new = change_registers((), values, author(ids[aliases[0]]))
         for alias in aliases:
             await declarations.write(alias, TreeDeclaration(name=name, registers=()), new)

@@ -80,7 +80,7 @@ def test_addresses_are_rewritten_and_nothing_else(key: int) -> None:
             tags = b"\0" if example % 2 else uvarint(1) + uvarint(99) + uvarint(3) + b"tag"
             value = MadeUp(definition, version, chance).value()
             for move in (elsewhere, where_it_is):
-                conversation, _, answers = Conversation.begun(DEFAULTS, move)
+                conversation, _, answers = Conversation.create(DEFAULTS, move)
                 conversation.expected += (Expected(7, key, version), Expected(8, 12, 0))
                 sent = encoded(definition, version, value, unknown_tags=bool(example % 3))
                 wanted = encoded(definition, version, moved(value, move), unknown_tags=bool(example % 3))
@@ -100,7 +100,7 @@ def test_producer_ids_are_marked_with_their_cluster() -> None:
     asking, telling, chance = definitions("Request")[22], definitions("Response")[22], random.Random(22)
     for version in telling.versions:
         for transactional, given in ((None, 1001), ("mine", 1001), (None, -1)):
-            conversation, requests, answers = Conversation.begun(DEFAULTS, where_it_is, Serving(tag=0x155))
+            conversation, requests, answers = Conversation.create(DEFAULTS, where_it_is, Serving(tag=0x155))
             asked = {**MadeUp(asking, version, chance).value(), "TransactionalId": transactional, "ProducerId": 9}
             sent = request(asking, version, encoded(asking, version, asked), 7, b"client")
             assert b"".join(bytes(part) for piece in pieces(sent, chance) for part in requests.take(piece)) == sent
@@ -142,7 +142,7 @@ def test_ends_of_epochs_lie_beyond_what_is_common() -> None:
 
     for version in telling.versions:
         for ends in (common, {}):
-            conversation, requests, answers = Conversation.begun(DEFAULTS, where_it_is, Serving(common=ends))
+            conversation, requests, answers = Conversation.create(DEFAULTS, where_it_is, Serving(common=ends))
             body = encoded(asking, version, MadeUp(asking, version, chance).value())
             assert requests.take(memoryview(request(asking, version, body, 7, b"client")))
             arriving, wanted = (
@@ -159,7 +159,7 @@ def test_requests_pass_as_they_are_and_answers_are_expected() -> None:
     for a Produce with acks=0.
     """
     chance = random.Random(40)
-    conversation, requests, _ = Conversation.begun(DEFAULTS, where_it_is)
+    conversation, requests, _ = Conversation.create(DEFAULTS, where_it_is)
     for key, passing in PASSING.items():
         definition = definitions("Request")[key]
         for version in range(max(definition.versions[0], passing.version_min), passing.version_max + 1):
@@ -186,7 +186,7 @@ def test_offered_versions_are_capped() -> None:
     for version in definition.versions:
         value = {**MadeUp(definition, version, chance).value(), "ErrorCode": 0}
         value["ApiKeys"] = [{"ApiKey": key, "MinVersion": 0, "MaxVersion": 99} for key in range(120)]
-        conversation, _, answers = Conversation.begun(DEFAULTS, where_it_is)
+        conversation, _, answers = Conversation.create(DEFAULTS, where_it_is)
         conversation.expected.append(Expected(7, 18, version))
         kept = [
             {"ApiKey": key, "MinVersion": passing.version_min, "MaxVersion": passing.version_max}
@@ -208,7 +208,7 @@ def test_a_broker_that_does_not_understand_is_understood() -> None:
     """The answer that a version of ApiVersions is not supported has the form of version 0, whatever was asked."""
     definition = definitions("Response")[18]
     value = {"ErrorCode": 35, "ApiKeys": [{"ApiKey": 18, "MinVersion": 0, "MaxVersion": 4}]}
-    conversation, _, answers = Conversation.begun(DEFAULTS, where_it_is)
+    conversation, _, answers = Conversation.create(DEFAULTS, where_it_is)
     conversation.expected.append(Expected(7, 18, 5))
     body = struct.pack(">i", 7) + encoded(definition, 0, value)
     frame = struct.pack(">i", len(body)) + body

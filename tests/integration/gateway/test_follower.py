@@ -52,7 +52,7 @@ def test_whoever_waits_is_woken_in_order(west: LocalCluster, topic: Name) -> Non
             left = watch.wait((name, 0), 5, lambda: woken.append(-1))
             assert left is not None
             left.cancel()
-            waiting = asyncio.create_task(watch.covered({(name, 0): 9, (name, 1): 2}))
+            waiting = asyncio.create_task(watch.wait_until_covered({(name, 0): 9, (name, 1): 2}))
             for partition, count in ((0, 4), (1, 1), (0, 5), (1, 1)):
                 assert not waiting.done()
                 await fill(west, name, count, partition)
@@ -60,7 +60,7 @@ def test_whoever_waits_is_woken_in_order(west: LocalCluster, topic: Name) -> Non
             # One that nobody waited for before, while a long poll is on its way.
             begun_at = time.monotonic()
             await fill(west, name, 1, 2)
-            await watch.covered({(name, 2): 1})
+            await watch.wait_until_covered({(name, 2): 1})
             assert time.monotonic() - begun_at < TERM_S
 
             assert woken == [3, 3, 6, 9]
@@ -85,8 +85,8 @@ def test_a_leader_that_goes(east3: LocalCluster, topic: Name) -> None:
     async def story() -> None:
         async with watching(east3) as watch, asyncio.timeout(TERM_S):
             await fill(east3, name, 20)
-            await watch.covered({(name, 0): 20})
-            waiting = asyncio.create_task(watch.covered({(name, 0): 30, (name, 1): 5}))
+            await watch.wait_until_covered({(name, 0): 20})
+            waiting = asyncio.create_task(watch.wait_until_covered({(name, 0): 30, (name, 1): 5}))
             await asyncio.to_thread(east3.broker(2).kill)
             try:
                 await fill(east3, name, 5, 1)
@@ -107,8 +107,8 @@ def test_what_is_lost_is_reported(west: LocalCluster, topic: Name) -> None:
     async def story() -> None:
         async with watching(west) as watch, asyncio.timeout(TERM_S):
             await fill(west, name, 7)
-            await watch.covered({(name, 0): 7})
-            waiting = asyncio.create_task(watch.covered({(name, 0): 8}))
+            await watch.wait_until_covered({(name, 0): 7})
+            waiting = asyncio.create_task(watch.wait_until_covered({(name, 0): 8}))
             await asyncio.to_thread(topics.delete, west, name)
             await asyncio.to_thread(topics.create, west, name)
             await fill(west, name, 3)
@@ -138,7 +138,7 @@ def test_who_comes_again_waits_for_the_same(west: LocalCluster, topic: Name) -> 
             assert watch.wait((name, 0), 1, lambda: None) is not None
             assert watch.still_s((name, 0)) >= 0.2
             await fill(west, name, 1)
-            await watch.covered({(name, 0): 1})
+            await watch.wait_until_covered({(name, 0): 1})
             assert watch.wait((name, 0), 2, lambda: None) is not None
             assert watch.still_s((name, 0)) < 0.2
 
@@ -153,14 +153,14 @@ def test_what_was_lost_while_nobody_waited(west: LocalCluster, topic: Name) -> N
     async def story() -> None:
         async with watching(west, kept_s=0.0) as watch, asyncio.timeout(TERM_S):
             await fill(west, name, 7)
-            await watch.covered({(name, 0): 7})
+            await watch.wait_until_covered({(name, 0): 7})
             while watch.end((name, 0)) >= 0:
                 # Nobody asks for it any more.
                 await asyncio.sleep(0.02)
             await asyncio.to_thread(topics.delete, west, name)
             await asyncio.to_thread(topics.create, west, name)
             await fill(west, name, 3)
-            await watch.covered({(name, 0): 2})
+            await watch.wait_until_covered({(name, 0): 2})
             assert watch.losses == {(name, 0): (7, 0)}
 
     asyncio.run(story())

@@ -88,7 +88,7 @@ def await_held(front: Running, writer: Writer) -> None:
     """Wait until an answer to what was written is held."""
     assert front.gateway.keeper is not None
     deadline = time.monotonic() + TERM_S
-    while not front.gateway.keeper.held():
+    while not front.gateway.keeper.count_held():
         assert time.monotonic() < deadline
         writer.flush(0.05)
 
@@ -106,7 +106,7 @@ def test_an_acknowledgement_is_at_the_follower(
 
     assert (writer.offsets, writer.missing, writer.errors) == (list(range(COUNT)), [], [])
     assert front.gateway.keeper is not None
-    assert front.gateway.keeper.held() == {}
+    assert front.gateway.keeper.count_held() == {}
     assert link.gone == {}
 
 
@@ -288,6 +288,6 @@ def test_a_client_that_leaves_is_waited_for_no_more(pair: tuple[Running, Link, s
 
     assert front.gateway.keeper is not None
     deadline = time.monotonic() + TERM_S
-    while front.gateway.keeper.held():
+    while front.gateway.keeper.count_held():
         assert time.monotonic() < deadline
         time.sleep(0.02)

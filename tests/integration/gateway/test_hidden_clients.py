@@ -36,7 +36,7 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.gateways.synchrony import SYNC
 from isthmus.model.links.declaration import SOURCE, TARGET, attachment
 from isthmus.model.namespace import NamespaceMap
-from isthmus.model.registers import MODE, Author, changed
+from isthmus.model.registers import MODE, Author, change_registers
 from testing.gateways.gateways import Running, gateway
 from testing.gateways.moving import process
 from testing.patience import TERM_S
@@ -191,7 +191,7 @@ def synchronous(cluster: LocalCluster, stem: str) -> DeclarationDocument:
         attachment(NamespaceMap.parse(f"{stem}.")): True,
         MODE: SYNC,
     }
-    registers = changed((), values, Author(by="anna", at_ms=1, where="S"))
+    registers = change_registers((), values, Author(by="anna", at_ms=1, where="S"))
     return DeclarationDocument(link=stem, cluster="S", registers=registers)
 
 

@@ -18,7 +18,7 @@ from isthmus.ledger.documents.kinds import DeclarationDocument, ReadableDocument
 from isthmus.model.gateways.synchrony import SYNC
 from isthmus.model.links.declaration import SOURCE, TARGET, attachment
 from isthmus.model.namespace import NamespaceMap
-from isthmus.model.registers import DELETED, MODE, Author, changed
+from isthmus.model.registers import DELETED, MODE, Author, change_registers
 from tests.integration.gateway.definitions import MadeUp, Value, defaults, definitions, encoded, moved
 from tests.integration.gateway.frames import answer, elsewhere, passed, request, versions_of
 
@@ -38,7 +38,7 @@ def said(**otherwise: Any) -> DeclarationDocument:
         MODE: SYNC,
         **otherwise,
     }
-    registers = changed((), values, Author(by="anna", at_ms=1, where="T"))
+    registers = change_registers((), values, Author(by="anna", at_ms=1, where="T"))
     return DeclarationDocument(link="l", cluster="T", registers=registers)
 
 
@@ -54,7 +54,7 @@ def hidden(document: DeclarationDocument | None = None) -> HiddenTopics:
 
 def begun(names: HiddenTopics) -> tuple[Conversation, RequestStream, Callable[[bytes], bytes]]:
     """A conversation, the way of its requests, and what becomes of what the broker answers."""
-    conversation, requests, answers = Conversation.begun(DEFAULTS, elsewhere, Serving(hidden=names))
+    conversation, requests, answers = Conversation.create(DEFAULTS, elsewhere, Serving(hidden=names))
     return conversation, requests, lambda sent: b"".join(map(bytes, answers.take(memoryview(sent))))
 
 
@@ -162,7 +162,7 @@ def test_a_share_group_gets_nothing_that_is_hidden() -> None:
             both = [{**each, "TopicId": chance.choice((HIDDEN_ID, SHOWN_ID))} for each in made]
             conversation, requests, _ = begun(hidden())
             again = {**defaults(telling, version), "ErrorCode": 122, "NodeEndpoints": []}
-            again["ErrorMessage"] = "Some of its topics are not to be read now: begin the session anew."
+            again["ErrorMessage"] = "Some of its topics are not to be read now: begin a new session."
             unknown = told(78, version, again)
             kept = [item for item in both if item["TopicId"] == HIDDEN_ID]
             nothing = {"ErrorCode": ELSEWHERE, "AcknowledgeErrorCode": ELSEWHERE, "Records": b"", "AcquiredRecords": []}

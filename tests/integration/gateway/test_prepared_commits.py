@@ -19,7 +19,7 @@ from isthmus.gateway.synchronous.keeping import GIVEN_UP_S
 from isthmus.kafka import codes
 from isthmus.kafka.client import Client
 from isthmus.kafka.transactions.aborting import transactions_in
-from isthmus.kafka.transactions.finishing import finish, unfinished
+from isthmus.kafka.transactions.finishing import find_unfinished, finish
 from isthmus.local import LocalCluster
 from isthmus.model.gateways.prepared import PreparedCommit, PreparedPart
 from isthmus.model.gateways.synchrony import SyncSettings
@@ -99,7 +99,7 @@ def left(cluster: LocalCluster, commits: list[PreparedCommit], names: Names, *, 
 
     async def story() -> list[str]:
         async with Client(cluster.cluster()) as client:
-            found = await (finish if does else unfinished)(client, commits, names)
+            found = await (finish if does else find_unfinished)(client, commits, names)
             return [each.topic for each in found.committed]
 
     return asyncio.run(story())
@@ -198,7 +198,7 @@ def test_a_commit_that_was_given_up_does_not_commit_the_next_transaction(
         else:
             assert answered(given_up) == codes.COORDINATOR_LOAD_IN_PROGRESS
             given_up.close()
-        assert keeper.held() == {}
+        assert keeper.count_held() == {}
         # Some more of the same transaction.
         for name in names:
             producer.produce(name, b"more")
@@ -282,7 +282,7 @@ def test_only_what_is_proven_to_be_committed_is(west: LocalCluster, west_trusts:
             logs = [Log(client, name) for name in names]
             commits = await story(*logs)
             found = await finish(client, commits, names)
-            assert await unfinished(client, commits, names) == ((), ())
+            assert await find_unfinished(client, commits, names) == ((), ())
             return [(each.topic, source_producer_id(each.producer_id)) for each in found.committed], [
                 source_producer_id(each.producer_id) for each in await transactions_in(client, names[1:])
             ]

@@ -33,7 +33,7 @@ from confluent_kafka.admin import (
 from isthmus.fabric.fabric import Namespaces
 from isthmus.gateway.bounds import DEFAULTS
 from isthmus.gateway.conversation import Conversation, RequestStream
-from isthmus.gateway.frames.acknowledging import acknowledged
+from isthmus.gateway.frames.acknowledging import read_acknowledgements
 from isthmus.gateway.frames.duties import Duty
 from isthmus.gateway.frames.messages import PASSING
 from isthmus.gateway.frames.refusing import GROUPED, LISTINGS
@@ -80,7 +80,7 @@ def reserved(heard_at: float = float("inf")) -> ReservedNames:
 
 def begun(names: ReservedNames) -> tuple[Conversation, RequestStream, Callable[[bytes], bytes]]:
     """A conversation, the way of its requests, and what becomes of what the broker answers."""
-    conversation, requests, answers = Conversation.begun(DEFAULTS, elsewhere, Serving(reserved=names))
+    conversation, requests, answers = Conversation.create(DEFAULTS, elsewhere, Serving(reserved=names))
     conversation.now = 100.0
     return conversation, requests, lambda sent: b"".join(map(bytes, answers.take(memoryview(sent))))
 
@@ -310,7 +310,7 @@ def test_what_a_synchronous_link_refuses_as_well() -> None:
     link = SimpleNamespace(duty=lambda *, is_transactional: Duty.REFUSE, settings=SyncSettings())
     duties = SimpleNamespace(links=[link], of=lambda name: link if name == "mine" else None)
     for version in versions_of(0):
-        conversation, requests, _ = Conversation.begun(DEFAULTS, elsewhere, Serving(reserved=reserved()), duties)
+        conversation, requests, _ = Conversation.create(DEFAULTS, elsewhere, Serving(reserved=reserved()), duties)
         value = {**MadeUp(asking, version, chance).value(), "Acks": -1}
         records = [{"Index": 1, "Records": bytes(61)}]
         topics = [{"Name": name, "PartitionData": records} for name in ("mine", KEPT)]
@@ -318,7 +318,7 @@ def test_what_a_synchronous_link_refuses_as_well() -> None:
 
         assert passed(requests, sent, chance) == b""
         (expected,) = conversation.expected
-        told = {each.key: each.code for each in acknowledged(memoryview(expected.answer), version)}
+        told = {each.key: each.code for each in read_acknowledgements(memoryview(expected.answer), version)}
         assert told == {("mine", 1): 19, (KEPT, 1): 29}
 
 

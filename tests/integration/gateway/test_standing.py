@@ -25,13 +25,13 @@ from isthmus.ledger.records import Deletion
 from isthmus.ledger.topic import LEDGER_TOPIC, on_topic
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
-from isthmus.memory.links import remembered
+from isthmus.memory.links import read_ledger
 from isthmus.model.configuration import Configuration, MetricsSettings
 from isthmus.model.gateways.synchrony import SYNC, SyncState
 from isthmus.model.links.declaration import SOURCE, TARGET, attachment
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.process.listening import ListenAddress
-from isthmus.model.registers import MODE, Author, changed
+from isthmus.model.registers import MODE, Author, change_registers
 from testing.brokers.acls import denied
 from testing.brokers.proxy import Proxy, Weather
 from testing.gateways.gateways import HOST, free_range
@@ -48,7 +48,7 @@ def test_a_gateway_that_turns_holds_for_the_other_cluster(east: LocalCluster, we
 
     async def registered(cluster: LocalCluster) -> list[str]:
         async with Client(cluster.cluster()) as client:
-            known = (await remembered(client)).unlinked().values()
+            known = (await read_ledger(client)).find_unlinked().values()
         found = [each for each in known if isinstance(each, GatewayDocument) and each.advertised == f"{HOST}:{port}"]
         # Where links of other tests are left that are not in sync, it stays as one that has ended.
         return [each.gateway for each in found if not each.has_ended]
@@ -95,7 +95,7 @@ def test_a_gateway_that_left_a_lost_cluster_ends_there_once_that_is_back(
 
     async def registered() -> list[GatewayDocument]:
         async with Client(east.cluster()) as client:
-            known = (await remembered(client)).unlinked().values()
+            known = (await read_ledger(client)).find_unlinked().values()
         return [each for each in known if isinstance(each, GatewayDocument) and each.advertised == f"{HOST}:{port}"]
 
     async def story(proxy: Proxy) -> None:
@@ -133,11 +133,11 @@ def test_a_link_that_it_cannot_hold_for_is_said_to_be_out_of_sync(
         MODE: SYNC,
         attachment(NamespaceMap.parse(f"{name}-:x-")): True,
     }
-    registers = changed((), said, Author(by="somebody", at_ms=1, where=east.cluster_id))
+    registers = change_registers((), said, Author(by="somebody", at_ms=1, where=east.cluster_id))
     declared = DeclarationDocument(link=name, cluster=east.cluster_id, registers=registers)
 
     async def words(client: Client) -> list[GatewayPairDocument]:
-        documents = (await remembered(client)).of(name).documents.values()
+        documents = (await read_ledger(client)).of(name).documents.values()
         return list(pair_words(name, declaration_of(name, [declared]).mode_said, documents).values())
 
     async def story() -> None:
@@ -185,7 +185,7 @@ def test_one_that_may_not_use_the_ledger_does_not_begin(
 
     async def left() -> list[str]:
         async with Client(secured.cluster()) as client:
-            known = (await remembered(client)).unlinked().values()
+            known = (await read_ledger(client)).find_unlinked().values()
         return [each.advertised for each in known if isinstance(each, GatewayDocument)]
 
     assert f"{HOST}:{port}" not in asyncio.run(left())

@@ -71,7 +71,7 @@ async def settled(client: Client, source: Any, groups: list[str]) -> None:
     """Wait until a source of commits tells what OffsetFetch tells."""
     deadline = time.monotonic() + TERM_S
     while True:
-        await source.changed(0.2)
+        await source.wait_for_changes(0.2)
         truth = {group: found for group, found in (await committed_offsets(client, groups)).values.items() if found}
         told = {group: found for group, found in source.positions.items() if found}
         if told == truth:
@@ -97,7 +97,7 @@ def test_the_log_tells_what_the_coordinator_tells(east: LocalCluster, topic: Top
                     # This one begins in the middle of open transactions.
                     sources.append(CommitFollower(client, wanted))
                 for source in sources:
-                    await source.changed(0)
+                    await source.wait_for_changes(0)
                 if number % 5 == 0:
                     await settled(client, sources[0], groups)
             await asyncio.to_thread(committers.end_all)
@@ -117,14 +117,14 @@ def test_a_commit_is_heard_of_at_once(east: LocalCluster, topic: TopicNamer) -> 
     async def scenario() -> None:
         async with Client(east.cluster()) as client:
             follower = CommitFollower(client, {group}.__contains__)
-            assert await follower.changed(1) == {group}
+            assert await follower.wait_for_changes(1) == {group}
             member = consumers.consumer(east, group)
             delays = []
             for offset in range(1, 30):
                 await asyncio.to_thread(consumers.commit, east, {group: {(name, 0): offset}})
                 begun = time.monotonic()
                 while follower.positions[group][name, 0].offset != offset:
-                    await follower.changed(1)
+                    await follower.wait_for_changes(1)
                 delays.append(time.monotonic() - begun)
             member.close()
             await follower.aclose()
@@ -170,7 +170,7 @@ def test_polling_where_the_log_may_not_be_read(secured: LocalCluster, topic: Top
                 # The brokers learn of the rule a moment later than the controller.
                 await source.aclose()
                 source = CommitSource(client, {group}.__contains__)
-                await source.changed(0.2)
+                await source.wait_for_changes(0.2)
             assert source.way == "polling"
             assert "__consumer_offsets" in source.reason
             await settled(client, source, [group])

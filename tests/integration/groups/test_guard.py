@@ -46,11 +46,11 @@ class Interrupted(GroupCommitter):
         await self._at("before")
         return await super()._place(transaction, commits)
 
-    async def _changed(
+    async def _find_changed(
         self, commits: Mapping[str, GroupCommit], groups: Collection[str], outcome: CommitOutcome, producer_id: int
     ) -> set[str]:
         await self._at("placed")
-        return await super()._changed(commits, groups, outcome, producer_id)
+        return await super()._find_changed(commits, groups, outcome, producer_id)
 
     async def _end(self, transaction: GroupTransaction, *, commit: bool) -> None:
         await self._at("looked")

@@ -11,7 +11,7 @@ import pytest
 from isthmus.errors import PlanRefused
 from isthmus.groups.positions.carrying import Standing
 from isthmus.kafka.client import Client
-from isthmus.kafka.groups.groups import list_groups, listed
+from isthmus.kafka.groups.groups import list_groups, merge_listings
 from isthmus.local import LocalCluster
 from isthmus.model.groupsettings import OWN_PREFIX
 from testing.groups import consumers
@@ -29,7 +29,7 @@ def names_at(cluster: LocalCluster) -> set[str]:
 
     async def scenario() -> set[str]:
         async with Client(as_admin(cluster)) as client:
-            return set(listed(await list_groups(client)))
+            return set(merge_listings(await list_groups(client)))
 
     return asyncio.run(scenario())
 

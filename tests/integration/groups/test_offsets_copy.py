@@ -319,4 +319,6 @@ def test_nothing_is_written_without_a_secret(copied: Copied) -> None:
     groups = replace(copied.link.groups, offsets_copy=OffsetsCopy.ENCRYPTED)
     (left,) = asyncio.run(settled(replace(copied.link, source=bare, groups=groups)))
     assert left.problem is not None
-    assert left.problem.hint == "Give clusters.source.offsets_copy_secret in the file of whoever runs the link."
+    assert (
+        left.problem.hint == "Give clusters.source.offsets_copy_secret in the file of the operator who runs the link."
+    )

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from isthmus.kafka.client import Client
-from isthmus.kafka.groups.groups import committed_offsets, describe_groups, list_groups, listed
+from isthmus.kafka.groups.groups import committed_offsets, describe_groups, list_groups, merge_listings
 from isthmus.local import LocalCluster
 from isthmus.model.kafka.group import Committed, GroupState, GroupType
 from testing.groups.consumers import commit, joined
@@ -30,7 +30,7 @@ def test_members_are_described_with_what_they_read(east: LocalCluster, topic: To
 
     async def scenario() -> None:
         async with Client(east.cluster()) as client:
-            known = listed(await list_groups(client))
+            known = merge_listings(await list_groups(client))
             found = await describe_groups(client, groups)
             assert found.errors == {}
             for group, kind in groups.items():
@@ -58,7 +58,7 @@ def test_groups_of_any_name_and_none_at_all(east: LocalCluster, topic: TopicName
 
     async def scenario() -> None:
         async with Client(east.cluster()) as client:
-            assert listed(await list_groups(client))[odd].state is GroupState.EMPTY
+            assert merge_listings(await list_groups(client))[odd].state is GroupState.EMPTY
             found = await describe_groups(client, [odd, absent])
             assert found.values[odd].state is GroupState.EMPTY
             assert found.values[absent].state is GroupState.DEAD
@@ -90,7 +90,7 @@ def test_two_hundred_groups_are_read_in_one_pass(
                 return await broker(node, request, **options)
 
             monkeypatch.setattr(client, "broker", counted)
-            known = listed(await list_groups(client))
+            known = merge_listings(await list_groups(client))
             described = await describe_groups(client, groups)
             positions = await committed_offsets(client, groups)
             assert known.keys() >= set(groups)

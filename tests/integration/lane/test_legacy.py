@@ -146,7 +146,7 @@ def test_what_an_old_broker_cannot_tell_is_said(old: LocalCluster, topic: TopicN
     (transaction,) = report.transactions
     assert (transaction.state, transaction.first_offset) == (TransactionState.UNKNOWN, 0)
     assert report.findings == ()
-    assert "not told by this broker version" in report.not_told["transactions"]
+    assert "not reported by this broker version" in report.not_told["transactions"]
     described = known.describe()
     assert (described.mode, described.controller, described.quorum) == (MetadataMode.ZOOKEEPER, 0, None)
     assert [broker.version for broker in described.brokers] == ["2.8"]

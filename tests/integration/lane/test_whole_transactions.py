@@ -21,7 +21,7 @@ from isthmus.kafka.client import Client
 from isthmus.kafka.connect.connection import Connection
 from isthmus.kafka.log import produce
 from isthmus.kafka.transactions.aborting import abort_transactions
-from isthmus.kafka.transactions.finishing import unfinished
+from isthmus.kafka.transactions.finishing import find_unfinished
 from isthmus.lane.reader import SourceReader
 from isthmus.ledger.documents.kinds import TopicDocument
 from isthmus.ledger.log import append_once
@@ -443,7 +443,7 @@ def test_what_a_leader_does_not_tell_is_not_taken_for_ended(
         async with asyncio.timeout(TERM_S), Client(guarded.cluster()) as client:
             # A rule reaches the part of a broker that judges a moment after it is told.
             while True:
-                await unfinished(client, [commit], [name])
+                await find_unfinished(client, [commit], [name])
 
     with denied(guarded, ResourceType.TOPIC, name, AclOperation.READ):
         with pytest.raises(NotAuthorized, match=name):

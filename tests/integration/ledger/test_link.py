@@ -37,7 +37,7 @@ from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, LedgerPlace, ensure_to
 from isthmus.ledger.view import LedgerView
 from isthmus.links.pausing import Named, pause
 from isthmus.local import LocalCluster
-from isthmus.memory.links import remembered
+from isthmus.memory.links import read_ledger
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
@@ -511,7 +511,7 @@ def test_nobody_begins_by_a_look_without_their_own_mark(
         ledger = LinkLedger(client, link)
 
         async def made() -> FiltersDocument:
-            return FiltersDocument(link=link, since_ms=len((await remembered(client)).documents()))
+            return FiltersDocument(link=link, since_ms=len((await read_ledger(client)).documents()))
 
         async with cut_off(client, monkeypatch):
             for attempt in (
@@ -608,7 +608,7 @@ def test_a_task_looks_for_the_leader_that_took_its_marks(
         await eventually(lambda: len(looks) > 3)
         assert len(located) == 1
         for ahead in (1000, 1001):
-            word.taken(lasting_s(), tail.position + ahead)
+            word.note_mark(lasting_s(), tail.position + ahead)
         await eventually(lambda: len(located) > 2)
         following.cancel()
         tail.close()
@@ -636,7 +636,7 @@ def test_a_change_that_was_not_committed_does_not_count(
         try:
             await writer.take_over()
             await writer.append([before])
-            memory = await remembered(client)
+            memory = await read_ledger(client)
             with monkeypatch.context() as patch:
                 patch.setattr(Transaction, "end", killed)
                 # The controller's own writes are not its matter.
@@ -645,13 +645,13 @@ def test_a_change_that_was_not_committed_does_not_count(
                 with pytest.raises(asyncio.CancelledError):
                     await writer.append([after])
             following = asyncio.create_task(ledger.run())
-            assert (await remembered(client)).documents()[key] == before
+            assert (await read_ledger(client)).documents()[key] == before
             await successor.take_over()
             assert memory.documents()[key] == before == (await read_documents(client))[key]
             await successor.append([after])
             await eventually(lambda: ledger.documents.get(key) == after)
             assert heard == [before, after]
-            assert (await remembered(client)).documents()[key] == after == (await read_documents(client))[key]
+            assert (await read_ledger(client)).documents()[key] == after == (await read_documents(client))[key]
         finally:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)

@@ -137,7 +137,7 @@ def test_a_task_writes_on_whose_marks_a_quota_mutes(
     """
     link, client_id = topic("link"), topic("client")
     word, refused = SourceWord(link, 0, "c", lambda _: None), list[ClusterError]()
-    monkeypatch.setattr(word, "refused", refused.append)
+    monkeypatch.setattr(word, "note_refusal", refused.append)
     large = LoopDocument(link=link, loop="configs", state=secrets.token_hex(20_000))
 
     async def scenario() -> None:

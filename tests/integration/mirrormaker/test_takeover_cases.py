@@ -33,7 +33,7 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import LATEST, OffsetPolicy
 from isthmus.model.state import LinkState
 from isthmus.model.translation import MappedRange
-from isthmus.topics.recording import begun
+from isthmus.topics.recording import build_document
 from testing.brokers.acls import denied
 from testing.groups import consumers
 from testing.patience import TERM_S
@@ -418,7 +418,7 @@ def test_a_run_that_came_meanwhile(flow: Flow, monkeypatch: pytest.MonkeyPatch, 
     topic = left.topic("late", written=numbered(10), copied=numbered(5), committed=4)
     link = flow.link(offsets=OffsetPolicy.MAPPED)
     ids = TopicIds(source_topic=SourceTopic(topic), source=uuid4(), target=uuid4(), is_mapped=True)
-    own = begun(link.name, TargetTopic(flow.remote(topic)), ids)
+    own = build_document(link.name, TargetTopic(flow.remote(topic)), ids)
     came: list[str] = []
     fences: list[FencedWriter] = []
 

@@ -14,7 +14,7 @@ from isthmus.errors import SchemaConflict
 from isthmus.local.apicurio import ApicurioServer
 from isthmus.model.cluster import SchemaRegistry
 from isthmus.model.schemas.content import RegistryContents, Schema, SchemaReference, SchemaVersion
-from isthmus.schemas.registry import SchemaStore, opened
+from isthmus.schemas.registry import SchemaStore, open_registry
 
 pytestmark = pytest.mark.integration
 AnswerT = TypeVar("AnswerT")
@@ -26,7 +26,7 @@ def asked(server: ApicurioServer, question: Callable[[SchemaStore], Awaitable[An
     """What a registry answers."""
 
     async def ask() -> AnswerT:
-        async with opened(SchemaRegistry(alias="west", url=server.url)) as registry:
+        async with open_registry(SchemaRegistry(alias="west", url=server.url)) as registry:
             return await question(registry)
 
     return asyncio.run(ask())

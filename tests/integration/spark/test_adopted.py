@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 import isthmus
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import SparkSettings
-from isthmus.spark.session import adopted, session, stop
+from isthmus.spark.session import adopt_session, session, stop
 from testing.records import oracle, topics
 from testing.records.traffic import traffic
 from testing.runs.processes import kill, python_workers
@@ -63,7 +63,7 @@ def test_a_task_that_spark_tries_again_does_not_write(
     topics.create_both(east, west, orders)
 
     async def scenario() -> None:
-        async with controlled(adopted(spark), east, west, topic("link")) as link:
+        async with controlled(adopt_session(spark), east, west, topic("link")) as link:
             await link.assign(orders)
             with traffic(east, orders):
                 await link.until_records(100)

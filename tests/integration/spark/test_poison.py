@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from isthmus.kafka.batches.records import encoded
+from isthmus.kafka.batches.records import encode_records
 from isthmus.kafka.client import Client
 from isthmus.ledger.log import LedgerTail
 from isthmus.ledger.topic import LEDGER_TOPIC
@@ -56,7 +56,7 @@ def test_poison_in_the_ledger(
     name, link_name = topic("orders"), topic("link")
     topics.create_both(east, west, name)
     one = [Given(b"a", b"1", [], topics.SEPTEMBER)]
-    odd = encoded([(topics.SEPTEMBER, f"task/{link_name}/0".encode(), b"{}", [("\udcff", b"x")])])
+    odd = encode_records([(topics.SEPTEMBER, f"task/{link_name}/0".encode(), b"{}", [("\udcff", b"x")])])
 
     async def scenario() -> None:
         async with controlled(spark, east, west, link_name, term_s=10.0) as link:

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from isthmus.kafka.batches.records import encoded
+from isthmus.kafka.batches.records import encode_records
 from isthmus.spark.compare.links import DiscrepancyKind
 from testing.records import oracle, topics, transactions
 from testing.records.forgery import built
@@ -98,8 +98,8 @@ def test_header_keys_that_are_no_utf_8(pair: Pair, mirror: Mirror) -> None:
     single = [(topics.SEPTEMBER + n, b"k", b"%d" % n, [(key, b"x"), ("h", None)]) for n in range(20)]
     large = [(topics.SEPTEMBER, None, bytes(300), [(key, None)])] * 10
     for batch in ([record] for record in single):
-        pair.append(pair.source, name, encoded(batch))
-    pair.append(pair.source, name, encoded(large))
+        pair.append(pair.source, name, encode_records(batch))
+    pair.append(pair.source, name, encode_records(large))
 
     mirror.copy(name)
 
@@ -114,8 +114,8 @@ def test_header_keys_that_are_no_utf_8(pair: Pair, mirror: Mirror) -> None:
     )
     assert there == here
     # One that differs in nothing but such a byte is told.
-    pair.append(pair.source, name, encoded(single[:1]))
+    pair.append(pair.source, name, encode_records(single[:1]))
     other = b"\xff\xfe\x81".decode(errors="surrogateescape")
-    pair.append(pair.target, name, encoded([(single[0][0], b"k", b"0", [(other, b"x"), ("h", None)])]))
+    pair.append(pair.target, name, encode_records([(single[0][0], b"k", b"0", [(other, b"x"), ("h", None)])]))
     assert found(pair.verify(name)[name]) == [(DiscrepancyKind.DIFFERENT, 30, 31)]
     assert pair.verify(name)[name].partitions[0].findings[0].fields == ("headers",)

@@ -11,7 +11,7 @@ import pytest
 from kafka.protocol.admin import AlterClientQuotasRequest
 
 from isthmus.kafka.batches.batch import HEADER_BYTES, scan, stamp
-from isthmus.kafka.batches.records import encoded
+from isthmus.kafka.batches.records import encode_records
 from isthmus.kafka.client import Client
 from isthmus.kafka.connect.connection import Connection
 from isthmus.kafka.connect.frames import Frame
@@ -84,7 +84,7 @@ class Sender:
 
     def _append(self, size: int) -> produce.Append:
         old_ms = int(time.time() * 1000) - THREE_DAYS_MS
-        batch = next(scan(encoded([(old_ms, None, bytes(size), [])])))
+        batch = next(scan(encode_records([(old_ms, None, bytes(size), [])])))
         header = stamp(batch, self._producer_id, 0, self._sequence)
         self._sequence += 1
         return produce.Append(self._name, self._topic_id, 0, header, batch.view[HEADER_BYTES:])

@@ -79,7 +79,7 @@ def groups(*texts: str) -> set[Rule]:
 
 def view(source: Collection[Rule], settings: AccessSettings, of: Link, **fields: Any) -> AccessView:
     """Both sides of a link, whose source has all topics and groups."""
-    named = of.topics.named(TOPICS)
+    named = of.topics.name_topics(TOPICS)
     scopes = {
         Resource.TOPIC: topic_scope(of, {source: name for name, source in named.sources.items()}),
         Resource.GROUP: group_scope(of, GROUPS),
@@ -407,7 +407,7 @@ def test_nobody_may_do_at_the_target_what_the_source_refuses(
     """Also with what is still to come: the rules of names that a rule of the target covers before they are there. We
     ourselves (`mirror`) are not kept out.
     """
-    named = of.topics.named(sorted(there))
+    named = of.topics.name_topics(sorted(there))
     scopes = {
         Resource.TOPIC: topic_scope(of, {source: name for name, source in named.sources.items()}),
         Resource.GROUP: group_scope(of, sorted(there)),

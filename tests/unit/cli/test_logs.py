@@ -219,7 +219,9 @@ def test_answers_are_shown_in_full_only_when_that_is_asked_for(caplog: pytest.Lo
 
     def asked() -> str:
         caplog.clear()
-        assert trace.traced(lambda payload, _: "s3cret", "east", Question(), 3)(memoryview(b"abc"), 1) == "s3cret"
+        assert (
+            trace.trace_answers(lambda payload, _: "s3cret", "east", Question(), 3)(memoryview(b"abc"), 1) == "s3cret"
+        )
         return caplog.text
 
     caplog.set_level(logging.WARNING, "isthmus")

@@ -7,11 +7,11 @@ import json
 import pytest
 import yaml
 
-from isthmus.config.declared import assigned
+from isthmus.config.declared import parse_assignment
 from isthmus.config.declaredtree import declared_tree, read_tree_manifest
 from isthmus.errors import ConfigError
 from isthmus.memory.declared import DeclaredTree
-from isthmus.model.registers import SETTINGS, Author, changed
+from isthmus.model.registers import SETTINGS, Author, change_registers
 from isthmus.model.trees.tree import node_of
 from isthmus.model.trees.treedeclaration import MEMBERS
 from testing.values.declarations import DECLARATION, ROOT, SAID
@@ -37,8 +37,8 @@ def test_a_declared_tree_is_what_the_file_would_make_of_it() -> None:
     settings = declared_tree(DECLARATION, ("a", "b", "c"))
     assert (settings.tree.root, settings.flags, settings.tree.header.name) == (ROOT, "header", "f")
     assert ([str(each) for each in settings.topics], settings.margin_s) == (["x.*"], 60)
-    broken = DECLARATION.joined(
-        changed(DECLARATION.registers, {f"{SETTINGS}switch_after_s": 1}, Author(by="bo", at_ms=6, where="A"))
+    broken = DECLARATION.join(
+        change_registers(DECLARATION.registers, {f"{SETTINGS}switch_after_s": 1}, Author(by="bo", at_ms=6, where="A"))
     )
     with pytest.raises(ConfigError, match="tree t: switch_after_s"):
         declared_tree(broken, ("a", "b", "c"))
@@ -67,5 +67,5 @@ def test_what_is_no_tree_is_refused(text: str, says: str) -> None:
 def test_what_sets_nothing_is_refused(text: str) -> None:
     """What is no key with a value, and what no document of the ledger could hold."""
     with pytest.raises(ConfigError):
-        assigned(text, "topics='[x]'")
-    assert assigned("topics=[x]", "") == ("topics", ["x"])
+        parse_assignment(text, "topics='[x]'")
+    assert parse_assignment("topics=[x]", "") == ("topics", ["x"])

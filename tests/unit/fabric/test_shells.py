@@ -10,7 +10,7 @@ import pytest
 
 from isthmus.fabric import fabric
 from isthmus.fabric.async_fabric import AsyncFabric
-from isthmus.fabric.blocking import Shell, blocking, shelled
+from isthmus.fabric.blocking import Shell, blocking, wrap_in_shell
 from isthmus.fabric.operations import AsyncLinkOperations
 from isthmus.kafka.pool import ClusterPool
 from isthmus.links.declaring import AsyncDeclaredLinks
@@ -78,7 +78,7 @@ class _Maker:
 
 
 class _MakerShell(Shell[_Maker]):
-    core = shelled(_Maker.core, _Shell)
+    core = wrap_in_shell(_Maker.core, _Shell)
 
 
 async def _from_a_notebook() -> int:

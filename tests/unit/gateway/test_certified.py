@@ -14,7 +14,7 @@ from cryptography.x509.oid import NameOID
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from isthmus.errors import ConfigError, PlanRefused
-from isthmus.gateway.certified import NotAdmitted, admitted, check_logins, lacking, subject_of
+from isthmus.gateway.certified import NotAdmitted, check_logins, choose_login, lacking, subject_of
 from isthmus.gateway.frames.messages import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from isthmus.gateway.frames.rewriting import refused_login
 from isthmus.kafka import codes
@@ -69,10 +69,10 @@ EAST = Cluster(alias="east", bootstrap_servers=("e:1",), security=PASSWORD, logi
 
 def test_a_certificate_stands_for_one_login() -> None:
     """One that no login has, or more than one, is refused with its name; without a certificate nothing changes."""
-    assert admitted(EAST, "CN=orders,O=Example").login == "orders"
-    assert admitted(EAST, None) is EAST
+    assert choose_login(EAST, "CN=orders,O=Example").login == "orders"
+    assert choose_login(EAST, None) is EAST
     both = replace(EAST, logins=(ORDERS, ALL))
-    assert admitted(both, "CN=bills,O=Example").login == "all"
+    assert choose_login(both, "CN=bills,O=Example").login == "all"
     for cluster, subject, why in (
         (EAST, "CN=orders", "CN=orders belongs to no login of east"),
         (EAST, "CN=orders,O=Example,C=DE", "belongs to no login"),
@@ -80,11 +80,11 @@ def test_a_certificate_stands_for_one_login() -> None:
         (both, "CN=orders,O=Example", "belongs to several logins of east: orders, all"),
     ):
         with pytest.raises(NotAdmitted, match=why) as told:
-            admitted(cluster, subject)
+            choose_login(cluster, subject)
         assert told.value.refusal is Refusal.CERTIFICATE
     own = replace(EAST, security=Security(protocol="SSL", tls=Tls(certificate_file="gateway.pem")))
     with pytest.raises(NotAdmitted, match="it has no certificate"):
-        admitted(own, None)
+        choose_login(own, None)
 
 
 def test_certificates_that_another_cluster_has_no_login_for() -> None:

@@ -23,7 +23,7 @@ SMALL = replace(DEFAULTS, frame_bytes=10_000, header_bytes=300, answer_bytes=500
 
 def begun() -> tuple[Conversation, RequestStream, AnswerStream]:
     """A conversation through a gateway that leads everybody to one place."""
-    return Conversation.begun(SMALL, lambda node, host, port: ("gateway.example", 19092))
+    return Conversation.create(SMALL, lambda node, host, port: ("gateway.example", 19092))
 
 
 def request(key: int, version: int, correlation: int = 1, body: bytes = b"\xff\xff") -> bytes:
@@ -167,7 +167,7 @@ def test_who_has_not_logged_in_is_told_nothing() -> None:
     """
     reserved = ReservedNames()
     reserved.take("groups", 0, Namespace(prefix="kept.", kind="group"))
-    conversation, requests, answers = Conversation.begun(SMALL, lambda *_: ("", 0), Serving(reserved=reserved))
+    conversation, requests, answers = Conversation.create(SMALL, lambda *_: ("", 0), Serving(reserved=reserved))
     conversation.needs_login = True
     first = request(18, 0) + request(17, 1, 2, b"\xff\xff" + b"\0\5PLAIN") + request(36, 0, 3, b"\xff\xff" + bytes(4))
     assert passed(requests, first) == first
@@ -184,7 +184,7 @@ def test_who_has_not_logged_in_is_told_nothing() -> None:
 
 def test_an_answer_with_a_producer_id_that_is_cut_off() -> None:
     """What is too short to hold an id ends the connection."""
-    conversation, requests, answers = Conversation.begun(SMALL, lambda *_: ("", 0), Serving(tag=1))
+    conversation, requests, answers = Conversation.create(SMALL, lambda *_: ("", 0), Serving(tag=1))
     passed(requests, request(22, 0, 1, b"\xff\xff" + b"\xff\xff" + bytes(4)))
 
     with pytest.raises(NotPassed, match="InitProducerId is cut off"):

@@ -20,7 +20,7 @@ from isthmus.gateway.moving import Mover
 from isthmus.gateway.server import Fence, Gateway
 from isthmus.kafka.client import Client
 from isthmus.kafka.clock import lasting_s
-from isthmus.ledger.documents.kinds import Document, MovableGatewayDocument, MoveDocument, encoded
+from isthmus.ledger.documents.kinds import Document, MovableGatewayDocument, MoveDocument, encode_document
 from isthmus.ledger.log import News
 from isthmus.ledger.records import Deletion, Entry, LedgerChange
 from isthmus.model.cluster import Cluster, Login, Secret, Security
@@ -61,7 +61,7 @@ class Ledgers:
                 await asyncio.sleep(0.3)
             new = self.says[client.cluster.alias][len(seen) :]
             seen.extend(new)
-            entries = [each if isinstance(each, Entry) else Entry(0, each.key, encoded(each)) for each in new]
+            entries = [each if isinstance(each, Entry) else Entry(0, each.key, encode_document(each)) for each in new]
             return News(entries, is_other_log=False)
 
         return SimpleNamespace(look=look, close=lambda: None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from isthmus.errors import ConfigError, PlanRefused
-from isthmus.gateway.ports import BrokerNames, ListenRange, placed
+from isthmus.gateway.ports import BrokerNames, ListenRange, place_brokers
 from isthmus.model.process.listening import ListenAddress
 
 HERE = ListenAddress("kafka.example", 29092)
@@ -34,7 +34,7 @@ def test_what_is_no_range_is_refused(written: str) -> None:
 
 def test_a_broker_has_the_port_of_its_id() -> None:
     """The lowest id has the first port, the next the second, whether there is such a broker or not."""
-    places = placed(ListenRange("::", 19092, 19099), HERE, [11, 13])
+    places = place_brokers(ListenRange("::", 19092, 19099), HERE, [11, 13])
 
     assert places.of(11) == ("kafka.example", 29092)
     assert places.of(13) == ("kafka.example", 29094)
@@ -43,7 +43,7 @@ def test_a_broker_has_the_port_of_its_id() -> None:
 
 def test_a_broker_without_a_port_is_led_to_the_first() -> None:
     """Whoever answers there leads the client on; nobody is led past the gateway."""
-    places = placed(ListenRange("::", 19092, 19093), HERE, [1, 2])
+    places = place_brokers(ListenRange("::", 19092, 19093), HERE, [1, 2])
 
     assert [places.of(3), places.of(0)] == [("kafka.example", 29092)] * 2
 
@@ -51,24 +51,24 @@ def test_a_broker_without_a_port_is_led_to_the_first() -> None:
 def test_a_range_that_is_too_small_names_both_numbers() -> None:
     """Ids and ports, and how many are needed."""
     with pytest.raises(PlanRefused, match=r"brokers 1 to 2, .* ids from 1 to 4") as refused:
-        placed(ListenRange("::", 19092, 19093), HERE, [1, 4])
+        place_brokers(ListenRange("::", 19092, 19093), HERE, [1, 4])
     assert "4 ports" in refused.value.hint
 
 
 def test_the_first_broker_may_be_named() -> None:
     """All gateways of a cluster agree, whichever brokers are there when they start."""
-    places = placed(ListenRange("::", 19092, 19099), HERE, [2, 3], first_node=1)
+    places = place_brokers(ListenRange("::", 19092, 19099), HERE, [2, 3], first_node=1)
 
     assert places.of(2) == ("kafka.example", 29093)
     with pytest.raises(PlanRefused) as refused:
-        placed(ListenRange("::", 19092, 19099), HERE, [1, 3], first_node=2)
+        place_brokers(ListenRange("::", 19092, 19099), HERE, [1, 3], first_node=2)
     assert "--first-node 1 or a lower one" in refused.value.hint
 
 
 def test_advertised_ports_exist() -> None:
     """The advertised range does not go beyond the last port."""
     with pytest.raises(ConfigError, match="65535"):
-        placed(ListenRange("::", 19092, 19099), ListenAddress("kafka.example", 65530), [1])
+        place_brokers(ListenRange("::", 19092, 19099), ListenAddress("kafka.example", 65530), [1])
 
 
 def test_a_name_stands_for_a_broker() -> None:

@@ -55,7 +55,7 @@ def test_each_beat_is_another_one_and_tells_what_is_counted() -> None:
         clients=[ClientFigures(software="java", version="4", connections=2)],
         refused={Refusal.SILENT: 3},
     )
-    keeper = SimpleNamespace(held=lambda: {"orders": HeldCount(4, 1.5)})
+    keeper = SimpleNamespace(count_held=lambda: {"orders": HeldCount(4, 1.5)})
     gateway = cast(
         Gateway,
         SimpleNamespace(

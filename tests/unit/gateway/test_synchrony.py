@@ -33,8 +33,8 @@ from isthmus.ledger.documents.kinds import (
     PreparedDocument,
     ProgressDocument,
     SynchronizedDocument,
-    decoded,
-    encoded,
+    decode_document,
+    encode_document,
 )
 from isthmus.ledger.records import Entry, LedgerChange
 from isthmus.memory.links import LedgerMemory, LinkMemory
@@ -59,7 +59,7 @@ from isthmus.model.links.declaration import SOURCE, TARGET, Declaration, attachm
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import TargetTopic
 from isthmus.model.process.listening import ListenAddress
-from isthmus.model.registers import MODE, Author, changed
+from isthmus.model.registers import MODE, Author, change_registers
 from testing.patience import TERM_S
 from tests.unit.gateway.passages import place
 
@@ -67,7 +67,7 @@ HOST: Final = "127.0.0.1"
 OUT: Final = {("a-1", 0): 7}
 KNOWN: Final = Declaration(
     name="orders",
-    registers=changed(
+    registers=change_registers(
         (),
         {
             SOURCE: {"cluster_id": "E", "alias": "east"},
@@ -114,7 +114,7 @@ def told(*links: Declaration) -> LedgerMemory:
 
 def said(known: Declaration, values: Mapping[str, Any]) -> Declaration:
     """The same once this was said as well."""
-    return known.joined(changed(known.registers, values, Author(by="somebody", at_ms=2, where="W")))
+    return known.join(change_registers(known.registers, values, Author(by="somebody", at_ms=2, where="W")))
 
 
 def test_of_namespaces_that_fail_over_nothing_is_taken_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -402,7 +402,7 @@ def test_commits_are_prepared_where_lanes_may_copy_what_is_open(visibility: Visi
         document = ProgressDocument(
             link="orders", slot=0, controller=generation, generation=1, is_full=False, reports=(report,)
         )
-        entries.append(Entry(len(entries), document.key, encoded(document), 0))
+        entries.append(Entry(len(entries), document.key, encode_document(document), 0))
 
     async def scenario(_: GatewayLinks, one: HeldLink) -> None:
         def copies_open() -> bool:
@@ -428,7 +428,7 @@ def test_commits_are_prepared_where_lanes_may_copy_what_is_open(visibility: Visi
 
     def controller(generation: int) -> Entry:
         document = ControllerDocument(link="orders", generation=generation, beat=1, started_ms=0)
-        return Entry(len(entries), document.key, encoded(document), 0)
+        return Entry(len(entries), document.key, encode_document(document), 0)
 
     held(scenario)
 
@@ -529,7 +529,7 @@ def test_a_follower_whose_ledger_cannot_be_written_takes_no_commits(monkeypatch:
         link = replace(other.link, name="others", sync=replace(other.link.sync, lag_max_ms=300))
         one = HeldLink(links, other.target, link, KNOWN, owes=True)
         monkeypatch.setattr(one, "_look", nothing)
-        monkeypatch.setattr(one, "covered", nothing)
+        monkeypatch.setattr(one, "wait_until_covered", nothing)
         one.target.heard_at = float("inf")
         links._heard_at = lasting_s()
         one.step()
@@ -566,7 +566,7 @@ def test_what_an_older_release_had_in_sync_is_read_on() -> None:
 
     async def scenario(_: GatewayLinks, one: HeldLink) -> None:
         said = one.link.mode_said
-        older = decoded(
+        older = decode_document(
             "synchronized/orders",
             json.dumps({"schema_version": 1, "link": "orders", "said": said, "since_ms": 1}).encode(),
         )
@@ -593,7 +593,7 @@ def test_what_was_let_go_of_is_not_waited_for_any_more(monkeypatch: pytest.Monke
         async def at_source(_: Iterable[LedgerChange]) -> None:
             pass
 
-        monkeypatch.setattr(one, "covered", never)
+        monkeypatch.setattr(one, "wait_until_covered", never)
         monkeypatch.setattr(links, "write", at_source)
         for known in (KNOWN, KNOWN, said(KNOWN, {attachment(NamespaceMap.parse("b-:y-")): False})):
             if known is not KNOWN:
@@ -623,10 +623,10 @@ def test_a_follower_that_cannot_be_compared_is_not_proven_to_have_all(
             return told
 
         monkeypatch.setattr(one, "_source_logs", logs)
-        monkeypatch.setattr(one.follower, "covered", all_there)
+        monkeypatch.setattr(one.follower, "wait_until_covered", all_there)
         monkeypatch.setattr(heldlink, "same_before", compared)
         with contextlib.nullcontext() if is_covered else pytest.raises(ClusterError, match="not seen"):
-            await one.covered()
+            await one.wait_until_covered()
 
     held(scenario)
 
@@ -646,7 +646,7 @@ def test_a_gateway_that_stood_still_reads_what_is_synchronous_before_anything_pa
             await read.wait()
             return cast(LedgerMemory, told(KNOWN) if is_synchronous else SimpleNamespace(links=[]))
 
-        monkeypatch.setattr(synchrony, "remembered", memory)
+        monkeypatch.setattr(synchrony, "read_ledger", memory)
         links._cluster_id = "E"
         async with place() as here:
             here.gateway.keeper = Keeper(links, here.gateway.client)

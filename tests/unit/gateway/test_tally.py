@@ -111,7 +111,7 @@ def test_health_of_a_gateway() -> None:
     board.take(1, figures(0, 0, is_ending=True))
     assert ask(answers, "/readyz")[1]["reasons"] == ["the gateway is ending"]
     board.take(1, figures(0, 0, metadata_age_s=31.0))
-    assert "has not said for 31 s" in str(ask(answers, "/health")[1]["reasons"])
+    assert "has not reported for 31 s" in str(ask(answers, "/health")[1]["reasons"])
     clock.now_s = 61.0
     assert [ask(answers, path)[0] for path in ("/livez", "/readyz", "/health")] == [503, 503, 500]
     assert answers.health("/else") is None

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from isthmus.errors import Unreachable
-from isthmus.gateway.telling import asked
+from isthmus.gateway.telling import ask_gateway
 from isthmus.model.process.listening import ListenAddress
 
 
@@ -51,7 +51,7 @@ def answering(said: bytes) -> Iterator[ListenAddress]:
 def test_what_answers_is_no_gateway(said: bytes) -> None:
     """Another protocol, an answer that is cut off, another service: it says so, and what to name instead."""
     with answering(said) as address, pytest.raises(Unreachable) as raised:
-        asked(address)
+        ask_gateway(address)
 
     assert str(address) in str(raised.value)
     assert "--metrics" in raised.value.hint

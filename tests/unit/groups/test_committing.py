@@ -53,8 +53,8 @@ def outcome_of(monkeypatch: pytest.MonkeyPatch, *told: Told) -> CommitOutcome:
     async def changed(*_: object) -> set[str]:
         return set()
 
-    monkeypatch.setattr(GroupCommitter, "_begun", begun)
-    monkeypatch.setattr(GroupCommitter, "_changed", changed)
+    monkeypatch.setattr(GroupCommitter, "_begin_transaction", begun)
+    monkeypatch.setattr(GroupCommitter, "_find_changed", changed)
 
     async def scenario() -> CommitOutcome:
         async with Client(Cluster(alias="west", bootstrap_servers=("127.0.0.1:1",))) as client:

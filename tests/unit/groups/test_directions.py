@@ -81,7 +81,7 @@ class OneWay:
     def look(self) -> None:
         """Look at the target, and decide."""
         theirs = {producer_id: "back" if producer_id == self.counterpart else "" for producer_id in (1, 2, OTHERS)}
-        found = self.memory.echoes(GROUP, self.table.transacted(GROUP), theirs)
+        found = self.memory.echoes(GROUP, self.table.find_transacted(GROUP), theirs)
         offsets = {self.table[GROUP][KEY].offset, *(one.committed.offset for one in found.values())}
         empty = GroupDescription(
             group=GROUP,
@@ -109,7 +109,7 @@ class OneWay:
             translated=Translation({(KEY, offset): offset for offset in offsets}),
         )
         self.memory.settle(GROUP, {KEY: self.target.committed})
-        self.memory.echoed(view, group)
+        self.memory.note_echo(view, group)
         (self.plan,) = plan_groups(view, self.memory.written)
 
     def act(self) -> None:
@@ -119,11 +119,11 @@ class OneWay:
         if plan is None:
             return
         if commit is None:
-            self.memory.agreed(plan)
+            self.memory.note_agreement(plan)
         elif commit.based_on[KEY] == self.target.committed:
             self.target.commit(commit.positions[KEY], self.producer_id)
             self.commits += 1
-            self.memory.done(plan)
+            self.memory.note_commit(plan)
         self.memory.stands(plan)
 
     def remember(self) -> None:

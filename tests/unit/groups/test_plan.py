@@ -12,10 +12,10 @@ from isthmus.errors import NotAuthorized
 from isthmus.groups.committing import GroupCommit
 from isthmus.groups.memory import GroupMemory
 from isthmus.groups.observation import GroupsView
-from isthmus.groups.plan import GroupPlan, GroupsPlan, Memory, commit_of, plan_groups, troubled
+from isthmus.groups.plan import GroupPlan, GroupsPlan, Memory, commit_of, plan_groups, plan_troubled
 from isthmus.groups.positions.carrying import Standing, Written
-from isthmus.groups.uncarried import gone
-from isthmus.ledger.documents.kinds import GroupDocument, decoded, encoded
+from isthmus.groups.uncarried import plan_gone
+from isthmus.ledger.documents.kinds import GroupDocument, decode_document, encode_document
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.kafka.group import Committed, GroupState, GroupType
 from isthmus.model.kafka.log import LogRange
@@ -65,7 +65,7 @@ def test_a_group_is_changed_in_the_words_of_all_loops() -> None:
     entry = PositionEntry(timestamp_ms=12)
     sent = replace(due, positions=(replace(due.positions[0], commit=None, sent=entry, is_news=True),))
     assert changes(sent) == [("groups", "group billing", "time in orders-0", None, "12", False)]
-    deleted = gone("g", "g", delete=True, certain=True)
+    deleted = plan_gone("g", "g", delete=True, certain=True)
     assert changes(deleted) == [("groups", "group g", "group", "g", None, False)]
     left = planned(view({KEY: 7}, {KEY: 5}, state=GroupState.STABLE))
     assert changes(left) == [("groups", "group billing", "group", None, None, True)]
@@ -111,7 +111,7 @@ def test_a_partition_that_is_no_copy_any_more_is_left_alone() -> None:
 
 def test_only_what_is_certainly_gone_is_deleted() -> None:
     """A group is deleted at the target if that is wanted and the log proves that the source has it no more."""
-    plans = {(wanted, sure): gone("g", "g", delete=wanted, certain=sure) for wanted in _EITHER for sure in _EITHER}
+    plans = {(wanted, sure): plan_gone("g", "g", delete=wanted, certain=sure) for wanted in _EITHER for sure in _EITHER}
     assert [pair for pair, plan in plans.items() if plan.delete] == [(True, True)]
     assert [pair for pair, plan in plans.items() if plan.problem and not plan.problem.hint] == [(True, True)]
 
@@ -126,7 +126,7 @@ def test_members_at_the_target() -> None:
 
 def test_an_error_is_the_groups_own() -> None:
     """A group that cannot be read has a standing, a problem and a hint."""
-    plan = troubled("billing", "billing", NotAuthorized("no", hint="Grant it."))
+    plan = plan_troubled("billing", "billing", NotAuthorized("no", hint="Grant it."))
     assert (plan.standing, plan.problem and plan.problem.hint) == (Standing.NOT_AUTHORIZED, "Grant it.")
 
 
@@ -139,9 +139,9 @@ def test_a_plan_that_was_carried_out_is_empty(first: int, second: int) -> None:
         plan = planned(view({KEY: position}, at_target), memory.written)
         commit = commit_of(plan)
         if commit is not None:
-            memory.done(plan)
+            memory.note_commit(plan)
             at_target[KEY] = commit.positions[KEY].offset
-        memory.agreed(plan)
+        memory.note_agreement(plan)
         after = planned(view({KEY: position}, at_target), memory.written)
         assert not any(p.commit not in (None, at_target[KEY]) for p in after.positions)
         assert at_target[KEY] == min(position, 100)
@@ -151,20 +151,20 @@ def test_memory_survives_in_the_ledger() -> None:
     """What was written comes back from the documents, so that a source moved back is followed after a restart too."""
     memory = GroupMemory("east-west", {})
     plan = planned(view({KEY: 7}, {}))
-    memory.done(plan)
+    memory.note_commit(plan)
     memory.stands(plan)
     (change,) = memory.changes(10)
     assert isinstance(change, GroupDocument)
-    again = GroupMemory("east-west", {change.key: decoded(change.key, encoded(change)) or change})
+    again = GroupMemory("east-west", {change.key: decode_document(change.key, encode_document(change)) or change})
     assert again.written == {"billing": {KEY: Written(7, 7)}}
-    memory.taken([change])
+    memory.note_stored([change])
     assert memory.changes(10) == []
 
 
 def test_what_was_set_back_by_a_controller_that_ended_then_is_no_one_elses() -> None:
     """The target lost records, the position there was set back, and nobody is left who knows: the ledger tells."""
     memory = GroupMemory("east-west", {})
-    memory.done(planned(view({KEY: 90}, {})))
+    memory.note_commit(planned(view({KEY: 90}, {})))
     lost = replace(view({KEY: 90}, {KEY: 90}), ranges={KEY: LogRange(0, 30, 30)})
     plan = planned(lost, memory.written)
     commit = GroupCommit(positions={KEY: Committed(30, metadata="noted")}, based_on={KEY: Committed(90)})
@@ -175,12 +175,14 @@ def test_what_was_set_back_by_a_controller_that_ended_then_is_no_one_elses() -> 
     (change,) = memory.changes(10)
     assert isinstance(change, GroupDocument)
     for found, offset in ((30, 60), (90, 60)):
-        successor = GroupMemory("east-west", {change.key: decoded(change.key, encoded(change)) or change})
+        successor = GroupMemory(
+            "east-west", {change.key: decode_document(change.key, encode_document(change)) or change}
+        )
         successor.settle("billing", {KEY: Committed(found)})
         grown = replace(view({KEY: 90}, {KEY: found}), ranges={KEY: LogRange(0, 60, 60)})
         (position,) = planned(grown, successor.written).positions
         assert position.commit == offset
-    memory.done(plan)
+    memory.note_commit(plan)
     memory.stands(plan)
     (change,) = memory.changes(10)
     assert isinstance(change, GroupDocument)
@@ -194,10 +196,10 @@ def test_a_lost_answer_is_settled_by_a_look() -> None:
     """A commit whose answer got lost counts as ours if the target shows it, and only then."""
     memory = GroupMemory("east-west", {})
     plan = planned(view({KEY: 7}, {KEY: 5}))
-    memory.attempted(plan)
+    memory.note_attempt(plan)
     memory.settle("billing", {KEY: Committed(5)})
     assert memory.written.get("billing", {}) == {}
-    memory.attempted(plan)
+    memory.note_attempt(plan)
     memory.settle("billing", {KEY: Committed(7)})
     assert memory.written["billing"] == {KEY: Written(7, 7, "noted")}
     assert planned(view({KEY: 3}, {KEY: 7}), memory.written).standing is Standing.DUE

@@ -29,7 +29,7 @@ def test_the_file_that_kafka_ships_becomes_two_links() -> None:
     assert there.topics.naming == MirrorMakerNaming(source_alias="A", target_alias="B")
     assert there.topics.offsets is OffsetPolicy.AUTO
     names = ["orders", "mm2-offsets.B.internal", "B.checkpoints.internal", "x.replica", "__consumer_offsets", "B.loop"]
-    assert list(there.topics.named(names).sources) == ["A.orders"]
+    assert list(there.topics.name_topics(names).sources) == ["A.orders"]
     assert (there.groups.commit, there.groups.matches("billing"), there.mm2.checkpoints) == (False, True, True)
 
 
@@ -352,7 +352,7 @@ def test_every_setting_of_mm2_has_a_fate() -> None:
     """Whatever is not taken over says why, and what is lost says more than that it is."""
     for key, equivalent in {**EQUIVALENTS, **FAMILIES}.items():
         assert equivalent.path or equivalent.fate is not Fate.WRITTEN, key
-        assert equivalent.why or equivalent.fate is not Fate.TOLD, key
+        assert equivalent.why or equivalent.fate is not Fate.REPORTED, key
 
 
 def test_a_setting_with_a_counterpart_is_written() -> None:

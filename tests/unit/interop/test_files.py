@@ -73,6 +73,6 @@ def test_files_are_looked_for_beside_the_input_first(tmp_path: Path) -> None:
     (tmp_path / "store").write_bytes(b"x")
     machine = ThisMachine(tmp_path, {"A": "b"})
 
-    assert machine.located("store") == str(tmp_path / "store")
-    assert machine.located("gone") == str(Path("gone").absolute())
+    assert machine.locate("store") == str(tmp_path / "store")
+    assert machine.locate("gone") == str(Path("gone").absolute())
     assert (machine.read("store"), machine.variable("A"), machine.variable("B")) == (b"x", "b", None)

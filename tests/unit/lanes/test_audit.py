@@ -53,7 +53,7 @@ def test_others_may_write_where_offsets_are_mapped() -> None:
     for beat in range(5):
         audit.look([lane], {KEY: LogRange(0, 900, 900)}, told(10, beat), beat)
     assert not audit.found
-    assert audit.doubted(lane) is lane
+    assert audit.add_doubts(lane) is lane
     find(audit, end=900, position=10)
     audit.review([lane], told(10, 9))
     assert not audit.found
@@ -119,14 +119,14 @@ def test_what_a_lane_explains_is_taken_back() -> None:
 def test_a_lane_is_given_anew_with_every_find() -> None:
     """The lane that runs differs after a find, once, so that it looks at its log again, and stays as it is after."""
     audit = Audit(WEST)
-    assert audit.doubted(LANE) == LANE
+    assert audit.add_doubts(LANE) == LANE
     find(audit, end=11, position=10)
-    assert (first := audit.doubted(LANE)) != LANE
+    assert (first := audit.add_doubts(LANE)) != LANE
     find(audit, end=12, position=10, beat=4)
     audit.review([LANE], told(11, 7))
-    assert audit.doubted(LANE) == first
+    assert audit.add_doubts(LANE) == first
     find(audit, end=12, position=11, beat=8)
-    assert audit.doubted(LANE) not in (LANE, first)
+    assert audit.add_doubts(LANE) not in (LANE, first)
 
 
 def test_a_topic_that_is_another_one_now_is_judged_anew() -> None:

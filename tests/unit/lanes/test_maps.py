@@ -206,11 +206,19 @@ def test_what_went_on_behind_a_divergence() -> None:
     lane = lane_map([parted])
     assert [mapped_position(lane, at) for at in (0, 11, 12, 13)] == [(0, True), (11, True), (20, True), (20, False)]
     assert [home_position(lane, at) for at in (0, 11, 12, 19, 20)] == [0, 11, 12, 12, 12]
-    assert (begun.told(19), lane.foreign(LogRange(5, 20, 20)), lane.foreign(LogRange(15, 22, 22))) == (12, 8, 5)
+    assert (begun.find_copied_end(19), lane.foreign(LogRange(5, 20, 20)), lane.foreign(LogRange(15, 22, 22))) == (
+        12,
+        8,
+        5,
+    )
     gone_on = replace(begun, source_offset=15, ordinal=43, target_offset=24)
     lane = lane_map([parted, replace(document("1.0.0", 40, [MappedRange(12, 21, 3)], gone_on), begin=0)])
     assert [mapped_position(lane, at) for at in (11, 12, 15)] == [(11, True), (21, True), (24, True)]
-    assert (gone_on.told(17), lane.foreign(LogRange(0, 30, 30)), lane.foreign(LogRange(24, 30, 30))) == (17, 9, 0)
+    assert (gone_on.find_copied_end(17), lane.foreign(LogRange(0, 30, 30)), lane.foreign(LogRange(24, 30, 30))) == (
+        17,
+        9,
+        0,
+    )
 
 
 def test_from_where_on_a_map_is_whole() -> None:

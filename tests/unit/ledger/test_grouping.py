@@ -11,7 +11,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.kafka.batches.batch import Batch
 from isthmus.ledger.grouping import GroupedWrites
-from isthmus.ledger.records import Deletion, mark_key, unpacked
+from isthmus.ledger.records import Deletion, mark_key, unpack_batches
 
 ANSWER_S, RETRY_S = 6.0, 0.1
 
@@ -71,7 +71,7 @@ class Writing(RuleBasedStateMachine):
     async def produce(self, batch: Batch) -> int:
         """What was asked for alone or in order comes in order, and nothing that waits is left for later."""
         assert self.answer is None
-        (found,) = (entries for _, entries in unpacked(bytes(batch.view)))
+        (found,) = (entries for _, entries in unpack_batches(bytes(batch.view)))
         self.batch = [int(entry.key.rpartition("/")[2]) for entry in found]
         assert self.batch == sorted(self.batch)
         self.sent |= set(self.batch)

@@ -17,7 +17,7 @@ from isthmus.kafka.batches.batch import scan
 from isthmus.kafka.connect.connection import Connection
 from isthmus.kafka.log.listoffsets import READ_UNCOMMITTED
 from isthmus.ledger.log import LedgerTail, ToShow
-from isthmus.ledger.records import Deletion, packed
+from isthmus.ledger.records import Deletion, pack_changes
 from testing.records.stored import PLAIN, marker, patched, stored
 from testing.values.brokers import LEDGER_ID, Answering, asking, fetched, held_back, listed
 
@@ -28,7 +28,7 @@ PRODUCER = 7
 
 def records(base_offset: int) -> bytes:
     """One batch of three documents."""
-    return patched(bytes(packed(Deletion(key) for key in KEYS).view), base_offset)
+    return patched(bytes(pack_changes(Deletion(key) for key in KEYS).view), base_offset)
 
 
 def test_a_look_tells_whether_it_saw_everything() -> None:

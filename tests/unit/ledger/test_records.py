@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus.ledger.documents.kinds import GroupDocument, MapDocument
-from isthmus.ledger.records import Deletion, in_batches, packed
+from isthmus.ledger.records import Deletion, in_batches, pack_changes
 from isthmus.model.naming import TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import MappedRange
@@ -37,5 +37,5 @@ def test_batches_hold_as_much_as_brokers_take(sizes: list[int]) -> None:
     )
     assert [change for batch in batches for change in batch][: len(changes)] == changes
     assert sum(len(batch) for batch in batches) == len(changes) + 2
-    assert all(packed(batch).size_bytes < LIMIT_BYTES for batch in batches)
+    assert all(pack_changes(batch).size_bytes < LIMIT_BYTES for batch in batches)
     assert list(in_batches([])) == []

@@ -15,7 +15,7 @@ from isthmus.kafka.connect.connection import Connection
 from isthmus.ledger import view as views
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.log import LedgerTail
-from isthmus.ledger.records import Deletion, packed
+from isthmus.ledger.records import Deletion, pack_changes
 from isthmus.ledger.view import LedgerView
 from isthmus.spark.leases.maps import LedgerMaps
 from testing.records.stored import patched
@@ -40,7 +40,7 @@ def test_who_would_begin_again_is_patient(
 ) -> None:
     """A quota lets all of it through in more than the patience of one look, so no look would ever see its end."""
     monkeypatch.setattr(views, "LedgerTail", partial(LedgerTail, patience_s=0.5))
-    parts = [patched(bytes(packed([Deletion("filters/l")]).view), offset) for offset in (0, 1)]
+    parts = [patched(bytes(pack_changes([Deletion("filters/l")]).view), offset) for offset in (0, 1)]
     answers = [held_back(300), fetched(parts[0], high_watermark=2), held_back(300), fetched(parts[1], high_watermark=2)]
     asking([listed(2), *answers], read)
 

@@ -19,7 +19,7 @@ def test_clients_that_would_be_refused_do_not_go(monkeypatch: pytest.MonkeyPatch
     async def none(_: ClientMove) -> set[str]:
         return set()
 
-    for name in ("_others", "_uncarried", "_members_there"):
+    for name in ("_others", "_find_uncarried", "_members_there"):
         monkeypatch.setattr(ClientMove, name, none)
 
     def client(alias: str) -> Client:

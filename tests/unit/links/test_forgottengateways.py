@@ -19,7 +19,7 @@ from isthmus.memory.links import LedgerMemory
 from isthmus.model.gateways.registered import RegisteredGateway
 from isthmus.model.gateways.synchrony import SYNC, FirstUnheld, OutOfSync, SyncState
 from isthmus.model.links.declaration import ASYNC, Declaration
-from isthmus.model.registers import MODE, Author, changed
+from isthmus.model.registers import MODE, Author, change_registers
 from tests.unit.memory.pairs import _KNOWN
 
 IDS: Final = {"east": "S", "west": "T"}
@@ -37,7 +37,7 @@ def declared(*modes: str) -> Declaration:
     """The link, which was synchronous at first, once it was declared to have these modes."""
     known = _KNOWN
     for mode in modes:
-        known = known.joined(changed(known.registers, {MODE: mode}, Author(by="anna", at_ms=9, where="T")))
+        known = known.join(change_registers(known.registers, {MODE: mode}, Author(by="anna", at_ms=9, where="T")))
     return known
 
 
@@ -47,7 +47,7 @@ def ledger(known: Declaration, *documents: Document) -> LedgerMemory:
     words = {each.key: each for each in (said, *documents) if isinstance(each, DocumentOfLink)}
     unlinked = {each.key: each for each in documents if each.key not in words}
     of = SimpleNamespace(documents=words)
-    return cast(LedgerMemory, SimpleNamespace(links=["orders"], unlinked=lambda: unlinked, of=lambda _: of))
+    return cast(LedgerMemory, SimpleNamespace(links=["orders"], find_unlinked=lambda: unlinked, of=lambda _: of))
 
 
 def written(east: Declaration, west: Declaration) -> dict[str, list[LedgerChange]]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from isthmus.errors import NotAuthorized
-from isthmus.groups.plan import GroupPlan, PositionPlan, troubled, worst
+from isthmus.groups.plan import GroupPlan, PositionPlan, plan_troubled, worst
 from isthmus.groups.positions.carrying import Standing
 from isthmus.links.gates import CarriedGroups
 from isthmus.model.kafka.group import Committed
@@ -55,7 +55,7 @@ def group(*positions: PositionPlan) -> GroupPlan:
 def test_a_group_that_would_not_go_on_where_it_left_off_is_in_the_way(standing: Standing) -> None:
     """Each position counts, whatever else needs more attention; what somebody meant at the target is let pass."""
     if standing is Standing.NOT_AUTHORIZED:
-        plan = troubled("app", "app", NotAuthorized("no"))
+        plan = plan_troubled("app", "app", NotAuthorized("no"))
     elif standing in (Standing.GONE_AT_SOURCE, Standing.UNSUPPORTED, Standing.NAMES_MEET):
         plan = GroupPlan(group="app", target_group="app", standing=standing)
     else:

@@ -73,7 +73,7 @@ def ledger(ages_s: dict[str, float], *documents: Document) -> LedgerMemory:
     return cast(
         LedgerMemory,
         SimpleNamespace(
-            unlinked=lambda: unlinked,
+            find_unlinked=lambda: unlinked,
             unlinked_silences=lambda _: {key: Silence(0.0, math.inf, ages_s.get(key, 0.0)) for key in unlinked},
             of=lambda _: SimpleNamespace(documents=of),
         ),
@@ -158,7 +158,7 @@ def test_a_link_of_which_nothing_was_said_yet() -> None:
     (one,) = found(east=ledger({}, process("a", 7), word("a", SyncState.IN_SYNC, said="former")))
 
     (part,) = one.links
-    assert (part.state, part.as_dict()["state"], part.told) == (None, None, "orders nothing said yet")
+    assert (part.state, part.as_dict()["state"], part.described) == (None, None, "orders no report yet")
 
 
 def test_what_an_older_release_wrote() -> None:
@@ -215,7 +215,7 @@ def test_a_gateway_in_front_is_heard_by_what_is_seen(seen: Silence, written_s_ag
     """What its clock shows counts only where nobody has looked for long enough; one that is ahead shows nothing."""
     word = replace(movable("a", "S"), keeps_reserved=True)
     known = SimpleNamespace(
-        unlinked=lambda: {word.key: word},
+        find_unlinked=lambda: {word.key: word},
         unlinked_written_ms=lambda: {word.key: int(time.time() * 1000 - written_s_ago * 1000)},
         unlinked_silences=lambda _: {word.key: seen},
     )
@@ -309,5 +309,5 @@ def test_a_cluster_that_hangs_keeps_nobody_waiting() -> None:
     for each in (report, again):
         assert set(each.away) == {"east", "west"}
         (pair,) = each.pairs
-        assert (pair.link, pair.told) == ("orders", "how it stands is unknown")
+        assert (pair.link, pair.described) == ("orders", "how it stands is unknown")
         assert pair.problem is not None

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from isthmus.ledger.documents.kinds import PromisedDocument
 from isthmus.ledger.records import Deletion
-from isthmus.links.promising import by_register, counting, joined, kept_alone, promised_again
+from isthmus.links.promising import by_register, counting, join_promised, kept_alone, promised_again
 from isthmus.model.gateways.synchrony import OutOfSync
 from isthmus.model.kafka.transactions import OpenTransaction, TransactionState
 from isthmus.model.links.declaration import attachment
@@ -25,14 +25,14 @@ def test_what_was_found_of_parts_counts_where_they_are_meant() -> None:
     failover = PromisedDocument(link="l", said="2", maps=(C,), promised=HELD, is_whole=True)
     kept = by_register([*PAST.parts, *failover.parts])
     assert kept.keys() == {A, B, C}
-    found = joined(kept, "failover")
+    found = join_promised(kept, "failover")
     assert found is not None
     assert (found.maps, found.verb, found.is_whole, found.promised) == ((A, B, C), "failover", True, PAST.promised)
     kept[C] = replace(failover, is_whole=False)
-    found = joined(kept, "failover")
+    found = join_promised(kept, "failover")
     assert found is not None
     assert (found.said, found.is_whole, found.promised.is_open) == ("2", False, True)
-    assert joined({}, "failover") is None
+    assert join_promised({}, "failover") is None
 
 
 def test_what_a_failover_was_to_tell_of_what_it_detached_counts_beside_what_is_attached() -> None:

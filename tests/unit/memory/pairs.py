@@ -5,7 +5,7 @@ from __future__ import annotations
 from isthmus.model.cluster import Cluster
 from isthmus.model.links.declaration import SOURCE, TARGET, Declaration, attachment
 from isthmus.model.namespace import NamespaceMap
-from isthmus.model.registers import MODE, Author, changed
+from isthmus.model.registers import MODE, Author, change_registers
 
 _AUTHOR = Author(by="anna", at_ms=5, where="T")
 _MAP = NamespaceMap.parse("local-:remote-")
@@ -14,7 +14,7 @@ _WEST = Cluster(alias="west", bootstrap_servers=("west:9092",), cluster_id="T")
 
 _KNOWN = Declaration(
     name="orders",
-    registers=changed(
+    registers=change_registers(
         (),
         {
             SOURCE: {"cluster_id": "S", "alias": "east"},

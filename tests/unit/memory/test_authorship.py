@@ -12,7 +12,7 @@ from isthmus.ledger.documents.kinds import (
     SettingsDocument,
     TaskPauseDocument,
 )
-from isthmus.memory.authorship import Said, said_in
+from isthmus.memory.authorship import Authored, said_in
 from isthmus.model.registers import Register
 
 
@@ -30,7 +30,7 @@ def test_whatever_has_an_author_is_told() -> None:
     ]
 
     assert list(said_in(documents)) == [
-        Said(at_ms=5, by="anna", what=what, subject=subject, value=value)
+        Authored(at_ms=5, by="anna", what=what, subject=subject, value=value)
         for what, subject, value in (
             ("filters", "link l", "topics_include a, b; groups_exclude nothing"),
             ("settings", "link l", "limits.bytes_per_s=5"),

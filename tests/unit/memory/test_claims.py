@@ -168,7 +168,7 @@ def test_a_link_that_ran_is_waited_for_while_it_is_silent() -> None:
     heard(claims, silent)
     problem = claims.grant(back)
     assert problem is not None
-    assert "run back anew" in problem.hint
+    assert "run back again" in problem.hint
     assert claims.grant(claim("bills", "b", "a", "bills")) is None
     heard(claims)
     assert claims.grant(back) is None

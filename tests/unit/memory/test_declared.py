@@ -12,7 +12,7 @@ from isthmus.model.link import Link
 from isthmus.model.links.declaration import Declaration, attachment
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.problem import Problem
-from isthmus.model.registers import Author, changed
+from isthmus.model.registers import Author, change_registers
 from isthmus.model.selection import TopicSettings
 
 EAST, WEST = (Cluster(alias=alias, bootstrap_servers=(f"{alias}:9092",)) for alias in ("east", "west"))
@@ -26,7 +26,7 @@ def declaration(name: str, target: str = "west") -> Declaration:
         "target": {"cluster_id": IDS.get(target, target), "alias": target},
         attachment(NamespaceMap.parse(f"{name}-:{name}.")): True,
     }
-    return Declaration(name=name, registers=changed((), values, Author(by="anna", at_ms=1, where="A")))
+    return Declaration(name=name, registers=change_registers((), values, Author(by="anna", at_ms=1, where="A")))
 
 
 def test_a_link_of_the_file_wins_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
@@ -80,6 +80,6 @@ def test_whether_something_is_declared_is_for_its_clusters_to_tell() -> None:
     none = Declared(away={**away, "east": Problem("no right", "Ask.", "ISTH-NOT-AUTHORIZED")})
     silent = none.unknown("link", [], "clicks", "Look.")
     assert isinstance(silent, Unreachable)
-    assert silent.message.endswith("cannot be told: none of west, east answers: nobody listens")
+    assert silent.message.endswith("is declared: none of west, east answers: nobody listens")
     assert (silent.hint, silent.exit_code, silent.cluster) == ("Start it.", 10, "west")
     assert isinstance(Declared(ids=IDS).unknown("tree", [], "t", ""), ConfigError)

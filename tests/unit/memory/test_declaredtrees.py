@@ -7,10 +7,10 @@ import pytest
 from isthmus import config
 from isthmus.config.declaredtree import check_tree_keys, declared_tree
 from isthmus.errors import ConfigError
-from isthmus.ledger.documents.kinds import TreeDeclarationDocument, decoded, encoded, link_of
+from isthmus.ledger.documents.kinds import TreeDeclarationDocument, decode_document, encode_document, link_of
 from isthmus.memory.declared import Declared
-from isthmus.model.registers import DELETED, SETTINGS, Author, changed
-from isthmus.model.trees.reshaping import TreeShape, added, text_of, written
+from isthmus.model.registers import DELETED, SETTINGS, Author, change_registers
+from isthmus.model.trees.reshaping import TreeShape, add_cluster, build_file_form, text_of
 from isthmus.model.trees.tree import node_of
 from isthmus.model.trees.treedeclaration import CLUSTERS, MEMBERS, TreeDeclaration
 
@@ -26,12 +26,12 @@ def declaration(name: str, clusters: object, **settings: object) -> TreeDeclarat
     """A tree of clusters with these names."""
     root = node_of(clusters)
     values = {
-        CLUSTERS: written(root),
+        CLUSTERS: build_file_form(root),
         MEMBERS: {alias: alias.upper() for alias in root.leaves()},
         DELETED: False,
         **{f"{SETTINGS}{key}": value for key, value in settings.items()},
     }
-    return TreeDeclaration(name=name, registers=changed((), values, Author(by="anna", at_ms=1, where="A")))
+    return TreeDeclaration(name=name, registers=change_registers((), values, Author(by="anna", at_ms=1, where="A")))
 
 
 def test_a_tree_of_the_file_wins_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
@@ -52,8 +52,8 @@ def test_a_tree_of_the_file_wins_and_says_so(caplog: pytest.LogCaptureFixture) -
     assert declared.over(found) == found
     told = [record.getMessage() for record in caplog.records]
     assert told == ["tree of-file of the file is run in place of the declared one of that name"]
-    gone = declaration("t", ["b", "c"]).joined(
-        changed(trees["t"].registers, {DELETED: True}, Author(by="bo", at_ms=2, where="A"))
+    gone = declaration("t", ["b", "c"]).join(
+        change_registers(trees["t"].registers, {DELETED: True}, Author(by="bo", at_ms=2, where="A"))
     )
     assert Declared(ids=IDS, trees={"t": gone}).over(WRITTEN).trees == WRITTEN.trees
 
@@ -85,7 +85,7 @@ def test_a_declared_tree_becomes_another_one() -> None:
     """It is run as it has become, by whoever has these clusters; all of them, and who came, are to know it."""
     tree = declaration("t", ["a", "b"], topics=["z"])
     settings = Declared(ids=IDS).tree(tree, WRITTEN)
-    grown = added(settings.tree, {}, "c", beside=None)
+    grown = add_cluster(settings.tree, {}, "c", beside=None)
     shape = TreeShape(clusters=text_of(grown.after.root), bases=(text_of(tree.root),))
     declared = Declared(ids=IDS, trees={"t": tree}, tree_versions={("a", "t"): tree.registers}, shapes={"t": shape})
     assert declared.over(WRITTEN).trees[1].tree.clusters == ("a", "b", "c")
@@ -119,12 +119,12 @@ def test_what_cannot_be_read_is_no_tree(said: dict[str, object]) -> None:
     """Somebody else may write to a ledger: it ends nothing."""
     tree = declaration("t", ["b", "c"])
     assert tree.is_whole
-    assert not tree.joined(changed(tree.registers, said, Author(by="bo", at_ms=2, where="A"))).is_whole
+    assert not tree.join(change_registers(tree.registers, said, Author(by="bo", at_ms=2, where="A"))).is_whole
 
 
 def test_the_document_survives_the_ledger() -> None:
     """As it was written, it is read; it is about no link."""
     registers = declaration("t", [["a", "b"], "c"], topics=["x"]).registers
     document = TreeDeclarationDocument(tree="t", cluster="A", registers=registers)
-    assert decoded(document.key, encoded(document)) == document
+    assert decode_document(document.key, encode_document(document)) == document
     assert (document.key, link_of(document.key)) == ("tree-declaration/t/@A", "")

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isthmus.kafka.metadata import NO_TOPIC_ID
-from isthmus.ledger.documents.kinds import Document, LinkDocument, ProgressDocument, TopicDocument, encoded
+from isthmus.ledger.documents.kinds import Document, LinkDocument, ProgressDocument, TopicDocument, encode_document
 from isthmus.ledger.documents.lastknown import KnownNamesDocument
 from isthmus.ledger.records import Entry
 from isthmus.memory.leaving import left_of
@@ -83,7 +83,7 @@ class World:
 
     def write(self, document: Document) -> None:
         """A record of the ledger."""
-        self.entries.append(Entry(len(self.entries), document.key, encoded(document), self.now_ms))
+        self.entries.append(Entry(len(self.entries), document.key, encode_document(document), self.now_ms))
 
     def passes(self, key: LaneKey, number: int) -> None:
         """Time passes."""
@@ -106,7 +106,7 @@ class World:
         """An operator pauses the topic: the lease lets go of the lane."""
         if self.is_alive and self.partitions[key].is_leased:
             self.partitions[key].is_leased = False
-            self.telling.parted([key])
+            self.telling.forget_lanes([key])
 
     def copies(self, key: LaneKey, number: int) -> None:
         """The lane reads to the end of the source and copies some of it."""
@@ -165,7 +165,7 @@ class World:
                     link="l", slot=0, controller=1, generation=self.generation, is_full=is_full, reports=tuple(due)
                 )
             )
-            self.telling.told(due)
+            self.telling.note_reported(due)
 
     def dies(self, key: LaneKey, number: int) -> None:
         """The task is killed; or another one begins in its place, with nothing yet."""

@@ -27,18 +27,18 @@ from isthmus.ledger.documents.kinds import (
     TaskDocument,
     TopicDocument,
     TransactionNamesDocument,
-    encoded,
+    encode_document,
 )
 from isthmus.ledger.documents.lastknown import KnownNamesDocument
 from isthmus.ledger.records import Entry
 from isthmus.links.gates import is_beyond, require_copies, require_within
 from isthmus.memory import leaving
 from isthmus.memory.leaving import (
+    add_transactional_ids,
     followed_topics,
     goes_without,
     left_nothing,
     left_of,
-    named,
     names_age_s,
     provenance,
     seen_logs,
@@ -57,7 +57,7 @@ from isthmus.model.links.lastknown import KnownLog, KnownNames, KnownTopic
 from isthmus.model.links.promotion import Promotion, TornTransaction
 from isthmus.model.namespace import NamespaceMap, NamespaceNaming
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.registers import Author, Register, changed
+from isthmus.model.registers import Author, Register, change_registers
 from isthmus.model.selection import TopicPattern, TopicSettings
 
 NO_ID = uuid.UUID(int=0)
@@ -100,7 +100,7 @@ def memory(*documents: Document) -> LinkMemory:
 def tell(known: LinkMemory, report: LaneReport) -> None:
     """A task tells of a lane."""
     told = ProgressDocument(link="orders", slot=0, controller=1, generation=1, is_full=True, reports=(report,))
-    known.take(Entry(0, told.key, encoded(told), 0))
+    known.take(Entry(0, told.key, encode_document(told), 0))
 
 
 def test_a_topic_that_the_target_does_not_have_is_missing_as_a_whole() -> None:
@@ -301,7 +301,9 @@ def test_what_is_open_at_the_target_is_nobodys_to_see() -> None:
     tell(known, LaneReport(key=key, state=LaneState.ACTIVE, position=20, source_end=20, within=(4711, 4712)))
     left = left_of(LINK, known, there, None, at_ms=1)
     mirrored = OpenTransaction("x-1", 0, TransactionState.MIRRORED, lone_producer_id(4711), 0, 0, 12, 8)
-    (mine, other) = named([mirrored, mirrored._replace(producer_id=5, state=TransactionState.HANGING)], known)
+    (mine, other) = add_transactional_ids(
+        [mirrored, mirrored._replace(producer_id=5, state=TransactionState.HANGING)], known
+    )
     (kept,) = without_open(left, [mine, other])
     assert kept.ends_within == (TornTransaction(4712),)
     assert (mine.owner, other.owner) == ("payments", "producer 5")
@@ -410,8 +412,8 @@ def test_a_controller_has_let_go_when_it_says_so_of_this_detachment() -> None:
     """Not by a word that is older, or of another one, nor while the ledger does not have the detachment."""
     first, second = map(NamespaceMap.parse, ("a-", "b-"))
     me = Author(by="me", at_ms=1, where="W")
-    before = changed((), {attachment(first): True, attachment(second): True}, me)
-    after = changed(before, {attachment(first): False}, me)
+    before = change_registers((), {attachment(first): True, attachment(second): True}, me)
+    after = change_registers(before, {attachment(first): False}, me)
     older, newer = (Declaration(name="orders", registers=each).attached_said for each in (before, after))
 
     def told(registers: tuple[Register, ...], said: str) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from isthmus.config.live import in_plain_values, with_settings
 from isthmus.errors import ConfigError, Unreachable
 from isthmus.fabric.operations import AsyncLinkOperations
-from isthmus.ledger.documents.kinds import SettingsDocument, decoded, encoded
+from isthmus.ledger.documents.kinds import SettingsDocument, decode_document, encode_document
 from isthmus.memory.livesettings import LiveSettings, settings_of
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
@@ -112,13 +112,13 @@ def test_what_is_set_is_not_taken_back_by_the_same_word() -> None:
 def test_a_document_says_what_is_set_and_by_whom() -> None:
     """Through the ledger and back; what somebody else wrote into it, or the file no longer allows, is passed over."""
     document = SettingsDocument(link="l", settings=(("limits.bytes_per_s", "5"),), since_ms=1000, by="ada@host")
-    assert decoded(document.key, encoded(document)) == document
+    assert decode_document(document.key, encode_document(document)) == document
     found = settings_of(LINK, {document.key: document})
-    assert found == LiveSettings(said={"limits.bytes_per_s": 5}, since_ms=1000, by="ada@host")
+    assert found == LiveSettings(changed={"limits.bytes_per_s": 5}, since_ms=1000, by="ada@host")
     told = found.as_dict(LINK)
     assert (told["settings"]["limits.bytes_per_s"], told["written"]) == (5, {"limits.bytes_per_s": None})
     assert (told["changed"], told["by"]) == (["limits.bytes_per_s"], "ada@host")
     assert cast(Any, found.said_as_dict())["changed"] == {"limits.bytes_per_s": 5}
     assert LiveSettings().said_as_dict() is None
     for broken in (("limits.bytes_per_s", "-1"), ("limits.bytes_per_s", "{"), ("name", '"x"')):
-        assert not settings_of(LINK, {document.key: replace(document, settings=(broken,))}).said
+        assert not settings_of(LINK, {document.key: replace(document, settings=(broken,))}).changed

@@ -19,7 +19,7 @@ from isthmus.ledger.documents.kinds import (
     GatewayDocument,
     PauseDocument,
     ProgressDocument,
-    encoded,
+    encode_document,
 )
 from isthmus.ledger.log import News
 from isthmus.ledger.records import Entry
@@ -30,7 +30,7 @@ from isthmus.model.kafka.topic import TopicIds
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.state import ControllerState
-from isthmus.topics.recording import begun
+from isthmus.topics.recording import build_document
 
 NOW_MS = 1_000_000
 
@@ -57,7 +57,7 @@ def read(documents: Iterable[Document | str], link: str = "l") -> LinkMemory:
             Entry(
                 offset,
                 document if isinstance(document, str) else document.key,
-                None if isinstance(document, str) else encoded(document),
+                None if isinstance(document, str) else encode_document(document),
                 NOW_MS + 1000 * offset,
             )
             for offset, document in enumerate(documents)
@@ -116,7 +116,7 @@ def test_what_a_topic_was_begun_with_is_known_again(is_mapped: bool) -> None:
     ids = TopicIds(
         source_topic=SourceTopic("orders"), source=uuid.UUID(int=1), target=uuid.UUID(int=2), is_mapped=is_mapped
     )
-    known = read([begun("l", TargetTopic("copies"), ids)])
+    known = read([build_document("l", TargetTopic("copies"), ids)])
     assert recorded_topics("l", known.documents) == {"copies": ids}
     assert recorded_topics("other", known.documents) == {}
 
@@ -150,7 +150,7 @@ _SAID = (
     *(progress(generation, (0, generation), (generation, 7)) for generation in (1, 2)),
     *(PauseDocument(link="l", topic=TargetTopic(topic), since_ms=since_ms) for topic in "ab" for since_ms in (1, 2)),
     *(
-        begun(
+        build_document(
             "l",
             TargetTopic("copies"),
             TopicIds(source_topic=SourceTopic(topic), source=uuid.UUID(int=1), target=uuid.UUID(int=2)),
@@ -164,7 +164,7 @@ _SAID = (
 def test_what_was_replaced_need_not_be_read(said: list[tuple[Document, bool]]) -> None:
     """A ledger that is looked at as a whole amounts to what it does read record by record."""
     entries = [
-        Entry(offset, document.key, None if is_deleted else encoded(document), NOW_MS + 1000 * offset)
+        Entry(offset, document.key, None if is_deleted else encode_document(document), NOW_MS + 1000 * offset)
         for offset, (document, is_deleted) in enumerate(said)
     ]
     one_by_one = LinkMemory("l")
@@ -200,7 +200,9 @@ def test_for_how_long_nothing_came_is_seen_and_not_reckoned(monkeypatch: pytest.
     def after(wait_s: float, *, is_written: bool) -> tuple[float, float]:
         log.now += wait_s
         if is_written:
-            log.written = [Entry(0, each.key, encoded(each), NOW_MS + 3_600_000) for each in (controller(1), beat)]
+            log.written = [
+                Entry(0, each.key, encode_document(each), NOW_MS + 3_600_000) for each in (controller(1), beat)
+            ]
         asyncio.run(known.refresh())
         (one,) = known.unlinked_silences(NOW_MS).values()
         assert one.told_s == 0.0, "its clock is ahead"

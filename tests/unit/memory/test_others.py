@@ -20,7 +20,7 @@ from isthmus.model.link import Link
 from isthmus.model.links.declaration import SOURCE, TARGET, attachment
 from isthmus.model.namespace import NamespaceMap, NamespaceNaming
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.registers import DELETED, SETTINGS, Author, changed
+from isthmus.model.registers import DELETED, SETTINGS, Author, change_registers
 from isthmus.model.selection import TopicSettings
 
 END = {"cluster_id": "id", "alias": "here"}
@@ -67,15 +67,15 @@ def test_who_was_listened_for_is_not_listened_for_again(monkeypatch: pytest.Monk
     """
     listened: list[set[str]] = []
 
-    async def remembered(_: object) -> Ledger:
+    async def read_ledger(_: object) -> Ledger:
         return Ledger()
 
-    async def heard(_: object, before: Mapping[str, LinkMemory]) -> set[str]:
+    async def find_heard(_: object, before: Mapping[str, LinkMemory]) -> set[str]:
         listened.append(set(before))
         return set()
 
-    monkeypatch.setattr(others, "remembered", remembered)
-    monkeypatch.setattr(others, "heard", heard)
+    monkeypatch.setattr(others, "read_ledger", read_ledger)
+    monkeypatch.setattr(others, "find_heard", find_heard)
     there = Link(name="clicks", source=EAST, target=WEST, topics=TopicSettings(include=()))
     for free in ((), (there,), (replace(there, source=WEST, target=EAST),)):
         asyncio.run(others.neighbouring_claims([cast(Any, Target())], [], lambda _: True, free))
@@ -97,7 +97,7 @@ def test_declared_links_lead_out_of_a_cluster_whose_ledger_has_them(said: dict[s
     """Those that are attached, with all that is in their namespaces."""
     pair = NamespaceMap.parse("a-:b-")
     values = {SOURCE: END, TARGET: END | {"cluster_id": "far"}, attachment(pair): True} | said
-    registers = changed((), values, Author(by="anna", at_ms=1, where="id"))
+    registers = change_registers((), values, Author(by="anna", at_ms=1, where="id"))
     document = DeclarationDocument(link="out", cluster="id", registers=registers)
     known = LinkMemory("out", documents={document.key: document})
 

@@ -9,8 +9,8 @@ import pytest
 
 from isthmus.ledger.documents.kinds import PauseDocument
 from isthmus.ledger.documents.lastknown import KnownClusterDocument
-from isthmus.ledger.records import Deletion, LedgerChange, packed
-from isthmus.memory.links import LedgerMemory, recollect, remembered
+from isthmus.ledger.records import Deletion, LedgerChange, pack_changes
+from isthmus.memory.links import LedgerMemory, read_ledger, recollect
 from isthmus.model.links.lastknown import KnownCluster
 from testing.records.stored import patched
 from testing.values.brokers import LEDGER_ID, Answering, asking, fetched, listed
@@ -35,19 +35,19 @@ KNOWN: Final = KnownClusterDocument(
 def written(offset: int, *changes: LedgerChange) -> list[Any]:
     """The answers to a look that finds this at the end of the log."""
     end = offset + len(changes)
-    return [listed(end), fetched(patched(bytes(packed(changes).view), offset), high_watermark=end)]
+    return [listed(end), fetched(patched(bytes(pack_changes(changes).view), offset), high_watermark=end)]
 
 
 def test_only_what_is_new_is_read() -> None:
     """Whoever looks with the same client reads the log once, and asks for nothing more than its end after that."""
 
     async def follow(client: Answering) -> None:
-        assert (await remembered(client)).documents().keys() == {PAUSED.key, ELSEWHERE.key, KNOWN.key}
+        assert (await read_ledger(client)).documents().keys() == {PAUSED.key, ELSEWHERE.key, KNOWN.key}
         assert (await recollect("l", client)).paused.is_whole
         assert len(client.asked) == 3
         assert (await recollect("l", client)).paused.parts == set()
         assert client.asked[-1].topics[0].partitions[0].fetch_offset == 3
-        assert (await remembered(client)).documents().keys() == {ELSEWHERE.key}
+        assert (await read_ledger(client)).documents().keys() == {ELSEWHERE.key}
 
     first, then = written(0, PAUSED, ELSEWHERE, KNOWN), written(3, Deletion(PAUSED.key), Deletion(KNOWN.key))
     asking([*first, listed(3), *then, listed(5)], follow)
@@ -68,9 +68,9 @@ def test_who_asked_for_a_link_goes_on_with_it() -> None:
     """What is known of a link is of its newest state after each look, whether it is asked for again or not."""
 
     async def follow(client: Answering) -> None:
-        known = (await remembered(client)).of("l")
+        known = (await read_ledger(client)).of("l")
         assert known.documents == {PAUSED.key: PAUSED}
-        await remembered(client)
+        await read_ledger(client)
         assert known.documents == {}
 
     asking([*written(0, PAUSED), *written(1, Deletion(PAUSED.key))], follow)
@@ -80,11 +80,11 @@ def test_another_log_is_all_there_is() -> None:
     """What a ledger said that was deleted and created again counts no more, of links or of anything else."""
 
     async def follow(client: Answering) -> None:
-        assert len((await remembered(client)).documents()) == 2
+        assert len((await read_ledger(client)).documents()) == 2
         client.topic_id = type(LEDGER_ID)(int=6)
         # Who led the ledger before does so no more.
         client.companion(LedgerMemory)._view._tail._leader.close()
-        assert (await remembered(client)).documents().keys() == {ELSEWHERE.key}
+        assert (await read_ledger(client)).documents().keys() == {ELSEWHERE.key}
 
     asking([*written(0, PAUSED, KNOWN), *written(0, ELSEWHERE)], follow)
 
@@ -94,7 +94,7 @@ def test_a_look_that_was_called_off_loses_nothing() -> None:
 
     async def follow(client: Answering) -> None:
         with pytest.raises(asyncio.CancelledError):
-            await remembered(client)
+            await read_ledger(client)
         assert (await recollect("l", client)).paused.is_whole
 
     cut_off: Any = [listed(2), *written(0, PAUSED)[1:], asyncio.CancelledError()]
@@ -107,10 +107,10 @@ def test_what_nobody_asks_for_does_not_pile_up() -> None:
     many = [ELSEWHERE] * 999
 
     async def follow(client: Answering) -> None:
-        await remembered(client)
-        known = await remembered(client)
+        await read_ledger(client)
+        known = await read_ledger(client)
         assert sum(map(len, known._untaken.values())) == 1000
-        assert (await remembered(client))._untaken == {}
+        assert (await read_ledger(client))._untaken == {}
         assert known.documents().keys() == {PAUSED.key, ELSEWHERE.key}
 
     asking([*written(0, PAUSED), *written(1, *many), *written(1000, PAUSED)], follow)

@@ -81,7 +81,7 @@ def test_a_stuck_controller_is_unhealthy() -> None:
     """With 500, as workers of Kafka Connect say it."""
     answer = health(seen(LinkState.ACTIVE), 200.0, 0.0)
     assert (answer.status, answer.body["status"]) == (HTTPStatus.INTERNAL_SERVER_ERROR, "unhealthy")
-    assert "has said nothing for 100 s" in answer.body["message"]
+    assert "has reported nothing for 100 s" in answer.body["message"]
 
 
 @pytest.mark.parametrize("state", [LinkState.IMPAIRED, LinkState.PAUSED])

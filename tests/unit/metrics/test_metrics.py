@@ -147,7 +147,7 @@ def test_leases_are_counted_by_their_ends() -> None:
     receipt = Receipt(slot=0, generation=1, ending=Ending.TERM, cpu_s=2.5, memory_bytes=1000)
     receipt = replace(receipt, throttled_source_s=1.5, throttled_target_s=0.25)
     for ended in (receipt, None, replace(receipt, ending=Ending.FAILED, memory_bytes=400)):
-        totals = totals.ended(ended)
+        totals = totals.add_lease(ended)
     telling = Telling()
     telling.show(link_at(leases=totals))
     ends = {dict(key)["ending"]: value for key, value in telling.ask("isthmus_leases_ended_total").items()}

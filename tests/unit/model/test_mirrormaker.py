@@ -49,7 +49,7 @@ def test_heartbeats_are_mirrored_whatever_is_selected() -> None:
     """Those of the source and those that came there, but not those that came from the target."""
     topics = settings("orders")
 
-    found = topics.named(["heartbeats", "x.heartbeats", "b.heartbeats", "orders", "others"])
+    found = topics.name_topics(["heartbeats", "x.heartbeats", "b.heartbeats", "orders", "others"])
     assert found.sources == {"a.heartbeats": "heartbeats", "a.x.heartbeats": "x.heartbeats", "a.orders": "orders"}
     assert not found.refused
     assert topics.source_of(TargetTopic("a.heartbeats")) == "heartbeats"
@@ -60,7 +60,7 @@ def test_heartbeats_are_renamed_where_nothing_else_is() -> None:
     """As with MirrorMaker 2's IdentityReplicationPolicy: each cluster has a topic `heartbeats` of its own."""
     topics = settings("*", naming=IDENTITY)
 
-    assert topics.named(["heartbeats", "orders"]).sources == {"a.heartbeats": "heartbeats", "orders": "orders"}
+    assert topics.name_topics(["heartbeats", "orders"]).sources == {"a.heartbeats": "heartbeats", "orders": "orders"}
     assert topics.may_write(TargetTopic("a.heartbeats"))
     assert not topics.may_write(TargetTopic("heartbeats"))
     assert topics.source_of(TargetTopic("heartbeats")) is None
@@ -72,7 +72,7 @@ def test_without_heartbeats_topics_are_as_selected() -> None:
 
     assert topics.are_all_literal
     assert not topics.matches(SourceTopic("heartbeats"))
-    assert settings("*", naming=IDENTITY, heartbeats=False).named(["heartbeats"]).sources == {
+    assert settings("*", naming=IDENTITY, heartbeats=False).name_topics(["heartbeats"]).sources == {
         "heartbeats": "heartbeats"
     }
 

@@ -22,7 +22,7 @@ from isthmus.model.naming import (
     SourceTopic,
     TargetTopic,
     TemplateNaming,
-    named,
+    apply_naming,
 )
 from isthmus.model.selection import TopicPattern, TopicSettings
 
@@ -38,13 +38,13 @@ def templates(source: str, target: str) -> TemplateNaming:
 
 def sources_of(naming: Naming, *topics: str) -> dict[str, str]:
     """The names at the target that are not refused, with those at the source."""
-    found = named(naming, map(SourceTopic, topics))
+    found = apply_naming(naming, map(SourceTopic, topics))
     return {target: source for target, source in found.sources.items() if target not in found.refused}
 
 
 def why(naming: Naming, *topics: str) -> str:
     """Why the only name these would have is refused."""
-    (problem,) = named(naming, map(SourceTopic, topics)).refused.values()
+    (problem,) = apply_naming(naming, map(SourceTopic, topics)).refused.values()
     return problem.message
 
 
@@ -127,7 +127,7 @@ class Shouting:
 def test_a_class_of_ones_own() -> None:
     """What it raises, and what it returns that is no name, is the problem of the topic alone."""
     naming = PythonNaming(spec="naming:Shouting", instance=Shouting())
-    found = named(naming, map(SourceTopic, ["bills", "quiet", "abc", "fives"]))
+    found = apply_naming(naming, map(SourceTopic, ["bills", "quiet", "abc", "fives"]))
     assert found.sources == {"BILLS": "bills", "abc": "abc", "fives": "fives"}
     assert "ZeroDivisionError" in found.refused[TargetTopic("abc")].message
     assert "by a int" in found.refused[TargetTopic("fives")].message

@@ -105,10 +105,10 @@ def test_a_link_is_first_of_all_what_is_wrong_with_it() -> None:
 
 def test_a_controller_is_silent_after_ten_seconds() -> None:
     """Up to ten seconds of silence are a pause for breath."""
-    assert ControllerState.heard(None) is NONE
-    assert ControllerState.heard(AGED_S) is ALIVE
-    assert ControllerState.heard(AGED_S + 0.1) is ControllerState.SILENT
+    assert ControllerState.from_age(None) is NONE
+    assert ControllerState.from_age(AGED_S) is ALIVE
+    assert ControllerState.from_age(AGED_S + 0.1) is ControllerState.SILENT
     # Brokers hold back what it writes, by its own word.
-    assert ControllerState.heard(AGED_S + 30, held_s=30.0) is ControllerState.THROTTLED
-    assert ControllerState.heard(AGED_S + 30.1, held_s=30.0) is ControllerState.SILENT
-    assert ControllerState.heard(None, held_s=30.0) is ControllerState.NONE
+    assert ControllerState.from_age(AGED_S + 30, held_s=30.0) is ControllerState.THROTTLED
+    assert ControllerState.from_age(AGED_S + 30.1, held_s=30.0) is ControllerState.SILENT
+    assert ControllerState.from_age(None, held_s=30.0) is ControllerState.NONE

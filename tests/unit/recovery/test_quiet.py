@@ -66,11 +66,11 @@ def test_each_log_has_to_end_where_it_did(ends: tuple[int, int], monkeypatch: py
     async def ranges(*_: Any, **__: Any) -> Outcomes[PartitionKey, LogRange]:
         return Outcomes({("t", number): LogRange(0, end, end) for number, end in enumerate(ends)})
 
-    async def written(_: Client, moved: Collection[PartitionKey]) -> GateNotMet:
+    async def build_written_to(_: Client, moved: Collection[PartitionKey]) -> GateNotMet:
         return GateNotMet(f"somebody writes to {len(moved)}", hint="")
 
     monkeypatch.setattr(quiet, "log_ranges", ranges)
-    monkeypatch.setattr(quiet, "written", written)
+    monkeypatch.setattr(quiet, "build_written_to", build_written_to)
 
     async def scenario() -> None:
         async with Told(WEST) as target:

@@ -37,7 +37,7 @@ class Place:
         """A connection that begins so."""
         stream = Stream(*await asyncio.open_connection("localhost", self.port, ssl=self.context))
         self.streams.append(stream)
-        stream.writer.write(head.encoded())
+        stream.writer.write(head.encode())
         return stream
 
     async def joined(self, side: str = "east", *brokers: str) -> Stream:

@@ -16,7 +16,7 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.link import Limits, Link
 from isthmus.model.links.declaration import attachment
 from isthmus.model.namespace import NamespaceMap, NamespaceNaming
-from isthmus.model.registers import Author, changed
+from isthmus.model.registers import Author, change_registers
 from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.run.following import change_of
 from isthmus.run.settings import LinkSettings
@@ -86,7 +86,9 @@ def test_what_the_ledger_says_is_detached_is_so() -> None:
     copies into what was let go of.
     """
     first, second, third = map(NamespaceMap.parse, ("a-", "b-", "c-"))
-    said = changed((), {attachment(first): False, attachment(second): True}, Author(by="me", at_ms=1, where="w"))
+    said = change_registers(
+        (), {attachment(first): False, attachment(second): True}, Author(by="me", at_ms=1, where="w")
+    )
     document = DeclarationDocument(link="l", cluster="w", registers=said)
 
     def attaching(*maps: NamespaceMap) -> Link:
@@ -115,7 +117,9 @@ def test_what_is_detached_meanwhile_does_not_come() -> None:
     what writes to it, and sees nothing yet.
     """
     first, second = map(NamespaceMap.parse, ("a-", "b-"))
-    said = changed((), {attachment(first): True, attachment(second): False}, Author(by="me", at_ms=1, where="w"))
+    said = change_registers(
+        (), {attachment(first): True, attachment(second): False}, Author(by="me", at_ms=1, where="w")
+    )
     document = DeclarationDocument(link="l", cluster="w", registers=said)
 
     def attaching(*maps: NamespaceMap) -> Link:

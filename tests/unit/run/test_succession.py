@@ -20,7 +20,7 @@ AT_S = 1000.0
 def vigil() -> Vigil:
     """A controller was found, and the ledger read to its end."""
     found = Vigil(FOUND)
-    found.looked(AT_S, at_end=True)
+    found.note_look(AT_S, at_end=True)
     return found
 
 
@@ -36,9 +36,9 @@ def test_silence_makes_the_link_free() -> None:
     """Ten seconds of it: also where the process is known to exist, as it may be frozen."""
     for liveness in (Liveness.ALIVE, Liveness.UNKNOWN):
         silent = vigil()
-        silent.looked(AT_S + SILENCE_S - 0.1, at_end=True)
+        silent.note_look(AT_S + SILENCE_S - 0.1, at_end=True)
         assert silent.turn(liveness) is Turn.WAIT
-        silent.looked(AT_S + SILENCE_S, at_end=True)
+        silent.note_look(AT_S + SILENCE_S, at_end=True)
         assert silent.turn(liveness) is Turn.FREE
 
 
@@ -46,7 +46,7 @@ def test_a_new_beat_means_that_it_runs() -> None:
     """However long it was silent; and nothing that is heard later changes that."""
     for document in (replace(FOUND, beat=31), replace(FOUND, generation=8, beat=1)):
         alive = vigil()
-        alive.looked(AT_S + SILENCE_S - 1, at_end=True)
+        alive.note_look(AT_S + SILENCE_S - 1, at_end=True)
         alive.hear(document)
         assert alive.turn(Liveness.UNKNOWN) is Turn.TAKEN
         assert alive.controller == document
@@ -58,45 +58,45 @@ def test_what_is_written_once_more_is_no_new_beat() -> None:
     """A ledger that is written down again, or read from its beginning, says the same again."""
     again = vigil()
     again.hear(FOUND)
-    again.looked(AT_S + SILENCE_S, at_end=True)
+    again.note_look(AT_S + SILENCE_S, at_end=True)
     assert again.turn(Liveness.UNKNOWN) is Turn.FREE
 
 
 def test_silence_counts_only_while_something_could_be_heard() -> None:
     """Time in which the ledger was away, or was not read to its end, says nothing of the controller."""
     deaf = vigil()
-    deaf.looked(AT_S + 9, at_end=True)
+    deaf.note_look(AT_S + 9, at_end=True)
     deaf.unreadable()
     assert deaf.turn(Liveness.UNKNOWN) is Turn.WAIT
-    deaf.looked(AT_S + 20, at_end=False)
+    deaf.note_look(AT_S + 20, at_end=False)
     assert deaf.turn(Liveness.UNKNOWN) is Turn.WAIT
-    deaf.looked(AT_S + 21, at_end=True)
-    deaf.looked(AT_S + 21 + SILENCE_S - 0.1, at_end=True)
+    deaf.note_look(AT_S + 21, at_end=True)
+    deaf.note_look(AT_S + 21 + SILENCE_S - 0.1, at_end=True)
     assert deaf.turn(Liveness.UNKNOWN) is Turn.WAIT
-    deaf.looked(AT_S + 21 + SILENCE_S, at_end=True)
+    deaf.note_look(AT_S + 21 + SILENCE_S, at_end=True)
     assert deaf.turn(Liveness.UNKNOWN) is Turn.FREE
 
 
 def test_silence_does_not_count_while_brokers_hold_their_answers_back() -> None:
     """The controller may be held back too; between such looks it still counts, or a dead one would be waited for."""
     muted = vigil()
-    muted.looked(AT_S, at_end=True)
+    muted.note_look(AT_S, at_end=True)
     for at in range(0, 18, 2):
-        muted.looked(AT_S + at + 1, at_end=False)
-        muted.looked(AT_S + at + 2, at_end=True)
+        muted.note_look(AT_S + at + 1, at_end=False)
+        muted.note_look(AT_S + at + 2, at_end=True)
         assert muted.turn(Liveness.UNKNOWN) is Turn.WAIT
-    muted.looked(AT_S + 19, at_end=True)
+    muted.note_look(AT_S + 19, at_end=True)
     assert muted.turn(Liveness.UNKNOWN) is Turn.FREE
 
 
 def test_a_controller_that_said_that_it_is_held_back_is_given_longer() -> None:
     """A quota keeps its beats from the ledger for as long as it said: that is no end, nor a doubt."""
     held = Vigil(replace(FOUND, held_s=30.0), stands_by=True)
-    held.looked(AT_S, at_end=True)
+    held.note_look(AT_S, at_end=True)
     assert not held.is_quiet(AT_S + 30)
-    held.looked(AT_S + 30 + SILENCE_S - 0.1, at_end=True)
+    held.note_look(AT_S + 30 + SILENCE_S - 0.1, at_end=True)
     assert held.turn(Liveness.UNKNOWN) is Turn.WAIT
-    held.looked(AT_S + 30 + SILENCE_S, at_end=True)
+    held.note_look(AT_S + 30 + SILENCE_S, at_end=True)
     assert held.turn(Liveness.UNKNOWN) is Turn.FREE
 
 
@@ -104,7 +104,7 @@ def test_a_controller_is_in_doubt_once_beats_fail_to_come() -> None:
     """Two of them, and only while they could be heard."""
     found = Vigil(FOUND, stands_by=True)
     assert not found.is_quiet(AT_S + SILENCE_S)
-    found.looked(AT_S, at_end=True)
+    found.note_look(AT_S, at_end=True)
     assert not found.is_quiet(AT_S + 2 * BEAT_S)
     assert found.is_quiet(AT_S + 2 * BEAT_S + 0.1)
     found.hear(replace(FOUND, beat=31))
@@ -114,14 +114,14 @@ def test_a_controller_is_in_doubt_once_beats_fail_to_come() -> None:
 def test_who_stands_by_waits_for_whoever_is_heard() -> None:
     """Every new beat begins the silence anew, also that of another controller; a farewell ends the wait at once."""
     standing = Vigil(FOUND, stands_by=True)
-    standing.looked(AT_S, at_end=True)
+    standing.note_look(AT_S, at_end=True)
     second = replace(FOUND, generation=8, beat=1)
     standing.hear(second)
     assert (standing.turn(Liveness.UNKNOWN), standing.controller) == (Turn.WAIT, second)
-    standing.looked(AT_S + 8, at_end=True)
-    standing.looked(AT_S + 8 + SILENCE_S - 0.1, at_end=True)
+    standing.note_look(AT_S + 8, at_end=True)
+    standing.note_look(AT_S + 8 + SILENCE_S - 0.1, at_end=True)
     assert standing.turn(Liveness.UNKNOWN) is Turn.WAIT
-    standing.looked(AT_S + 8 + SILENCE_S, at_end=True)
+    standing.note_look(AT_S + 8 + SILENCE_S, at_end=True)
     assert standing.turn(Liveness.UNKNOWN) is Turn.FREE
     ended = Vigil(FOUND, stands_by=True)
     ended.hear(replace(FOUND, beat=31))

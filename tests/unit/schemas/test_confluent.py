@@ -14,7 +14,7 @@ import pytest
 from isthmus.errors import RegistryRefused, RegistryUnreachable, SchemaConflict
 from isthmus.model.cluster import SchemaRegistry, Secret
 from isthmus.model.schemas.content import IMPORT, Schema, SchemaReference, SchemaVersion
-from isthmus.schemas.registry import SchemaStore, opened
+from isthmus.schemas.registry import SchemaStore, open_registry
 from testing.brokers.registry import RegistryServer, registry_server
 
 AnswerT = TypeVar("AnswerT")
@@ -45,7 +45,7 @@ def asked(server: RegistryServer, question: Callable[[SchemaStore], Awaitable[An
 
     async def ask() -> AnswerT:
         registry = SchemaRegistry(alias="west", url=server.url, **login)
-        async with opened(registry) as there:
+        async with open_registry(registry) as there:
             return await question(there)
 
     return asyncio.run(ask())
@@ -186,7 +186,9 @@ def test_an_answer_without_an_end_is_refused() -> None:
         threads.submit(server.serve_forever)
 
         async def ask() -> None:
-            async with opened(SchemaRegistry(alias="west", url=f"http://127.0.0.1:{server.server_port}")) as there:
+            async with open_registry(
+                SchemaRegistry(alias="west", url=f"http://127.0.0.1:{server.server_port}")
+            ) as there:
                 await there.contents()
 
         try:

@@ -14,7 +14,7 @@ from isthmus.kafka.client import Client
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.metadata import Metadata
 from isthmus.lanes.waiting import ASKED_MAX
-from isthmus.ledger.documents.kinds import ControllerDocument, Document, ProgressDocument, encoded
+from isthmus.ledger.documents.kinds import ControllerDocument, Document, ProgressDocument, encode_document
 from isthmus.ledger.records import Entry
 from isthmus.memory.links import HEARING_S, LinkMemory, now_ms
 from isthmus.model.cluster import Cluster
@@ -115,7 +115,7 @@ def test_how_old_the_last_seen_end_of_a_source_is() -> None:
 
     def age(written: Sequence[Document], at_ms: Sequence[int]) -> float | None:
         entries = [
-            Entry(offset, each.key, encoded(each), at)
+            Entry(offset, each.key, encode_document(each), at)
             for offset, (each, at) in enumerate(zip(written, at_ms, strict=True))
         ]
         reading = status._Reading(LINK, LinkMemory.of(LINK.name, entries))

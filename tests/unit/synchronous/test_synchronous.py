@@ -22,7 +22,7 @@ from isthmus.model.links.writability import KeptBy
 from isthmus.model.namespace import Namespace, NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import OffsetPolicy
-from isthmus.model.registers import MODE, changed
+from isthmus.model.registers import MODE, change_registers
 from isthmus.model.state import LinkState
 from isthmus.namespaces.namespace import ASYNC_ONLY
 from isthmus.synchronous.synchronous import GivenUp, check_declared, check_synchronous, still_missing
@@ -77,7 +77,7 @@ def test_a_namespace_for_asynchronous_links_stays_out(alias: str, prefix: str) -
     namespace = Namespace(prefix=prefix)
     cluster = {"east": "S", "west": "T"}[alias]
     document = NamespaceDocument(
-        kind="topic", prefix=prefix, cluster=cluster, registers=changed((), {ASYNC_ONLY: True}, _AUTHOR)
+        kind="topic", prefix=prefix, cluster=cluster, registers=change_registers((), {ASYNC_ONLY: True}, _AUTHOR)
     )
     with pytest.raises(PlanRefused, match=f"of {alias} is for asynchronous links only"):
         check_synchronous(declared({alias: {namespace: document}}), _KNOWN, progress(), _LINK)
@@ -101,7 +101,7 @@ def test_topics_wait_for_one_follower(mode: str, source: str, source_id: str, is
         MODE: mode,
         attachment(NamespaceMap.parse(f"{source}:copy-")): True,
     }
-    other = Declaration(name="copies", registers=changed((), said, _AUTHOR))
+    other = Declaration(name="copies", registers=change_registers((), said, _AUTHOR))
     known = replace(declared(), links={"orders": _KNOWN, "copies": other})
     if not is_in_the_way:
         return check_synchronous(known, _KNOWN, progress(), _LINK)
@@ -166,9 +166,9 @@ def test_what_is_told_of_some_namespaces_and_of_others_is_the_worse() -> None:
         unaware=("g",),
         until_ms=5,
     )
-    assert good.joined(good) == good
-    assert good.joined(bad) == bad.joined(good) == bad
-    found = bad.joined(replace(bad, lets_go=lets_go[1:], unaware=("f",), until_ms=3))
+    assert good.join(good) == good
+    assert good.join(bad) == bad.join(good) == bad
+    found = bad.join(replace(bad, lets_go=lets_go[1:], unaware=("f",), until_ms=3))
     assert (found.lets_go, found.unaware, found.until_ms) == (lets_go[1:], ("f", "g"), 3)
 
 

@@ -102,7 +102,7 @@ def test_what_is_forgotten_while_it_is_looked_into_does_not_come_back(monkeypatc
         assert loop._plan is not None
         return replace(loop._plan, topics=(gone(),))
 
-    monkeypatch.setattr(loop, "_planned", planned)
+    monkeypatch.setattr(loop, "_plan_topics", planned)
     loop._claims, loop._creates = Claims(), False
     loop._settling = Settling("l", loop._claims, None)
     asyncio.run(loop._renew([TOPIC]))

@@ -22,8 +22,8 @@ from isthmus.topics.preflight import (
     TopicMode,
     TopicPair,
     batch_bytes_max,
+    find_uncounted,
     preflight,
-    uncounted,
 )
 from testing.values.names import ORDERS
 
@@ -186,8 +186,8 @@ def test_only_long_compacted_stretches_are_counted() -> None:
         },
         target_ranges={0: LogRange(0, 0, 0), 1: LogRange(0, 4500, 4500)},
     )
-    assert uncounted(pair, holes_max=1000) == {2: (7, 5000)}
-    assert uncounted(replace(pair, source=described(partitions=3)), holes_max=1000) == {}
+    assert find_uncounted(pair, holes_max=1000) == {2: (7, 5000)}
+    assert find_uncounted(replace(pair, source=described(partitions=3)), holes_max=1000) == {}
 
 
 def test_too_many_holes_refuse_the_partition() -> None:

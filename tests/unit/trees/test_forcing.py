@@ -11,7 +11,7 @@ import pytest
 from isthmus import config
 from isthmus.errors import ConfigError, PlanRefused
 from isthmus.memory.declared import Declared
-from isthmus.memory.switching import DistributorTarget, wished
+from isthmus.memory.switching import DistributorTarget, wish_for_leaf
 from isthmus.model.naming import SourceTopic
 from isthmus.model.problem import Problem
 from isthmus.model.trees.switching import Allowance, LaneBegin, LeftAt, TargetChoice
@@ -28,8 +28,8 @@ ID = uuid.UUID(int=4)
 ALLOWED = (Allowance(SourceTopic("x"), ID, 0, 7, 30), Allowance(SourceTopic("x"), ID, 1, 5, 30))
 LEFT = (
     TargetChoice(target="c", wanted="c")
-    .asked("d", is_forced=True)
-    .left(ALLOWED, {("x", 0): LeftAt(12), ("x", 1): LeftAt(5)})
+    .ask_for("d", is_forced=True)
+    .leave(ALLOWED, {("x", 0): LeftAt(12), ("x", 1): LeftAt(5)})
 )
 
 
@@ -58,8 +58,8 @@ def test_the_next_leaf_begins_where_the_one_before_may_have_come_to() -> None:
     assert shown.as_dict()["in_doubt"] == [{"leaf": "c", "state": "IN_DOUBT", "records_max": 5}]
     resent = (
         TargetChoice(target="c", wanted="c")
-        .asked("d", is_forced=True, is_resent=True)
-        .left(ALLOWED, {("x", 0): LeftAt(12)})
+        .ask_for("d", is_forced=True, is_resent=True)
+        .leave(ALLOWED, {("x", 0): LeftAt(12)})
     )
     assert ([each.offset for each in resent.begins], resent.doubts) == ([7, 5], ())
 
@@ -72,7 +72,7 @@ def test_a_leaf_that_is_back_gets_what_it_lacks() -> None:
     assert Keeper(BACK_S, c=0.0).due(LEFT) is None
     assert Keeper(GONE_S - 1, c=0.0).due(back) is None
     assert Keeper(GONE_S, c=0.0).due(back) == replace(LEFT, serial=back.serial + 1)
-    assert back.reconciled().doubts == ()
+    assert back.reconcile().doubts == ()
 
 
 def test_a_leaf_that_cannot_take_what_it_lacks_is_tried_again_later() -> None:
@@ -81,7 +81,7 @@ def test_a_leaf_that_cannot_take_what_it_lacks_is_tried_again_later() -> None:
     back = keeper.due(LEFT)
     assert back is not None
     assert keeper.due(back) is None
-    kept = back.reconciled(back.doubts[0].ends)
+    kept = back.reconcile(back.doubts[0].ends)
     assert kept.doubts == LEFT.doubts
     keeper.now = 99.0 + AGAIN_S
     assert keeper.due(kept) is None
@@ -120,20 +120,20 @@ def test_a_tree_may_leave_a_target_by_itself() -> None:
 
 def test_a_wish_may_be_forced_later() -> None:
     """A wish in good order that waits for a target that is gone; the same one once more does not take that back."""
-    first = wished(EACH, "d", None)
+    first = wish_for_leaf(EACH, "d", None)
     assert first is not None
-    forced = wished(EACH, "d", first, is_forced=True)
-    assert forced == first.asked("d", is_forced=True)
-    assert wished(EACH, "d", forced) is None
-    assert wished(EACH, "d", forced, is_forced=True) is None
-    assert wished(EACH, "c", forced) == forced.asked("c")
+    forced = wish_for_leaf(EACH, "d", first, is_forced=True)
+    assert forced == first.ask_for("d", is_forced=True)
+    assert wish_for_leaf(EACH, "d", forced) is None
+    assert wish_for_leaf(EACH, "d", forced, is_forced=True) is None
+    assert wish_for_leaf(EACH, "c", forced) == forced.ask_for("c")
 
 
 def test_nobody_goes_over_to_a_leaf_that_is_in_doubt() -> None:
     """Whoever asks for it, and whatever was seen before: it would begin behind what it lacks, and never get that."""
     for is_forced in (False, True):
         with pytest.raises(PlanRefused, match="c is IN_DOUBT"):
-            wished(EACH, "c", LEFT, is_forced=is_forced)
+            wish_for_leaf(EACH, "c", LEFT, is_forced=is_forced)
 
 
 def test_what_was_seen_before_forces_nobody() -> None:
@@ -141,7 +141,7 @@ def test_what_was_seen_before_forces_nobody() -> None:
     gone = TargetChoice(target="c", wanted="c", serial=3)
     change = Keeper(60.0, c=0.0)._due(EACH, gone, 60.0, 60.0)
     assert change is not None
-    assert change(gone) == gone.asked("d", is_forced=True)
+    assert change(gone) == gone.ask_for("d", is_forced=True)
     assert change(replace(gone, target="d", wanted="d", serial=9)) is None
     assert change(None) is None
     first = Keeper(60.0, c=0.0)._due(EACH, None, 60.0, 60.0)

@@ -7,7 +7,7 @@ import pytest
 from isthmus import config
 from isthmus.errors import ConfigError
 from isthmus.memory.declared import Declared
-from isthmus.memory.switching import DistributorTarget, wished
+from isthmus.memory.switching import DistributorTarget, wish_for_leaf
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
 from isthmus.model.trees.switching import TargetChoice
@@ -76,13 +76,13 @@ def test_another_tree_of_the_file_wins() -> None:
 def test_what_becomes_of_a_wish() -> None:
     """The same wish twice changes nothing, and the present target takes one back."""
     each = distributor()
-    assert wished(each, "c", None) is None
-    first = wished(each, "d", None)
+    assert wish_for_leaf(each, "c", None) is None
+    first = wish_for_leaf(each, "d", None)
     assert first == TargetChoice(target="c", wanted="d")
-    assert wished(each, "d", first) is None
-    assert wished(each, "c", first) == first.asked("c")
+    assert wish_for_leaf(each, "d", first) is None
+    assert wish_for_leaf(each, "c", first) == first.ask_for("c")
     stale = TargetChoice(target="e", wanted="e", serial=5)
-    assert wished(each, "d", stale) == TargetChoice(target="c", wanted="d", serial=6)
+    assert wish_for_leaf(each, "d", stale) == TargetChoice(target="c", wanted="d", serial=6)
     assert DistributorTarget.of(each, None).as_dict()["target"] == "c"
 
 

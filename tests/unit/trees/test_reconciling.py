@@ -9,7 +9,7 @@ from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.model.trees.switching import DoubtedLane, LeafDoubt, TargetChoice, still_lacking
-from isthmus.trees.reconciling import ended
+from isthmus.trees.reconciling import finish_choice
 
 ID = uuid.UUID(int=7)
 LANES = [
@@ -62,8 +62,8 @@ def test_a_topic_that_was_created_anew_has_nothing_of_it() -> None:
 
 def test_what_a_leaf_still_lacks_stays_in_doubt() -> None:
     """The distributor goes on with its target all the same; and of that alone the leaf is in doubt from then on."""
-    assert ended(BACK, "c", DOUBT.ends, ()) == BACK.reconciled()
-    kept = ended(BACK, "c", DOUBT.ends, (DOUBT.ends[1],))
+    assert finish_choice(BACK, "c", DOUBT.ends, ()) == BACK.reconcile()
+    kept = finish_choice(BACK, "c", DOUBT.ends, (DOUBT.ends[1],))
     assert kept is not None
     assert (kept.leaf, kept.finishes, kept.serial) == ("d", "", BACK.serial + 1)
     assert kept.doubts == (LeafDoubt(leaf="c", lanes=DOUBT.lanes[1:]),)
@@ -73,6 +73,6 @@ def test_what_was_found_out_of_one_doubt_says_nothing_of_the_next() -> None:
     """A process that stood still meanwhile has seen that the leaf had what it lacked then: it was left again since."""
     later = replace(DOUBT, lanes=tuple(lane._replace(position=30, end=50) for lane in DOUBT.lanes))
     again = replace(LEFT, serial=9, doubts=(later,)).going_back("c")
-    assert ended(again, "c", DOUBT.ends, ()) is None
-    assert ended(LEFT, "c", DOUBT.ends, ()) is None
-    assert ended(None, "c", DOUBT.ends, ()) is None
+    assert finish_choice(again, "c", DOUBT.ends, ()) is None
+    assert finish_choice(LEFT, "c", DOUBT.ends, ()) is None
+    assert finish_choice(None, "c", DOUBT.ends, ()) is None

@@ -9,16 +9,23 @@ import pytest
 
 from isthmus import config
 from isthmus.errors import GateNotMet, Unreachable
-from isthmus.ledger.documents.kinds import AllowanceDocument, SwitchDocument, TreeDocument, decoded, encoded, link_of
+from isthmus.ledger.documents.kinds import (
+    AllowanceDocument,
+    SwitchDocument,
+    TreeDocument,
+    decode_document,
+    encode_document,
+    link_of,
+)
 from isthmus.memory.declarations import is_behind
 from isthmus.memory.declared import Declared
 from isthmus.model.configuration import Configuration
 from isthmus.model.naming import SourceTopic
 from isthmus.model.problem import Problem
-from isthmus.model.trees.reshaping import TreeShape, added, become, removed, text_of
+from isthmus.model.trees.reshaping import TreeShape, add_cluster, become, remove_cluster, text_of
 from isthmus.model.trees.switching import Allowance, LaneBegin, LeftAt, TargetChoice
 from isthmus.run.following import change_of
-from isthmus.trees.reshaping import check_left, pinned
+from isthmus.trees.reshaping import check_left, pin_choice
 
 TEXT = (
     "clusters: {a: {bootstrap_servers: 'h:1'}, b: {bootstrap_servers: 'h:2'}, c: {bootstrap_servers: 'h:3'},"
@@ -27,7 +34,7 @@ TEXT = (
 )
 WRITTEN = config.parse(TEXT)
 TREE = WRITTEN.trees[0].tree
-GROWN = added(TREE, {}, "d", beside="c")
+GROWN = add_cluster(TREE, {}, "d", beside="c")
 SHAPE = TreeShape(clusters=text_of(GROWN.after.root), bases=(text_of(TREE.root),))
 
 
@@ -63,24 +70,26 @@ def test_the_documents_survive_the_ledger() -> None:
     allowance = Allowance(SourceTopic("x"), uuid.UUID(int=4), 0, 7, 9)
     for document in (
         SwitchDocument(
-            link="t.a.2", choice=choice.asked("d", is_forced=True).left([allowance], {("x", 0): LeftAt(8)}), since_ms=5
+            link="t.a.2",
+            choice=choice.ask_for("d", is_forced=True).leave([allowance], {("x", 0): LeftAt(8)}),
+            since_ms=5,
         ),
         AllowanceDocument(link="t.a.2", target="c", lanes=(allowance,)),
         SwitchDocument(link="t.a.2", choice=choice, since_ms=5),
         TreeDocument(tree="t", shape=SHAPE, since_ms=5),
     ):
-        assert decoded(document.key, encoded(document)) == document
+        assert decode_document(document.key, encode_document(document)) == document
     assert (link_of("switch/t.a.2"), link_of("tree/t")) == ("t.a.2", "")
 
 
 def test_a_pin_takes_the_place_of_no_choice_that_was_made_meanwhile() -> None:
     """That says from where on a leaf gets what there is: without it everything would come once more."""
     pin = GROWN.pins["t.b.2"]
-    assert pinned("t.b.2", pin, None) == pin
-    assert pinned("t.b.2", pin, pin) is None
+    assert pin_choice("t.b.2", pin, None) == pin
+    assert pin_choice("t.b.2", pin, pin) is None
     over = TargetChoice(target="c", wanted="d").over([LaneBegin(SourceTopic("x"), uuid.UUID(int=4), 0, 7)])
     with pytest.raises(GateNotMet, match=r"another leaf was chosen for t\.b\.2 meanwhile"):
-        pinned("t.b.2", pin, over)
+        pin_choice("t.b.2", pin, over)
 
 
 def test_a_leaf_that_is_chosen_while_it_leaves_stays() -> None:
@@ -94,7 +103,7 @@ def test_a_leaf_that_is_chosen_while_it_leaves_stays() -> None:
     away = {"b": Problem("b did not answer within 10 s", "Look at it.")}
     with pytest.raises(Unreachable, match="b did not answer"):
         check_left(Declared(ids=there, away=away, choices={("b", name): elsewhere}), tree, "d")
-    for choice in (TargetChoice(target="d", wanted="d"), elsewhere.asked("d"), elsewhere.going_back("d")):
+    for choice in (TargetChoice(target="d", wanted="d"), elsewhere.ask_for("d"), elsewhere.going_back("d")):
         with pytest.raises(GateNotMet, match=f"d was chosen for {name} meanwhile"):
             check_left(Declared(ids=there, choices={("b", name): choice}), tree, "d")
 
@@ -108,7 +117,7 @@ def test_a_cluster_that_did_not_hear_of_a_change_is_told() -> None:
     assert not is_behind(newest, newest, "a")
     assert not is_behind(newest, later, "a")
     assert not is_behind(newest, None, "e")
-    left = removed(GROWN.after, GROWN.pins, "d")
+    left = remove_cluster(GROWN.after, GROWN.pins, "d")
     assert is_behind(TreeDocument(tree="t", shape=become(left, SHAPE), since_ms=7), newest, "d")
 
 
@@ -121,6 +130,6 @@ def test_a_cluster_that_left_by_force_and_answers_is_told_of(caplog: pytest.LogC
         Declared(shapes=shapes, ids={"e-of-test": "id"}).tell_returned()
     assert [record.getMessage() for record in caplog.records if "answers again" in record.getMessage()][1:] == []
     assert "e-of-test answers again, which has left tree t by force" in caplog.text
-    assert decoded("tree/t", encoded(TreeDocument(tree="t", shape=shapes["t"], since_ms=5))) == TreeDocument(
-        tree="t", shape=shapes["t"], since_ms=5
-    )
+    assert decode_document(
+        "tree/t", encode_document(TreeDocument(tree="t", shape=shapes["t"], since_ms=5))
+    ) == TreeDocument(tree="t", shape=shapes["t"], since_ms=5)

@@ -100,7 +100,7 @@ def _plan() -> Any:
         unmatched=(_PROBLEM,),
         changes=(Change(loop="configs", subject="topic orders", setting="a", before="1", after="2", problem=_PROBLEM),),
         filters=Filters(topics_include=("a",), since_ms=0, by="anna"),
-        settings=LiveSettings(said={"limits.bytes_per_s": 5}, since_ms=0, by="anna"),
+        settings=LiveSettings(changed={"limits.bytes_per_s": 5}, since_ms=0, by="anna"),
         pauses=(_PAUSE,),
         problem=_PROBLEM,
     )
@@ -155,7 +155,7 @@ def _told() -> dict[str, Any]:
         "OperationEvent": _operation().event(),
         "LinkEvent": link_event(_status()),
         "Filters": Filters(topics_include=("a",), since_ms=0, by="anna").as_dict(link),
-        "LiveSettings": LiveSettings(said={"limits.bytes_per_s": 5}, since_ms=0, by="anna").as_dict(link),
+        "LiveSettings": LiveSettings(changed={"limits.bytes_per_s": 5}, since_ms=0, by="anna").as_dict(link),
         "DeclaredTree": DeclaredTree(declaration=DECLARATION, clusters=ROOT).as_dict(),
     }
 

@@ -16,7 +16,7 @@ from isthmus.errors import RequestRefused
 from isthmus.fabric.answers import DeclaredLink
 from isthmus.groups.plan import GroupPlan, GroupsPlan, PositionPlan
 from isthmus.groups.positions.carrying import Standing
-from isthmus.memory.authorship import Said
+from isthmus.memory.authorship import Authored
 from isthmus.model.gateways.registered import GatewayPair, GatewaysReport, LinkPart, RegisteredGateway, Unmarked
 from isthmus.model.gateways.synchrony import FirstUnheld, OutOfSync, Synchrony, SyncState
 from isthmus.model.kafka.group import Committed
@@ -180,7 +180,7 @@ def _hostile_pages() -> dict[str, dict[str, Any]]:
         recommendations=(problem,), unmatched=(problem,), problem=problem,
     )  # fmt: skip
     tree = Tree(name=HOSTILE, root=node_of([f"{HOSTILE} 1", f"{HOSTILE} 2"]))
-    said = Said(at_ms=0, by=HOSTILE, what=HOSTILE, subject=HOSTILE, value=HOSTILE, clusters=(HOSTILE,))
+    said = Authored(at_ms=0, by=HOSTILE, what=HOSTILE, subject=HOSTILE, value=HOSTILE, clusters=(HOSTILE,))
     return {
         "operations.html": {"operations": [operation]},
         "operation.html": {"operation": operation.as_dict(), "is_stopped_by": True},
@@ -285,7 +285,9 @@ def test_a_page_shows_some_of_a_thousand_topics(tokens: Path) -> None:
 def test_a_link_says_who_paused_what(tokens: Path) -> None:
     """With the day, on its page."""
     given = [Pause(part=None, since_ms=0, by="anna@host"), Pause(part=PausedTask("configs"), since_ms=0, by="")]
-    shown = Browser(tokens, (link_at(topic_at("orders"), pauses=Pauses.given(given).told),)).text("/links/east-west")
+    shown = Browser(tokens, (link_at(topic_at("orders"), pauses=Pauses.from_pauses(given).authored),)).text(
+        "/links/east-west"
+    )
 
     assert "all of it is paused since 1970-01-01T00:00:00Z by anna@host" in shown
     assert "task configs is paused since 1970-01-01T00:00:00Z<" in shown

@@ -240,13 +240,13 @@ def test_who_is_cut_off_ends_nobody_elses_look() -> None:
             return [{"type": "http.response.start"}]
 
         async with asyncio.timeout(_LONG_S):
-            first = asyncio.create_task(shared.shared("a", look))
+            first = asyncio.create_task(shared.join_look("a", look))
             await asyncio.sleep(0)
-            gone = asyncio.create_task(shared.shared("a", look))
+            gone = asyncio.create_task(shared.join_look("a", look))
             await asyncio.sleep(0)
             gone.cancel()
             await asyncio.sleep(0)
-            coming = asyncio.create_task(shared.shared("a", look))
+            coming = asyncio.create_task(shared.join_look("a", look))
             await asyncio.sleep(0)
             goes_on.set()
             await first

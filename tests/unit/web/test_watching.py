@@ -38,7 +38,7 @@ def test_who_listens_after_a_long_time_is_told_all_links_anew() -> None:
 
     async def told() -> list[dict[str, Any]]:
         listener = watch.happenings.listen(None, None)
-        assert watch.known() == ()
+        assert watch.read_state() == ()
         watch.take(NOW)
         watch.happenings.close()
         stream = watch.happenings.stream(listener, [])
@@ -54,4 +54,4 @@ def test_who_listens_soon_is_told_what_is_known() -> None:
     watch = Watch(away)
     watch.take(NOW)
 
-    assert watch.known() == NOW
+    assert watch.read_state() == NOW

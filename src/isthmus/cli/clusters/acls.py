@@ -17,7 +17,7 @@ from isthmus.access.grants import GrantedSide, RulePlace, by_place, granted_side
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, LinkOption, VerboseOption, chosen_link
 from isthmus.cli.output import console, print_line, printable
-from isthmus.cli.setup.config import linked
+from isthmus.cli.setup.config import load_with_declared
 from isthmus.errors import ConfigError
 from isthmus.model.kafka.access import RulePattern
 from isthmus.model.kafka.rights import Resource
@@ -83,17 +83,17 @@ def generate(
     link = chosen_link(name, link)
     if link is None:
         raise ConfigError("no link is named", hint="Say which: isthmus acls generate LINK.")
-    chosen = linked(path, link).link(link)
+    chosen = load_with_declared(path, link).link(link)
     principals = {Side.SOURCE: source_principal, Side.TARGET: target_principal}
     sides = granted_sides(chosen, principals, side=side, only_required=only_required)
     for one in sides:
         for note in one.notes:
             console.print(Text(printable(f"{one.cluster.alias}: {note}"), style="yellow"))
-    for line in written(chosen, sides, output):
+    for line in format_rules(chosen, sides, output):
         print_line(line)
 
 
-def written(link: Link, sides: Sequence[GrantedSide], output: AclFormat) -> Iterator[str]:
+def format_rules(link: Link, sides: Sequence[GrantedSide], output: AclFormat) -> Iterator[str]:
     """Yield the rules of both sides in a format, line by line."""
     match output:
         case AclFormat.KAFKA_ACLS:

@@ -13,7 +13,7 @@ from isthmus.cli.clusters import clusters, reassigning
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, print_line, print_tree, printable, render
-from isthmus.cli.setup.config import configured
+from isthmus.cli.setup.config import load_configuration
 from isthmus.cli.setup.doctor import FINDING_COLUMNS
 from isthmus.cli.tables.columns import Cells, Column, with_names
 from isthmus.errors import ConfigError, Unreachable
@@ -28,7 +28,7 @@ from isthmus.model.kafka.registry import Registry, RegistryNode, changes
 from isthmus.model.kafka.transactions import OpenTransaction
 from isthmus.model.links.lastknown import KnownNames, LastKnown
 from isthmus.model.text.elapsed import ago
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 _BROKER_COLUMNS: Final = (
     Column("node_id"),
@@ -136,7 +136,7 @@ def describe(
     _verbose: VerboseOption = 0,
 ) -> None:
     """Show brokers, controller and quorum, feature levels, open transactions, and what is wrong."""
-    cluster = Fabric(configured(path)).cluster(alias)
+    cluster = Fabric(load_configuration(path)).cluster(alias)
     if remembered:
         show_last_known(cluster.last_known(), output)
         return
@@ -162,7 +162,7 @@ def topics(
     _verbose: VerboseOption = 0,
 ) -> None:
     """Show leaders, replicas and offsets of every partition, and what they suffer from."""
-    configuration = configured(path)
+    configuration = load_configuration(path)
     names = configuration.cluster(alias).names
     report = Fabric(configuration).cluster(alias).topics(topic or ())
     if not output.is_table:
@@ -189,7 +189,7 @@ def groups(
 
     Exits with 1 if a group that was named is not there.
     """
-    configuration = configured(path)
+    configuration = load_configuration(path)
     names = configuration.cluster(alias).names
     report = Fabric(configuration).cluster(alias).groups(group or ())
     if output.is_table:
@@ -223,11 +223,11 @@ def elect_leaders(
         raise ConfigError(
             "which election?", hint="Add --preferred. Unclean elections lose records: use Kafka's own tool for them."
         )
-    elections = Fabric(configured(path)).cluster(alias).elect_leaders(topic or (), dry_run=dry_run)
+    elections = Fabric(load_configuration(path)).cluster(alias).elect_leaders(topic or (), dry_run=dry_run)
     rows = [election.as_dict() for election in elections]
     if output is OutputFormat.TABLE:
         rows = [row for row in rows if row["outcome"] != ElectionOutcome.NOT_NEEDED]
-        all_of_them = counted(len(elections), "partition is", "partitions are")
+        all_of_them = format_count(len(elections), "partition is", "partitions are")
         console.print(f"{len(elections) - len(rows):,} of {all_of_them} led by their preferred replica")
     render(rows, output, columns=_ELECTION_COLUMNS, names=[f"{row['topic']}-{row['partition']}" for row in rows])
     if not dry_run and any(election.is_refused for election in elections):
@@ -243,7 +243,7 @@ def registry(
     _verbose: VerboseOption = 0,
 ) -> None:
     """Show the registry of brokers and partitions: ZooKeeper's nodes, or the same as KRaft brokers report it."""
-    cluster = Fabric(configured(path)).cluster(alias)
+    cluster = Fabric(load_configuration(path)).cluster(alias)
     if watch:
         if not output.is_table:
             raise ConfigError(f"--watch prints changes as lines, not as {output}", hint="Leave out --watch or -o.")
@@ -335,7 +335,9 @@ def _show_known_names(names: KnownNames, output: OutputFormat) -> None:
         render([group._asdict() for group in names.groups], output, title=f"groups of link {names.link}")
         render([rule._asdict() for rule in names.rules], output, title=f"access rules of link {names.link}")
     else:
-        message = f"{counted(len(names.groups), 'group')} and {counted(len(names.rules), 'access rule')} (-o wide)"
+        message = (
+            f"{format_count(len(names.groups), 'group')} and {format_count(len(names.rules), 'access rule')} (-o wide)"
+        )
         console.print(Text(printable(f"link {names.link}: {message}")))
     for untold in names.untold:
         console.print(Text(printable(f"link {names.link}: no {untold.what}: {untold.why}"), style="yellow"))

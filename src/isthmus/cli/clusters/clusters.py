@@ -11,7 +11,7 @@ import typer
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, applicable, render
 from isthmus.cli.remembered import Remembered
-from isthmus.cli.setup.config import configured, file_of
+from isthmus.cli.setup.config import file_of, load_configuration
 from isthmus.cli.several import tell_failure
 from isthmus.cli.tables.columns import Cells, Column
 from isthmus.clusters.survey import ClusterSurvey
@@ -45,7 +45,7 @@ def list_clusters(
     No cluster is contacted without --ask: then ids are those of the last --ask, and links and trees those of the file.
     Exits with 1 if a cluster was asked and did not answer.
     """
-    configuration, file = configured(path), file_of(path)
+    configuration, file = load_configuration(path), file_of(path)
     remembered = None if file is None else Remembered(file)
     ids = {} if remembered is None else remembered.cluster_ids()
     found: Mapping[str, ClusterSurvey | ClusterError] = {}

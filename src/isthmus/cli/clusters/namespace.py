@@ -10,11 +10,11 @@ import typer
 from rich.text import Text
 
 from isthmus.cli.confirmation import YesOption, confirm
-from isthmus.cli.links.promoting import aborted
+from isthmus.cli.links.promoting import format_aborted
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, DeclaringDryRun, KeepOption, OutputOption, SuperUserOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
-from isthmus.cli.setup.config import configured
+from isthmus.cli.setup.config import load_configuration
 from isthmus.cli.tables.columns import Cells, Column
 from isthmus.errors import ConfigError
 from isthmus.fabric.answers import Keeping, NamespaceReport
@@ -133,7 +133,7 @@ def update(
     """
     if reserved is None and async_only is None and enforce is None:
         raise ConfigError("nothing is to be changed", hint="Give --reserved, --enforce or --async-only.")
-    closing = Keeping.asked(keep or (), has_super_user=super_user, is_enforced=enforce, is_reserved=reserved)
+    closing = Keeping.from_options(keep or (), has_super_user=super_user, is_enforced=enforce, is_reserved=reserved)
     namespace, namespaces = Namespace.of(prefix, kind.value, is_exact=exact), _of(cluster, path)
     if (enforce is not None or reserved is False) and not (yes or dry_run):
         confirm(str(namespace), "release it" if reserved is False else "change who may write there")
@@ -177,7 +177,7 @@ def delete(
 
 
 def _of(cluster: str, path: ConfigOption) -> Namespaces:
-    return Fabric(configured(path)).cluster(cluster).namespaces
+    return Fabric(load_configuration(path)).cluster(cluster).namespaces
 
 
 def _show(found: NamespaceReport, output: OutputFormat, *, dry_run: bool = False) -> None:
@@ -187,7 +187,7 @@ def _show(found: NamespaceReport, output: OutputFormat, *, dry_run: bool = False
         return
     render([_row(found)], output, columns=_COLUMNS)
     statements = [
-        {"said": each.name, "value": str(each.said), "by": each.by, "at": written_instant(each.at_ms)}
+        {"said": each.name, "value": str(each.decoded), "by": each.by, "at": written_instant(each.at_ms)}
         for each in found.registers
     ]
     render(statements, output, columns=(Column("said", Cells.NAME), Column("value"), Column("by"), Column("at")))
@@ -204,7 +204,7 @@ def _show(found: NamespaceReport, output: OutputFormat, *, dry_run: bool = False
 
 def _tell_ended(found: NamespaceReport) -> None:
     for transaction in found.aborted:
-        _tell(aborted(transaction))
+        _tell(format_aborted(transaction))
     for each in found.in_doubt:
         _tell(each.in_words)
 

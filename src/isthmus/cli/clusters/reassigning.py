@@ -14,7 +14,7 @@ from rich.text import Text
 from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
-from isthmus.cli.setup.config import configured
+from isthmus.cli.setup.config import load_configuration
 from isthmus.cli.tables.columns import Cells, Column
 from isthmus.config.assignments import read_assignments, write_assignments
 from isthmus.config.sections.fields import size_bytes
@@ -22,7 +22,7 @@ from isthmus.errors import ConfigError, OutputFailed
 from isthmus.fabric.answers import Reassignment, ReassignmentPlan, ReassignmentState
 from isthmus.fabric.fabric import Fabric, Reassigning
 from isthmus.model.kafka.assignment import Assignment, Move
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 _COLUMNS: Final = (
     Column("topic", Cells.NAME),
@@ -77,7 +77,7 @@ def reassign(
     _only_with("--execute", execute is not None, {"--throttle": throttle})
     if execute is not None and topic:
         raise ConfigError("--topic is for plans: a file names its topics", hint="Leave --topic out.")
-    known = Fabric(configured(path)).reassigning(alias)
+    known = Fabric(load_configuration(path)).reassigning(alias)
     if plan:
         made = known.plan(topic or (), brokers=_brokers(brokers), replicas=replicas)
         if to is not None and not dry_run:
@@ -88,7 +88,7 @@ def reassign(
         source = "stdin" if execute == _STDIN else execute
         assignments = read_assignments(_read(execute), source)
         if not (yes or dry_run):
-            confirm(alias, f"move {counted(len(assignments), 'partition')} to where {source} has them")
+            confirm(alias, f"move {format_count(len(assignments), 'partition')} to where {source} has them")
         _execute(known, execute, assignments, rate, output, dry_run=dry_run)
     else:
         _show(known.cancel(topic or (), dry_run=dry_run) if cancel else known.underway(), output)
@@ -164,8 +164,8 @@ def _show_plan(plan: ReassignmentPlan, output: OutputFormat, to: Path | None) ->
         render([_row(move.as_dict()) for move in plan.moves], output, columns=_COLUMNS)
         copies = sum(len(move.comes) for move in plan.moves)
         _tell(
-            f"{counted(len(plan.moves), 'partition')} of {len(plan.after):,} would change, with "
-            f"{counted(copies, 'replica')} to copy" + ("" if to is None else f"; the plan is in {to}")
+            f"{format_count(len(plan.moves), 'partition')} of {len(plan.after):,} would change, with "
+            f"{format_count(copies, 'replica')} to copy" + ("" if to is None else f"; the plan is in {to}")
         )
 
 

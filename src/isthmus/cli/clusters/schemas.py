@@ -14,14 +14,14 @@ from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, applicable, console, printable, render
-from isthmus.cli.setup.config import configured
+from isthmus.cli.setup.config import load_configuration
 from isthmus.cli.tables.columns import Cells, Column
 from isthmus.errors import ConfigError
 from isthmus.fabric.answers import OnRegistryChange, SchemasPlan
 from isthmus.fabric.fabric import Fabric, Schemas
 from isthmus.model.problem import Problem
 from isthmus.model.schemas.content import RegistryContents
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 DIFFERENCE: Final = 4
 _COLUMNS: Final = (
@@ -76,7 +76,7 @@ def list_schemas(
 
     JSON and YAML hold a row for each version.
     """
-    schemas = Fabric(configured(path)).schemas
+    schemas = Fabric(load_configuration(path)).schemas
     registry = schemas.registry(alias)
     found = schemas.contents(registry.alias)
     if output.is_table:
@@ -104,7 +104,7 @@ def diff(
     Exits with 4 if they differ, with 1 if one could not be asked. What is in another registry only (`keep`) is shown,
     and is no difference.
     """
-    plans = Fabric(configured(path)).schemas.plan(aliases or ())
+    plans = Fabric(load_configuration(path)).schemas.plan(aliases or ())
     _show(plans, output)
     _tell(plans)
     if any(plan.problem for plan in plans):
@@ -132,7 +132,7 @@ def sync(
     Ids and versions are those of the primary. What is refused is shown, with what to do, and stops nothing else. Exits
     with 1 then, or if a registry could not be asked.
     """
-    schemas = Fabric(configured(path)).schemas
+    schemas = Fabric(load_configuration(path)).schemas
     if dry_run:
         plans = schemas.plan(aliases or (), delete_gone=delete_gone)
         _show(plans, output)
@@ -169,7 +169,7 @@ def primary(
     That one has to hold what the present primary holds. Where registries have modes, people can write to it and no more
     to the former one. Then write schemas.primary into the file: until then a run distributes nothing new.
     """
-    schemas = Fabric(configured(path)).schemas
+    schemas = Fabric(load_configuration(path)).schemas
     if alias is None:
         if force or dry_run:
             raise ConfigError("nothing becomes the primary registry", hint="Name its cluster.")
@@ -256,7 +256,7 @@ def _tell(plans: Sequence[SchemasPlan], *, is_done: bool = False) -> None:
         needed = [change for change in plan.changes if change.is_needed]
         refused = sum(change.problem is not None for change in plan.changes)
         made = len(needed) - refused if is_done else len(needed)
-        message = f"{counted(made, 'change')} {'made' if is_done else 'to be made'}"
+        message = f"{format_count(made, 'change')} {'made' if is_done else 'to be made'}"
         if not needed:
             message = f"holds what {plan.primary} holds"
         message += f", {refused:,} refused" if refused else ""

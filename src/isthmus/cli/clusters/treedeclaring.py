@@ -13,9 +13,9 @@ from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.options import ConfigOption, DeclaringDryRun, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, render
 from isthmus.cli.saying import notes_of, show_said, text_of
-from isthmus.cli.setup.config import configured
+from isthmus.cli.setup.config import load_configuration
 from isthmus.cli.tables.columns import Cells, Column
-from isthmus.config.declared import assigned, changes_of
+from isthmus.config.declared import changes_of, parse_assignment
 from isthmus.config.declaredtree import TreeManifest, read_tree_manifest
 from isthmus.errors import ConfigError
 from isthmus.fabric.answers import DeclaredTree
@@ -68,7 +68,7 @@ def create(
         wanted = TreeManifest(name=name, clusters=_lists(clusters), settings=_values(settings), cluster_ids={})
     else:
         raise ConfigError("a tree needs a name and --clusters", hint="Give them, or a file that has them: -f.")
-    found = Fabric(configured(path)).declared_trees.create(
+    found = Fabric(load_configuration(path)).declared_trees.create(
         name or wanted.name,
         wanted.clusters,
         wanted.settings,
@@ -86,7 +86,7 @@ def list_trees(
     _verbose: VerboseOption = 0,
 ) -> None:
     """Show the trees that are declared on the clusters of the file, merged over all that answer."""
-    found = Fabric(configured(path)).declared_trees.all(deleted=deleted)
+    found = Fabric(load_configuration(path)).declared_trees.all(deleted=deleted)
     if output.is_table:
         render([_row(each) for each in found], output, columns=_COLUMNS)
     else:
@@ -100,7 +100,7 @@ def describe(
     _verbose: VerboseOption = 0,
 ) -> None:
     """Show all that was declared of a tree: who declared what, when, and on which cluster."""
-    _show(Fabric(configured(path)).declared_trees.describe(name), output)
+    _show(Fabric(load_configuration(path)).declared_trees.describe(name), output)
 
 
 def update(
@@ -112,7 +112,7 @@ def update(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Change settings of a declared tree; whoever runs it follows within seconds.
+    """Change settings of a declared tree; the process that runs it follows within seconds.
 
     With some of the clusters away the change is written to the others; all agree once they can be reached. Clusters
     come and leave by isthmus tree add, remove and move.
@@ -120,7 +120,9 @@ def update(
     values = changes_of(_values(settings), unset or ())
     if not values:
         raise ConfigError("nothing is to be changed", hint="Give --set or --unset.")
-    _show(Fabric(configured(path)).declared_trees.update(name, values, dry_run=dry_run), output, dry_run=dry_run)
+    _show(
+        Fabric(load_configuration(path)).declared_trees.update(name, values, dry_run=dry_run), output, dry_run=dry_run
+    )
 
 
 def delete(
@@ -132,7 +134,7 @@ def delete(
     _verbose: VerboseOption = 0,
 ) -> None:
     """End a declared tree: its distributors stop. Topics stay as they are, on all clusters."""
-    trees = Fabric(configured(path)).declared_trees
+    trees = Fabric(load_configuration(path)).declared_trees
     if not yes and not dry_run:
         trees.describe(name, half_deleted=True)
         confirm(name, "delete the tree")
@@ -149,7 +151,7 @@ def _lists(text: str) -> Any:
 
 
 def _values(settings: list[str] | None) -> dict[str, Any]:
-    return dict(assigned(each, "topics='[\"flights.*\"]'") for each in settings or ())
+    return dict(parse_assignment(each, "topics='[\"flights.*\"]'") for each in settings or ())
 
 
 def _show(found: DeclaredTree, output: OutputFormat, *, dry_run: bool = False) -> None:

@@ -18,13 +18,13 @@ from isthmus.cli.links.plan import show_plan
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, print_tree, printable, render
-from isthmus.cli.setup.config import configured, linked
+from isthmus.cli.setup.config import load_configuration, load_with_declared
 from isthmus.cli.tables.columns import Cells, Column
 from isthmus.errors import ConfigError, OutputFailed
 from isthmus.fabric.answers import DistributorTarget, trees_named
 from isthmus.fabric.fabric import Fabric, open_fabric
 from isthmus.model.configuration import Configuration
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 from isthmus.model.trees.drawing import svg_of
 from isthmus.model.trees.reshaping import Reshaping
 from isthmus.model.trees.tree import Tree, TreeNode, TreeSettings
@@ -85,7 +85,7 @@ def show(
     No cluster is contacted for trees of the file, unless --counts asks how many messages each distributor has copied
     since it began. Where the file has no such tree, clusters are asked for declared ones.
     """
-    configuration = linked(path) if counts else configured(path)
+    configuration = load_with_declared(path) if counts else load_configuration(path)
     if not counts and not any(name in (None, each.tree.name) for each in configuration.trees):
         configuration = open_fabric(configuration, declared=True).configuration
     found = trees_named(configuration.trees, name)
@@ -117,7 +117,7 @@ def plan(
     Exits with 1 when a distributor cannot be run, or some topics, partitions or groups cannot be distributed; when no
     distributor can be run, with the code of the first reason.
     """
-    configuration = linked(path)
+    configuration = load_with_declared(path)
     names = {each.tree.name for each in trees_named(configuration.trees, name)}
     links = tuple(link for link in configuration.links if link.tree in names)
     fabric = Fabric(replace(configuration, links=links))
@@ -142,7 +142,7 @@ def targets(
     _verbose: VerboseOption = 0,
 ) -> None:
     """Show to which leaf each distributor copies that has a choice, and which of them go over to another one."""
-    _show(Fabric(linked(path)).trees.targets(name), output)
+    _show(Fabric(load_with_declared(path)).trees.targets(name), output)
 
 
 @app.command()
@@ -163,9 +163,9 @@ def switch(
 ) -> None:
     """Have the distributor of a cluster copy to another leaf of its subtree, while the tree runs.
 
-    It is written into the ledger of that cluster. Whoever runs the distributor stops it, waits until every leaf of the
-    subtree has what was sent before, and goes on with the other leaf: no message is lost or comes twice, and each
-    producer's order is kept. The present target takes the wish back. isthmus tree targets shows how far it is.
+    It is written into the ledger of that cluster. The process that runs the distributor stops it, waits until every
+    leaf of the subtree has what was sent before, and goes on with the other leaf: no message is lost or comes twice,
+    and each producer's order is kept. The present target takes the wish back. isthmus tree targets shows how far it is.
 
     With --force nobody waits for the present target. It is IN_DOUBT then: what it may lack it gets when it is back, and
     the other leaves get that late. No message is lost or comes twice, unless --resend has it sent to the other leaf as
@@ -173,7 +173,9 @@ def switch(
     """
     if resend and not yes and not dry_run:
         confirm(f"{name}.{cluster}.{level}", "send again what its target may have: messages may come twice")
-    found = Fabric(linked(path)).trees.switch(name, cluster, level, to, force=force, resend=resend, dry_run=dry_run)
+    found = Fabric(load_with_declared(path)).trees.switch(
+        name, cluster, level, to, force=force, resend=resend, dry_run=dry_run
+    )
     _show((found,), output)
     if output.is_table:
         way = f"goes over from {found.target} to {found.wanted}" if found.is_under_way else f"copies to {found.target}"
@@ -207,11 +209,11 @@ def add(
     follows within seconds. All other distributors go on as they were. Write it into the file too: where that says
     something else than before, the file wins.
 
-    One that was in the tree before gets everything anew: as long as it has topics of the tree it exits with 5.
+    One that was in the tree before gets everything again: as long as it has topics of the tree it exits with 5.
     """
     if [above, beside is not None, among is not None].count(True) != 1:
         raise ConfigError("a new cluster needs a place", hint="Give --above, --beside CLUSTER or --among CLUSTER.")
-    found = Fabric(configured(path)).tree_changes.add(
+    found = Fabric(load_configuration(path)).tree_changes.add(
         name, cluster, beside=beside, among=among, level=level, without_left=without_left, dry_run=dry_run
     )
     _show_change(found, output, dry_run=dry_run)
@@ -236,15 +238,15 @@ def remove(
 ) -> None:
     """Have a cluster leave a tree that runs, once nothing is lost by it: stop its producers first.
 
-    Whoever copies to it and has another leaf goes over to that one; and all that was produced on it has to be
-    everywhere. As long as that is not so it exits with 5 and says what is missing: call it again. What the cluster
+    A distributor that copies to it and has another leaf goes over to that one; and all that was produced on it has to
+    be everywhere. As long as that is not so it exits with 5 and says what is missing: call it again. What the cluster
     holds stays there.
 
     With --force it does not wait for the cluster, which is gone for good. It shows what is lost with it before it asks
-    you. Whoever copied to it leaves it and sends to another leaf what it may not have got, which may come twice. It is
-    refused while the cluster answers. If it was cut off, or exits with 5, call it again.
+    you. A distributor that copied to it leaves it and sends to another leaf what it may not have got, which may come
+    twice. It is refused while the cluster answers. If it was cut off, or exits with 5, call it again.
     """
-    changes = Fabric(configured(path)).tree_changes
+    changes = Fabric(load_configuration(path)).tree_changes
     if force and not (yes or dry_run):
         foreseen = changes.remove(name, cluster, force=True, gone=gone or (), dry_run=True)
         _tell_lost(foreseen)
@@ -274,7 +276,7 @@ def move(
     once more. All of it comes back from its new neighbour. As long as one of that is not so it exits with 5 and says
     what it waits for: call it again, and it goes on. All other distributors go on as they were.
     """
-    changes = Fabric(configured(path)).tree_changes
+    changes = Fabric(load_configuration(path)).tree_changes
     if not (yes or dry_run):
         confirm(cluster, f"have it leave the tree {name}, and come back beside {beside}")
     found = changes.move(name, cluster, beside=beside, level=level, dry_run=dry_run)
@@ -374,7 +376,8 @@ def _branches(tree: Tree, node: TreeNode, path: str, copied: Mapping[str, int] |
             found += [
                 (
                     f"{path}/{child}/{each.name}",
-                    f"to {each.target}: {counted(copied[each.name], 'message') if each.name in copied else 'unknown'}",
+                    f"to {each.target}: "
+                    f"{format_count(copied[each.name], 'message') if each.name in copied else 'unknown'}",
                 )
                 for each in tree.distributors
                 if copied is not None and each.cluster == child

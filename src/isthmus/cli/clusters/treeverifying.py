@@ -10,10 +10,10 @@ from rich.text import Text
 from isthmus.cli.links.verify import DIFFERENCE_FOUND, Watcher, first_findings
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
-from isthmus.cli.setup.config import linked
+from isthmus.cli.setup.config import load_with_declared
 from isthmus.cli.tables.columns import Cells, Column
 from isthmus.fabric.fabric import Fabric
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 if TYPE_CHECKING:
     from isthmus.model.trees.treeverdict import TreeTopicVerdict, TreeVerdict
@@ -49,7 +49,7 @@ def verify(
 
     Exits with 4 when messages are doubled, out of order or missing.
     """
-    with Fabric(linked(path)) as fabric, Watcher() as watcher:
+    with Fabric(load_with_declared(path)) as fabric, Watcher() as watcher:
         verdict = fabric.trees.verify(name, topics=topic or (), on_progress=watcher.show)
     show_verdict(verdict, output)
     if not verdict.equal:
@@ -81,10 +81,12 @@ def _describe_verdict(verdict: TreeVerdict) -> str:
         (verdict.count("deleted"), "deleted where they would be"),
         (verdict.count("unjudged"), "not judged, as nobody retains what they are copies of"),
     )
-    parts = [f"{verdict.tree}: {outcome}: {counted(verdict.count('local'), 'message')} came in"]
+    parts = [f"{verdict.tree}: {outcome}: {format_count(verdict.count('local'), 'message')} came in"]
     parts += [f"{count:,} {note}" for count, note in notes if count]
     parts += [f"{', '.join(verdict.in_doubt)} in doubt"] if verdict.in_doubt else []
-    read = f"{counted(verdict.count('records'), 'record')} of {counted(len(verdict.clusters), 'cluster')} read"
+    read = (
+        f"{format_count(verdict.count('records'), 'record')} of {format_count(len(verdict.clusters), 'cluster')} read"
+    )
     return f"{', '.join(parts)}; {read} in {verdict.elapsed_s:.1f} s"
 
 

@@ -11,12 +11,12 @@ from rich.text import Text
 
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, applicable, console, printable, render
-from isthmus.cli.setup.config import configured, linked
+from isthmus.cli.setup.config import load_configuration, load_with_declared
 from isthmus.cli.tables.columns import Cells, Column
 from isthmus.errors import ConfigError
 from isthmus.fabric.answers import KEY_BYTES
 from isthmus.fabric.fabric import Fabric
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 _COLUMNS: Final = (
     Column("source_cluster_id", gives_way=3),
@@ -42,7 +42,7 @@ def key(
 
     It is derived from the source's offsets_copy_secret; no cluster is asked. It opens nothing of other groups.
     """
-    found = Fabric(linked(path, link)).groups.key(group, link=link).hex()
+    found = Fabric(load_with_declared(path, link)).groups.key(group, link=link).hex()
     if output.is_table:
         # Alone, to be piped into a file.
         typer.echo(found)
@@ -72,7 +72,9 @@ def copy(
     if key_file is not None and len(groups) != 1:
         raise ConfigError("a key is that of one group", hint="Say which: --group NAME --key-file FILE.")
     opened = None if key_file is None else _key(key_file)
-    found = Fabric(configured(path)).cluster(cluster).copied_commits(source_id=source, groups=groups, key=opened)
+    found = (
+        Fabric(load_configuration(path)).cluster(cluster).copied_commits(source_id=source, groups=groups, key=opened)
+    )
     rows = [each.as_dict() for each in found]
     if output.is_table:
         render([applicable(row) for row in rows], output, columns=_COLUMNS)
@@ -81,7 +83,7 @@ def copy(
     closed = sum(each.committed is None for each in found)
     if closed:
         why = "the key given does not open them" if opened else "isthmus groups key GROUP prints their keys"
-        message = f"{counted(closed, 'position')} cannot be read: {why}"
+        message = f"{format_count(closed, 'position')} cannot be read: {why}"
         console.print(Text(printable(message), style="yellow"))
     if closed and opened is not None:
         raise typer.Exit(1)

@@ -11,7 +11,7 @@ from rich.text import Text
 from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
-from isthmus.cli.setup.config import linked
+from isthmus.cli.setup.config import load_with_declared
 from isthmus.cli.several import each_shown
 from isthmus.errors import ConfigError
 from isthmus.fabric.answers import FILTERS, Filters, patterns
@@ -59,7 +59,7 @@ def filters(
     _check(given, add=add, remove=remove, reset=reset)
 
     def work(name: str) -> dict[str, Any]:
-        fabric = Fabric(linked(path, name))
+        fabric = Fabric(load_with_declared(path, name))
         found = fabric.filters(name)
         if reset or not given.is_as_written:
             written = fabric.configuration.link(name)
@@ -85,7 +85,7 @@ def consequence(given: Filters, lost: Sequence[str]) -> str:
     if given.topics_include == ():
         return f"{found}, and have it mirror no topic at all"
     # An operator who empties lists adds no pattern to those in force.
-    return f"{found} (--add keeps that)" if any(given.said.values()) else found
+    return f"{found} (--add keeps that)" if any(given.changed.values()) else found
 
 
 def _check(given: Filters, *, add: bool, remove: bool, reset: bool) -> None:

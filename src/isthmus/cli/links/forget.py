@@ -10,14 +10,14 @@ import typer
 from rich.text import Text
 
 from isthmus.cli.confirmation import YesOption, confirm
-from isthmus.cli.links.promoting import aborted
+from isthmus.cli.links.promoting import format_aborted
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
-from isthmus.cli.setup.config import linked
+from isthmus.cli.setup.config import load_with_declared
 from isthmus.errors import ConfigError
 from isthmus.fabric.answers import Forgotten
 from isthmus.fabric.fabric import Fabric
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 app = typer.Typer(add_completion=False)
 
@@ -62,21 +62,23 @@ def forget(
             raise ConfigError("--at forgets a link as a whole", hint="Leave out the topics.")
         if not (yes or dry_run):
             confirm(link, f"have the ledger of {at} forget the link")
-        keys = Fabric(linked(path, link)).forget_link(link, cluster=at, dry_run=dry_run)
+        keys = Fabric(load_with_declared(path, link)).forget_link(link, cluster=at, dry_run=dry_run)
         if output.is_table:
             would = "would be forgotten" if dry_run else "is forgotten"
-            console.print(Text(printable(f"{link} {would}: {counted(len(keys), 'document')} in the ledger of {at}")))
+            console.print(
+                Text(printable(f"{link} {would}: {format_count(len(keys), 'document')} in the ledger of {at}"))
+            )
         else:
             render({"link": link, "cluster": at, "documents": list(keys)}, output)
         return
-    fabric, does = Fabric(linked(path, link)), "deleted and forgotten" if delete_at_target else "forgotten"
+    fabric, does = Fabric(load_with_declared(path, link)), "deleted and forgotten" if delete_at_target else "forgotten"
     asked = partial(fabric.forget, link, delete_at_target=delete_at_target)
     found = asked(topics or (), dry_run=dry_run or not yes)
     if found and not (yes or dry_run):
         for each in found:
             console.print(Text(printable(f"{each.link}/{each.topic} would be {does}")))
         verb = "delete at the target, and " if delete_at_target else ""
-        confirm(link, f"{verb}have the ledger forget {counted(len(found), 'topic')}")
+        confirm(link, f"{verb}have the ledger forget {format_count(len(found), 'topic')}")
         found = asked([each.topic for each in found])
     if not output.is_table:
         render([each.as_dict() for each in found], output, names=[f"{each.link}/{each.topic}" for each in found])
@@ -91,4 +93,4 @@ def forget(
 def _lines(found: Iterable[Forgotten], would: str) -> Iterator[str]:
     for each in found:
         yield f"{each.link}/{each.topic} {would}"
-        yield from map(aborted, each.aborted)
+        yield from map(format_aborted, each.aborted)

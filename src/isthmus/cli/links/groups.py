@@ -19,7 +19,7 @@ from isthmus.cli.options import (
     chosen_link,
 )
 from isthmus.cli.output import OutputFormat, Row, applicable, console, printable, render
-from isthmus.cli.setup.config import linked
+from isthmus.cli.setup.config import load_with_declared
 from isthmus.cli.several import each_shown
 from isthmus.cli.tables.columns import Cells, Column, with_names
 from isthmus.fabric.answers import GroupDrill, GroupPlan, GroupsPlan
@@ -29,7 +29,7 @@ from isthmus.model.problem import Problem
 from isthmus.model.state import AGED_S
 from isthmus.model.text.elapsed import ago
 from isthmus.model.text.instant import written_instant
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 DIFFERENCE: Final = 4
 _NOW: Final = ago(0.0)
@@ -115,7 +115,7 @@ def list_groups(
     While a source is away its positions are those last known. Exits with 1 if something could not be looked at.
     """
     link = chosen_link(name, link)
-    found = Fabric(linked(path, link)).groups.plan(link=link)
+    found = Fabric(load_with_declared(path, link)).groups.plan(link=link)
     show_groups(found, output)
     _end(found)
 
@@ -132,7 +132,7 @@ def describe(
 
     While a source is away its positions are those last known. Exits with 1 if something could not be looked at.
     """
-    found = Fabric(linked(path, link)).groups.plan(link=link, group=name)
+    found = Fabric(load_with_declared(path, link)).groups.plan(link=link, group=name)
     if output.is_table:
         rows = _position_rows(found)
         silent = set() if any(row["source_position_as_of"] != _NOW for row in rows) else {"source_position_as_of"}
@@ -156,7 +156,7 @@ def translate(
     _verbose: VerboseOption = 0,
 ) -> None:
     """Show what each position of one group is at the target, whether it is written there or not."""
-    found = Fabric(linked(path, link)).groups.plan(link=link, group=name)
+    found = Fabric(load_with_declared(path, link)).groups.plan(link=link, group=name)
     rows = [row for plan in found for row in plan.translations]
     shown = [applicable(row) for row in rows] if output.is_table else rows
     render(shown, output, columns=_TRANSLATION_COLUMNS, names=_positions(rows))
@@ -179,7 +179,7 @@ def sync(
     Exits with 1 if a group could not be carried for another reason than its own members or position at the target.
     """
     link = chosen_link(name, link)
-    groups = Fabric(linked(path, link)).groups
+    groups = Fabric(load_with_declared(path, link)).groups
     found = groups.plan(link=link, group=one) if dry_run else groups.sync(link=link, group=one)
     show_groups(found, output)
     _end(found)
@@ -201,7 +201,7 @@ def drill(
     A scratch group gets its positions and is deleted afterwards; the group itself is not touched. Several groups are
     tried one after the other. Exits with 4 if records would be skipped.
     """
-    groups = Fabric(linked(path, link)).groups
+    groups = Fabric(load_with_declared(path, link)).groups
     skipping: list[str] = []
 
     def work(name: str) -> GroupDrill:
@@ -314,7 +314,7 @@ def _tell_drill(found: GroupDrill) -> None:
         topics = ", ".join(found.not_mirrored)
         _say(f"{found.link}/{found.group}", Problem(f"not mirrored, and so not tried: {topics}"))
     style = "red" if found.skipped else "green"
-    skipped = counted(found.skipped, "record")
+    skipped = format_count(found.skipped, "record")
     message = f"a failover of {found.group} would skip {skipped} and read {found.read_again:,} again"
     console.print(Text(printable(message), style=style))
 

@@ -15,7 +15,7 @@ from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, DeclaringDryRun, KeepOption, OutputOption, SuperUserOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, render
 from isthmus.cli.saying import notes_of, show_said, tell, text_of
-from isthmus.cli.setup.config import answered, configured, linked
+from isthmus.cli.setup.config import ask_fabric, load_configuration, load_with_declared
 from isthmus.cli.several import each_shown
 from isthmus.cli.steps import tell_step
 from isthmus.cli.tables.columns import Cells, Column
@@ -99,7 +99,7 @@ def create(
     each other. Namespaces that follow become reserved, and with --enforce closed by access rules, as by
     `isthmus namespace update --enforce`.
     """
-    closing = Keeping.asked(keep or (), has_super_user=super_user, is_enforced=enforce)
+    closing = Keeping.from_options(keep or (), has_super_user=super_user, is_enforced=enforce)
     chosen = maps_of(maps, exact, groups, principals)
     if file is not None:
         if source or target or chosen or mode or settings:
@@ -112,7 +112,7 @@ def create(
         )
     else:
         raise ConfigError("a link needs a name, --source and --target", hint="Give them, or a file that has them: -f.")
-    found = Fabric(configured(path)).declarations.create(
+    found = Fabric(load_configuration(path)).declarations.create(
         name or wanted.name,
         source=wanted.source,
         target=wanted.target,
@@ -138,7 +138,7 @@ def list_links(
 
     Clusters that do not are named; where none is known for that reason it ends with 1.
     """
-    found, unread = Fabric(configured(path)).declarations.told(deleted=deleted)
+    found, unread = Fabric(load_configuration(path)).declarations.read_with_problems(deleted=deleted)
     if output.is_table:
         render([_row(each) for each in found], output, columns=_COLUMNS)
     else:
@@ -161,13 +161,13 @@ def describe(
 
     Of a synchronous link a table is followed by where it stands, as isthmus status shows it.
     """
-    found = Fabric(configured(path)).declarations.describe(name)
+    found = Fabric(load_configuration(path)).declarations.describe(name)
     _show(found, output)
     if output.is_table and found.declaration.mode == SYNC:
-        configuration = linked(path)
+        configuration = load_with_declared(path)
         if name in {each.name for each in configuration.links}:
-            pair = answered(configuration, lambda fabric: fabric.synchrony(name))
-            tell(f"synchronous, {pair.told}")
+            pair = ask_fabric(configuration, lambda fabric: fabric.synchrony(name))
+            tell(f"synchronous, {pair.described}")
 
 
 @app.command()
@@ -185,7 +185,7 @@ def update(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Change settings of a declared link; whoever runs it follows within seconds.
+    """Change settings of a declared link; the process that runs it follows within seconds.
 
     With one of the clusters away the change is written to the other one; both agree once they can be reached.
 
@@ -195,7 +195,7 @@ def update(
     values = changes_of(dict(map(setting, settings or ())), unset or ())
     if not values and mode is None and not accept:
         raise ConfigError("nothing is to be changed", hint="Give --set, --unset, --mode or --accept-semantics.")
-    links = Fabric(configured(path)).declarations
+    links = Fabric(load_configuration(path)).declarations
 
     def work(one: str) -> DeclaredLink:
         return links.update(one, settings=values, mode=mode, accept_semantics=accept, dry_run=dry_run)
@@ -222,11 +222,11 @@ def attach(
 
     With --enforce access rules keep all others out of them, as by `isthmus namespace update --enforce`.
     """
-    closing = Keeping.asked(keep or (), has_super_user=super_user, is_enforced=enforce)
+    closing = Keeping.from_options(keep or (), has_super_user=super_user, is_enforced=enforce)
     chosen = maps_of(maps, exact, groups, principals)
     if not chosen:
         raise ConfigError("no namespace is named", hint="Give --map, --map-exact, --group-map or --principal-map.")
-    links = Fabric(configured(path)).declarations
+    links = Fabric(load_configuration(path)).declarations
     _each(name, lambda one: links.attach(one, chosen, enforce=closing, dry_run=dry_run), output, dry_run=dry_run)
 
 
@@ -246,9 +246,9 @@ def reattach(
     _verbose: VerboseOption = 0,
 ) -> None:
     """Attach namespaces again that were detached, all of them where none is named; --enforce as of attach."""
-    closing = Keeping.asked(keep or (), has_super_user=super_user, is_enforced=enforce)
+    closing = Keeping.from_options(keep or (), has_super_user=super_user, is_enforced=enforce)
     chosen = maps_of(maps, exact, groups, principals)
-    links = Fabric(configured(path)).declarations
+    links = Fabric(load_configuration(path)).declarations
     _each(name, lambda one: links.reattach(one, chosen, enforce=closing, dry_run=dry_run), output, dry_run=dry_run)
 
 
@@ -265,7 +265,7 @@ def delete(
 
     As `isthmus link detach` it waits until nothing writes to what was attached.
     """
-    links = Fabric(configured(path)).declarations
+    links = Fabric(load_configuration(path)).declarations
     for one in () if yes or dry_run else name:
         links.describe(one, half_deleted=True)
         confirm(one, "delete the link")

@@ -18,8 +18,8 @@ from isthmus.cli.options import (
     VerboseOption,
     chosen_link,
 )
-from isthmus.cli.output import OutputFormat, Row, console, printable, renamed, render
-from isthmus.cli.setup.config import answered, linked
+from isthmus.cli.output import OutputFormat, Row, console, format_topic, printable, render
+from isthmus.cli.setup.config import ask_fabric, load_with_declared
 from isthmus.cli.tables.columns import Cells, Column
 from isthmus.fabric.answers import LinkPlan, Plan, TopicPlan
 from isthmus.model.kafka.transactions import AbortedPolicy
@@ -27,7 +27,7 @@ from isthmus.model.links.pauses import told_of
 from isthmus.model.loop import Change
 from isthmus.model.problem import Problem
 from isthmus.model.text.instant import written_instant
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 CHANGES_PENDING = 3
 _TOLD_MAX: Final = 10
@@ -72,7 +72,7 @@ def plan(
     be run, with the code of the first reason, as a run does.
     """
     link = chosen_link(name, link)
-    found = answered(linked(path, link), lambda fabric: fabric.plan(link=link))
+    found = ask_fabric(load_with_declared(path, link), lambda fabric: fabric.plan(link=link))
     show_plan(found, output)
     if found.exit_code:
         raise typer.Exit(found.exit_code)
@@ -106,7 +106,7 @@ def _rows(link: LinkPlan) -> list[Row]:
     return [
         {
             "link": link.link,
-            "topic": renamed(topic.source_topic, topic.topic),
+            "topic": format_topic(topic.source_topic, topic.topic),
             "action": str(topic.action),
             "mode": str(topic.mode),
             "aborted": _aborted_policy(link, topic),
@@ -131,7 +131,7 @@ def _aborted_policy(link: LinkPlan, topic: TopicPlan) -> str:
 def _refused_row(topic: TopicPlan) -> Row:
     count = topic.partition_count
     refused = count if topic.reasons else len(topic.refused)
-    return {"refused": f"{refused:,} of {counted(count, 'partition')}"} if refused else {}
+    return {"refused": f"{refused:,} of {format_count(count, 'partition')}"} if refused else {}
 
 
 def _reasons(topic: TopicPlan) -> str:
@@ -194,8 +194,8 @@ def _tell_transactions(link: LinkPlan) -> None:
 def _tell_said(link: LinkPlan) -> None:
     """Print the filters and settings that operators have declared in place of the file's, and the authors."""
     filters, settings = link.filters, link.settings
-    lists = (f"{name.replace('_', ' ')} {', '.join(texts) or 'nothing'}" for name, texts in filters.said.items())
-    values = (f"{key}={json.dumps(value)}" for key, value in settings.said.items())
+    lists = (f"{name.replace('_', ' ')} {', '.join(texts) or 'nothing'}" for name, texts in filters.changed.items())
+    values = (f"{key}={json.dumps(value)}" for key, value in settings.changed.items())
     for command, changed, each in (("filters", list(lists), filters), ("settings", list(values), settings)):
         if changed:
             by = f" by {each.by}" if each.by else ""

@@ -13,7 +13,7 @@ from rich.text import Text
 from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
-from isthmus.cli.setup.config import configured
+from isthmus.cli.setup.config import load_configuration
 from isthmus.cli.several import each_shown
 from isthmus.cli.steps import tell_step
 from isthmus.cli.tables.columns import Cells, Column
@@ -25,7 +25,7 @@ from isthmus.model.links.promotion import LeftPartition, Promotion, torn_in_word
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.text.duration import parse_duration
 from isthmus.model.text.elapsed import ago
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 _Names = Annotated[list[str], typer.Argument(metavar="LINK", help="The declared link, or several.")]
 _Maps = Annotated[
@@ -79,13 +79,13 @@ def detach(
 
     `isthmus link reattach` has them follow again.
     """
-    fabric, timeout_s = Fabric(configured(path)), parse_duration(timeout)
+    fabric, timeout_s = Fabric(load_configuration(path)), parse_duration(timeout)
     chosen = maps_of(maps, exact, groups, principals)
     for one in () if yes or dry_run else name:
         confirm(one, "have its namespaces follow no more")
 
     def work(one: str) -> Promotion:
-        with _followed() as (begun, progressed):
+        with _report_steps() as (begun, progressed):
             promoter = fabric.link(one).promoter(chosen, timeout_s=timeout_s, on_step=begun, on_progress=progressed)
             return promoter.detach(dry_run=dry_run)
 
@@ -122,8 +122,8 @@ def promote(
     names = list(dict.fromkeys(name))
     for one in () if yes or dry_run else names:
         confirm(one, "have its namespaces follow no more, and be written to")
-    with _followed() as (begun, progressed):
-        found = Fabric(configured(path)).promote(
+    with _report_steps() as (begun, progressed):
+        found = Fabric(load_configuration(path)).promote(
             names,
             maps_of(maps, exact, groups, principals),
             quiet_s=quiet_s,
@@ -173,12 +173,12 @@ def reverse(
     timeout_s = max(parse_duration(timeout), quiet_s)
     clients = _clients(force=force, leave=leave_clients)
     back = _ways_back(name, as_link)
-    fabric = Fabric(configured(path))
+    fabric = Fabric(load_configuration(path))
     for one in () if yes or dry_run else back:
         confirm(one, "have leader and follower change places")
 
     def work(one: str) -> Promotion:
-        with _followed() as (begun, progressed):
+        with _report_steps() as (begun, progressed):
             promoter = fabric.link(one).promoter(
                 quiet_s=quiet_s, timeout_s=timeout_s, clients=clients, on_step=begun, on_progress=progressed
             )
@@ -198,7 +198,7 @@ def _ways_back(links: Sequence[str], names: Sequence[str]) -> dict[str, str]:
     :raises ConfigError: There are not as many names as links, or one of either is given twice.
     """
     if len(links) != len(names):
-        message = f"{counted(len(links), 'link')} and {counted(len(names), 'name')} for the ways back"
+        message = f"{format_count(len(links), 'link')} and {format_count(len(names), 'name')} for the ways back"
         raise ConfigError(message, hint="Give --as once for each link, in the same order: reverse A B --as A2 --as B2.")
     for given in (links, names):
         twice = [one for one in given if given.count(one) > 1]
@@ -225,14 +225,14 @@ def failover(
 
     Nothing is written to the source, and what it holds is not waited for: what may be missing here is printed, in
     records as far as the source was heard, and for how long it was not heard; or that nobody knows. If the source
-    answers after all, that is said too. So are partitions that end within a committed transaction, with its producer.
-    Groups stay where they were carried to. Clients of gateways before the source go on at the target.
+    answers after all, that is reported too, as are partitions that end within a committed transaction, with its
+    producer. Groups stay where they were carried to. Clients of gateways before the source go on at the target.
     """
-    fabric, timeout_s = Fabric(configured(path)), parse_duration(timeout)
+    fabric, timeout_s = Fabric(load_configuration(path)), parse_duration(timeout)
     chosen = maps_of(maps, exact, groups, principals)
 
     def work(one: str, *, dry_run: bool = dry_run) -> Promotion:
-        with _followed() as (begun, progressed):
+        with _report_steps() as (begun, progressed):
             promoter = fabric.link(one).promoter(
                 chosen,
                 timeout_s=timeout_s,
@@ -249,7 +249,7 @@ def failover(
 
 
 @contextmanager
-def _followed() -> Iterator[tuple[Callable[[str], None], Callable[[int, int], None]]]:
+def _report_steps() -> Iterator[tuple[Callable[[str], None], Callable[[int, int], None]]]:
     """Report each step on stderr, and on a terminal by a bar how many partitions have finished it."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
@@ -307,11 +307,11 @@ def _show(found: Promotion, output: OutputFormat, *, dry_run: bool) -> None:
     else:
         _tell(found.missing_in_words)
     for each in found.aborted:
-        _tell(aborted(each, would=dry_run))
+        _tell(format_aborted(each, would=dry_run))
     for each in found.committed:
-        _tell(committed(each, would=dry_run))
+        _tell(format_committed(each, would=dry_run))
     for each in found.aborted_at_source:
-        _tell(f"at the source: {aborted(each)}")
+        _tell(f"at the source: {format_aborted(each)}")
     for note in found.notes:
         _tell(f"{note.message}. {note.hint}")
     namespaces = ", ".join(str(each.target) for each in found.namespaces)
@@ -343,13 +343,13 @@ def _last_heard(left: LeftPartition) -> str:
     return ago(left.source_age_s)
 
 
-def aborted(transaction: OpenTransaction, *, would: bool = False) -> str:
+def format_aborted(transaction: OpenTransaction, *, would: bool = False) -> str:
     """Return a line about a transaction that was open when none should be."""
-    held, verb = counted(transaction.held_records, "record"), "would abort" if would else "aborted"
+    held, verb = format_count(transaction.held_records, "record"), "would abort" if would else "aborted"
     return f"{verb} the transaction of {transaction.owner} in {transaction.topic}-{transaction.partition}, {held}"
 
 
-def committed(transaction: OpenTransaction, *, would: bool = False) -> str:
+def format_committed(transaction: OpenTransaction, *, would: bool = False) -> str:
     """Return a line about a transaction that was open, and has its end in another partition."""
     where, verb = f"{transaction.topic}-{transaction.partition}", "would commit" if would else "committed"
     return f"{verb} the transaction of {transaction.owner} in {where}, as the source has committed it"

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
-from isthmus.cli.setup.config import configured
+from isthmus.cli.setup.config import load_configuration
 from isthmus.cli.tables.columns import Cells, Column
 from isthmus.fabric.fabric import Fabric
 
@@ -44,7 +44,7 @@ def provenance(
     With mapped offsets records of others may lie between those that came. Offsets that no line covers were written on
     the cluster itself, or by what its ledger no longer remembers. Exits with 1 if a cluster does not answer.
     """
-    report = Fabric(configured(path)).provenance(topic)
+    report = Fabric(load_configuration(path)).provenance(topic)
     found, problems = report.origins, report.away
     if output.is_table:
         rows = [

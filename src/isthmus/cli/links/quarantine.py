@@ -11,12 +11,12 @@ from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
-from isthmus.cli.setup.config import configured, linked
+from isthmus.cli.setup.config import load_configuration, load_with_declared
 from isthmus.cli.tables.columns import Cells, Column
 from isthmus.fabric.answers import QuarantineFilter
 from isthmus.fabric.fabric import Fabric
 from isthmus.model.links.recovery import SetAside, quarantine_of
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
 
@@ -62,9 +62,9 @@ def list_quarantine(
     had, and has deleted since. The records are in __isthmus.quarantine.TOPIC, for any consumer to read.
     """
     if link is None:
-        found = Fabric(configured(path)).quarantine()
+        found = Fabric(load_configuration(path)).quarantine()
     else:
-        found = Fabric(linked(path, link)).link(link).quarantine(topic)
+        found = Fabric(load_with_declared(path, link)).link(link).quarantine(topic)
     rows = [each.as_dict() for each in found]
     if not output.is_table:
         render(rows, output, names=[quarantine_of(each.topic) for each in found])
@@ -101,7 +101,7 @@ def replay(
     Records keep partition, timestamp, key, value and headers; one more header, isthmus.replayed, says where each stood.
     By that header a replay that was interrupted, or is given again, writes only what is not there yet.
     """
-    configuration = linked(path, link)
+    configuration = load_with_declared(path, link)
     selected = QuarantineFilter(kind=kind, producer_id=producer)
     if not (yes or dry_run):
         confirm(topic, f"have its records written to the end of {into or 'the source topic'}")
@@ -111,7 +111,7 @@ def replay(
         render([each.as_dict() for each in found], output, names=[str(each.partition) for each in found])
         return
     render([each.as_dict() for each in found], output, columns=_REPLAYED)
-    written = counted(sum(each.written for each in found), "record")
+    written = format_count(sum(each.written for each in found), "record")
     _tell(f"{written} would be written; nothing was" if dry_run else f"{written} written")
 
 

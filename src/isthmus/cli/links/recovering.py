@@ -11,7 +11,7 @@ from rich.text import Text
 from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
-from isthmus.cli.setup.config import linked
+from isthmus.cli.setup.config import load_with_declared
 from isthmus.cli.several import each_shown
 from isthmus.cli.steps import tell_step
 from isthmus.cli.tables.columns import Cells, Column
@@ -19,7 +19,7 @@ from isthmus.errors import ConfigError
 from isthmus.fabric.fabric import Fabric, Recovering
 from isthmus.model.links.recovery import Recovery, RecoveryStage, RecoveryWay, TopicRecovery
 from isthmus.model.text.duration import parse_duration
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 _COLUMNS: Final = (
     Column("topic", Cells.NAME),
@@ -54,7 +54,7 @@ def recover(
         RecoveryWay | None,
         typer.Option(
             "--way",
-            help="rebuild deletes a topic and has it filled anew; mapped leaves it, and the link goes on behind "
+            help="rebuild deletes a topic and has it filled again; mapped leaves it, and the link goes on behind "
             "its end. Else as it was begun, or rebuild.",
         ),
     ] = None,
@@ -87,7 +87,7 @@ def recover(
     @cache
     def recoverer(one: str) -> Recovering:
         return (
-            Fabric(linked(path, one))
+            Fabric(load_with_declared(path, one))
             .link(one)
             .recoverer(
                 topics or (), way=way, sets_aside=quarantine, quiet_s=quiet_s, timeout_s=timeout_s, on_step=tell_step
@@ -110,7 +110,7 @@ def _confirm_recovery(name: str, recoverer: Recovering) -> Recovery | None:
         return foreseen
     _show_table(foreseen)
     is_mapped = all(each.stage is None or each.way is RecoveryWay.MAPPED for each in foreseen.topics)
-    confirm(name, f"have these topics {'go on with mapped offsets' if is_mapped else 'deleted and filled anew'}")
+    confirm(name, f"have these topics {'go on with mapped offsets' if is_mapped else 'deleted and filled again'}")
     return None
 
 
@@ -157,11 +157,11 @@ def _describe_topic(topic: TopicRecovery, *, is_dry_run: bool) -> str:
         return f"{topic.topic}: {verb} behind its end with mapped offsets{aside}"
     if is_dry_run:
         begun = "" if topic.stage is RecoveryStage.SETTING_ASIDE else f" (begun before: {topic.stage})"
-        return f"{topic.topic}: would be set aside, deleted and filled anew{begun}"
+        return f"{topic.topic}: would be set aside, deleted and filled again{begun}"
     if not topic.quarantined:
         return f"{topic.topic}: created again; the link fills it"
     return (
-        f"{topic.topic}: created again; the link fills it. {counted(topic.quarantined, 'record')} set aside in "
+        f"{topic.topic}: created again; the link fills it. {format_count(topic.quarantined, 'record')} set aside in "
         f"{topic.quarantine} (isthmus quarantine list)"
     )
 

@@ -26,7 +26,7 @@ from isthmus.cli.options import (
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.cli.servers.metrics import MetricsAnyInterfaceOption, MetricsOption, MetricsPartitionsOption, told_metrics
 from isthmus.cli.servers.serve import CertificateOption, KeyOption, TokensOption, serve_settings
-from isthmus.cli.setup.config import file_of, linked
+from isthmus.cli.setup.config import file_of, load_with_declared
 from isthmus.cli.tables.columns import Cells, Column
 from isthmus.cli.tables.live import LiveProgress
 from isthmus.cli.tables.rows import progress_names
@@ -35,7 +35,7 @@ from isthmus.fabric.answers import RunOutcome
 from isthmus.fabric.fabric import Fabric
 from isthmus.model.links.progress import LinkProgress
 from isthmus.model.state import LinkState
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 if TYPE_CHECKING:
     from isthmus.web.serving import ServedRun
@@ -123,7 +123,7 @@ def run(
     Exits with 0 when all is well, with 1 when some topics or partitions cannot be copied, and with 5 when it was to end
     caught up and something is paused, or waits for an open transaction for 30 seconds.
     """
-    fabric = Fabric(linked(path, link := chosen_link(name, link)))
+    fabric = Fabric(load_with_declared(path, link := chosen_link(name, link)))
     if dry_run:
         show_plan(found := fabric.plan(link=link, clusters=clusters or ()), output)
         raise typer.Exit(found.exit_code)
@@ -184,8 +184,8 @@ def show_outcome(outcome: RunOutcome, output: OutputFormat) -> None:
     console.print(
         Text(
             printable(
-                f"{counted(outcome.records, 'record')} ({counted(outcome.size_bytes, 'byte')}) in {seconds:,.1f} s"
-                f"{_ending(outcome)}"
+                f"{format_count(outcome.records, 'record')} ({format_count(outcome.size_bytes, 'byte')}) in "
+                f"{seconds:,.1f} s{_ending(outcome)}"
             )
         )
     )

@@ -10,9 +10,9 @@ from rich.text import Text
 
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
-from isthmus.cli.setup.config import linked
+from isthmus.cli.setup.config import load_with_declared
 from isthmus.cli.several import each_shown
-from isthmus.config.declared import assigned
+from isthmus.config.declared import parse_assignment
 from isthmus.errors import ConfigError
 from isthmus.fabric.fabric import Fabric
 
@@ -38,12 +38,12 @@ def settings(
     What is set here is kept in the ledger and holds in place of the file, for runs and for all commands, until --unset
     or --reset. Limits take effect at once. isthmus link update changes links that are declared.
     """
-    values = dict(assigned(text, "limits.bytes_per_s='50 MiB'") for text in given or ())
+    values = dict(parse_assignment(text, "limits.bytes_per_s='50 MiB'") for text in given or ())
     if reset and (values or unset):
-        raise ConfigError("--reset takes back all that was set before", hint="Set anew in a second call.")
+        raise ConfigError("--reset takes back all that was set before", hint="Set others in a second call.")
 
     def work(name: str) -> dict[str, Any]:
-        fabric = Fabric(linked(path, name))
+        fabric = Fabric(load_with_declared(path, name))
         one = fabric.link(name)
         found = one.settings()
         if values or unset or reset:

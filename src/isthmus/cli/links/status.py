@@ -23,7 +23,7 @@ from isthmus.cli.options import (
     chosen_link,
 )
 from isthmus.cli.output import OutputFormat, console, printable, render
-from isthmus.cli.setup.config import answered, linked
+from isthmus.cli.setup.config import ask_fabric, load_with_declared
 from isthmus.cli.tables.grid import Grid
 from isthmus.cli.tables.rows import TASK_COLUMNS, progress_names, status_columns, status_rows, task_row
 from isthmus.cli.tables.view import Sorting, View
@@ -89,7 +89,7 @@ def status(
             "--tasks goes with none of --watch, --partitions and --topic",
             hint="Tasks are of links: isthmus status LINK --tasks. With --watch, -o json has them in loops.",
         )
-    configuration = linked(path, link)
+    configuration = load_with_declared(path, link)
     if watch:
         reader = AsyncFabric(configuration).reader(link)
         if is_lines:
@@ -102,7 +102,7 @@ def status(
         else:
             asyncio.run(_watch(reader, view, interval_s, partitions))
         return
-    found = answered(configuration, lambda fabric: fabric.status(link=link))
+    found = ask_fabric(configuration, lambda fabric: fabric.status(link=link))
     links = view.of(found)
     _require_topics(found, view)
     if tasks:
@@ -196,7 +196,7 @@ def _tell_controllers(links: Sequence[LinkProgress]) -> None:
             console.print(Text(f"{link.link}: paused. Go on with it: isthmus resume {link.link}"))
         _tell_rules(link)
         if link.sync is not None:
-            console.print(Text(printable(f"{link.link}: synchronous, {link.sync.told}")))
+            console.print(Text(printable(f"{link.link}: synchronous, {link.sync.described}")))
         for pause in told_of(link.pauses):
             console.print(Text(printable(f"{link.link}: {pause}")))
         controller = link.controller

@@ -17,14 +17,14 @@ from isthmus.cli.options import (
     VerboseOption,
     chosen_link,
 )
-from isthmus.cli.output import OutputFormat, Row, console, printable, renamed, render
-from isthmus.cli.setup.config import linked
+from isthmus.cli.output import OutputFormat, Row, console, format_topic, printable, render
+from isthmus.cli.setup.config import load_with_declared
 from isthmus.cli.steps import Moving
 from isthmus.cli.tables.columns import Cells, Column
 from isthmus.errors import ConfigError, GateNotMet
 from isthmus.fabric.fabric import Fabric
 from isthmus.model.text.instant import parse_instant
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 if TYPE_CHECKING:
     from isthmus.spark.compare.links import TopicVerdict, Verdict
@@ -88,7 +88,7 @@ def verify(
             f"--since {since} is not before --until {until}",
             hint="Name the earlier time with --since; 10m is earlier than 5m, being minutes ago.",
         )
-    with Fabric(linked(path, link)) as fabric, Watcher() as watcher:
+    with Fabric(load_with_declared(path, link)) as fabric, Watcher() as watcher:
         verdicts = fabric.verify(
             link=link,
             topics=topic or (),
@@ -103,7 +103,8 @@ def verify(
     waiting = sum(verdict.waiting for verdict in verdicts.values())
     if waiting:
         raise GateNotMet(
-            f"{counted(waiting, 'offset')} of the source could not be compared: an open transaction holds them back",
+            f"{format_count(waiting, 'offset')} of the source could not be compared: an open transaction holds them "
+            "back",
             hint="isthmus status names it. Verify again when it has ended, or without what the target does not have "
             "yet: --allow-lag.",
         )
@@ -121,7 +122,7 @@ class Watcher(Moving):
 
     def show(self, what: str, done: int, total: int) -> None:
         """Show the current step, and how many of its parts are done."""
-        line = f"{what}: {done:,} of {counted(total, 'part')} done" if total else f"{what}: planning"
+        line = f"{what}: {done:,} of {format_count(total, 'part')} done" if total else f"{what}: planning"
         is_step = line != self._told and time.monotonic() - self._line_at >= _LINE_S
         if is_step:
             self._line_at, self._told = time.monotonic(), line
@@ -142,13 +143,15 @@ def show_verdicts(verdicts: Mapping[str, Verdict], output: OutputFormat) -> None
     render(rows, output, columns=_COLUMNS)
     for link, verdict in verdicts.items():
         outcome = f"{verdict.source} and {verdict.target} " + ("DIFFER" if verdict.differs else "hold the same")
-        outcome += f", but for {counted(verdict.waiting, 'offset')} in open transactions" if verdict.waiting else ""
+        outcome += (
+            f", but for {format_count(verdict.waiting, 'offset')} in open transactions" if verdict.waiting else ""
+        )
         rate = verdict.read_bytes / _MB / max(verdict.elapsed_s, 0.001)
         left_out = sum(topic.left_out for topic in verdict.topics)
-        aborted = f"{counted(left_out, 'aborted record')} left out, " if left_out else ""
+        aborted = f"{format_count(left_out, 'aborted record')} left out, " if left_out else ""
         message = (
-            f"{link}: {outcome}: {counted(verdict.records, 'record')} compared, {aborted}"
-            f"{counted(verdict.read_bytes, 'byte')} of both logs read "
+            f"{link}: {outcome}: {format_count(verdict.records, 'record')} compared, {aborted}"
+            f"{format_count(verdict.read_bytes, 'byte')} of both logs read "
             f"in {verdict.elapsed_s:.1f} s ({rate:,.0f} MB/s)"
         )
         console.print(Text(printable(message), style="green" if verdict.equal else "red"))
@@ -157,7 +160,7 @@ def show_verdicts(verdicts: Mapping[str, Verdict], output: OutputFormat) -> None
 def _row(link: str, topic: TopicVerdict) -> Row:
     return {
         "link": link,
-        "topic": renamed(topic.source_topic, topic.target_topic),
+        "topic": format_topic(topic.source_topic, topic.target_topic),
         "offsets": str(topic.offsets),
         "verdict": "equal" if topic.is_equal else "different" if topic.differs else "waiting",
         "records": topic.records,

@@ -11,7 +11,7 @@ import typer
 
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, render
-from isthmus.cli.setup.config import answered, linked
+from isthmus.cli.setup.config import ask_fabric, load_with_declared
 from isthmus.cli.several import end_with, tell_failure
 from isthmus.cli.steps import Moving
 from isthmus.cli.tables.columns import Cells, Column
@@ -69,13 +69,13 @@ def wait(
         each: [WaitCondition.parse(text, of_topic=bool(each.partition("/")[2])) for text in conditions]
         for each in targets
     }
-    configuration = linked(path, *(each.partition("/")[0] for each in targets))
+    configuration = load_with_declared(path, *(each.partition("/")[0] for each in targets))
     with WaitingLine() as line:
 
         async def wait_for_all(fabric: AsyncFabric) -> list[Waiting | IsthmusError]:
             return await asyncio.gather(*(_wait_for(fabric, each, wanted[each], timeout_s, line) for each in targets))
 
-        found = dict(zip(targets, answered(configuration, wait_for_all), strict=True))
+        found = dict(zip(targets, ask_fabric(configuration, wait_for_all), strict=True))
     failures = {name: failed for name, each in found.items() if (failed := _failure(each, timeout))}
     if len(targets) == 1:
         (outcome,) = found.values()

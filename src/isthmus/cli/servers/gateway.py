@@ -16,7 +16,7 @@ from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.cli.servers.metrics import MetricsAnyInterfaceOption, MetricsOption
 from isthmus.cli.servers.serve import CertificateOption, KeyOption
-from isthmus.cli.setup.config import configured
+from isthmus.cli.setup.config import load_configuration
 from isthmus.cli.tables.columns import Cells, Column
 from isthmus.errors import ConfigError
 from isthmus.fabric.async_fabric import AsyncFabric
@@ -24,13 +24,13 @@ from isthmus.gateway.bounds import DEFAULTS, GatewayBounds
 from isthmus.gateway.ports import BrokerNames, ListenRange
 from isthmus.gateway.running import serve as serve_gateway
 from isthmus.gateway.server import GatewaySettings
-from isthmus.gateway.telling import asked
+from isthmus.gateway.telling import ask_gateway
 from isthmus.model.configuration import Configuration, MetricsSettings
 from isthmus.model.gateways.registered import ForgottenGateway, GatewayPair, GatewaysReport, RegisteredGateway
 from isthmus.model.process.listening import ListenAddress
 from isthmus.model.text.elapsed import ago
 from isthmus.model.text.instant import written_instant
-from isthmus.model.text.wording import counted, first_few
+from isthmus.model.text.wording import first_few, format_count
 
 _SERVE: Final = "serve"
 _COLUMNS: Final = (
@@ -89,7 +89,7 @@ ClientCaOption = Annotated[
     typer.Option(
         "--tls-client-ca",
         metavar="FILE",
-        help="Authorities of clients as PEM: whoever has a certificate of theirs is logged in as the configuration "
+        help="Authorities of clients as PEM: a client with a certificate of theirs is logged in as the configuration "
         "says (clusters.CLUSTER.logins).",
     ),
 ]
@@ -138,9 +138,9 @@ def status(
     count since it started, but for connections, which are those there are now.
     """
     if where is not None and ":" in where:
-        _show_one(asked(_address(where, "HOST:PORT")), output)
+        _show_one(ask_gateway(_address(where, "HOST:PORT")), output)
         return
-    found = asyncio.run(_read_gateways(configured(path), where))
+    found = asyncio.run(_read_gateways(load_configuration(path), where))
     if output.is_table:
         render([_gateway_row(each) for each in found.gateways], output, title="Gateways", columns=_GATEWAYS)
         if found.pairs:
@@ -181,7 +181,7 @@ def forget(
             f"say that this gateway of {cluster} has ended; if it is only cut off from the ledgers, what it "
             "acknowledges from now on may be lost",
         )
-    found = asyncio.run(_forgotten(configured(path), cluster, gateway, dry_run=dry_run))
+    found = asyncio.run(_forgotten(load_configuration(path), cluster, gateway, dry_run=dry_run))
     if output.is_table:
         _tell_forgotten(found, dry_run=dry_run)
     else:
@@ -199,7 +199,7 @@ async def _forgotten(configuration: Configuration, cluster: str, gateway: str, *
 def _tell_forgotten(found: ForgottenGateway, *, dry_run: bool) -> None:
     one = found.gateway
     where = f" on {one.host}" if one.host else ""
-    processes = f", {counted(one.silent, 'process', 'processes')}" if one.processes > 1 else ""
+    processes = f", {format_count(one.silent, 'process', 'processes')}" if one.processes > 1 else ""
     lines = [
         f"{one.address}{where}{processes}, heard {ago(one.beat_age_s)}, {'would be' if dry_run else 'is'} forgotten by "
         f"the ledgers of {first_few(found.ledgers)}"
@@ -230,7 +230,7 @@ def _gateway_row(found: RegisteredGateway) -> Row:
         "last_beat": found.beat_in_words,
         "processes": f"{found.heard} of {found.processes}",
         "connections": found.connections,
-        "holds": "; ".join(each.told for each in found.links),
+        "holds": "; ".join(each.described for each in found.links),
         "moves": found.move,
         "refused": found.refused_in_words,
         "id": ", ".join(found.ids),
@@ -244,7 +244,7 @@ def _pair_row(found: GatewayPair) -> Row:
         "link": found.link,
         "source": found.source,
         "target": found.target,
-        "stands": found.told,
+        "stands": found.described,
         "held": found.held,
         "oldest": f"{found.oldest_s:.1f} s" if found.held else "",
         "out_of_sync": str(found.out_of_sync),
@@ -253,7 +253,7 @@ def _pair_row(found: GatewayPair) -> Row:
 
 def _tell(found: GatewaysReport) -> None:
     """Print further notes on stderr."""
-    lines = [*found.clashes, *(each.told for each in found.unmarked if each.told)]
+    lines = [*found.clashes, *(each.described for each in found.unmarked if each.described)]
     lines += [f"{each.link}: {each.problem.in_full}" for each in found.pairs if each.problem is not None]
     lines += [f"{alias}: {each.in_full}" for alias, each in found.away.items()]
     for each in lines:
@@ -291,7 +291,7 @@ def serve(
         int, typer.Option("--connections-per-address", min=1, help="More from one address are refused.")
     ] = DEFAULTS.connections_per_address,
     frame_bytes_max: Annotated[
-        int, typer.Option("--frame-bytes-max", min=1024, help="Whoever sends a larger request is left.")
+        int, typer.Option("--frame-bytes-max", min=1024, help="A client that sends a larger request is disconnected.")
     ] = DEFAULTS.frame_bytes,
     processes: Annotated[
         int, typer.Option("--processes", min=1, max=64, help="How many processes share the ports, and the limits.")
@@ -322,7 +322,7 @@ def serve(
             frame_bytes=frame_bytes_max,
         ),
     )
-    configuration = configured(path)
+    configuration = load_configuration(path)
     configuration.cluster(cluster)
     be_verbose(1)
     metrics_settings = MetricsSettings(listen=metrics, any_interface=metrics_any_interface)

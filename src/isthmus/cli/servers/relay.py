@@ -12,7 +12,7 @@ from isthmus.cli.logs import be_verbose
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, render
-from isthmus.cli.setup.config import configured
+from isthmus.cli.setup.config import load_configuration
 from isthmus.cli.tables.columns import Cells, Column
 from isthmus.errors import ConfigError
 from isthmus.model.cluster import Tls
@@ -59,7 +59,7 @@ def serve(
     ] = 1000,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Be the relay, until Ctrl-C. Whoever has the token may join as a side, and reach the brokers of all sides."""
+    """Be the relay, until Ctrl-C. Anybody with the token may join as a side, and reach the brokers of all sides."""
     be_verbose(1)
     settings = RelaySettings(
         listen=_address(listen), certificate=certificate, key=key, token=token, connections_max=connections_max
@@ -89,7 +89,7 @@ def join(
     Runs where the brokers can be reached, and dials out: nothing is let in. It connects to brokers of this cluster and
     to nothing else. Without a configuration file: isthmus -b east=broker-1:9092 relay join east ...
     """
-    found = configured(path).cluster(cluster)
+    found = load_configuration(path).cluster(cluster)
     settings = JoinSettings(
         relay=str(_address(relay)),
         side=_side(side or found.alias),

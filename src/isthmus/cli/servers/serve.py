@@ -10,7 +10,7 @@ import typer
 
 from isthmus.cli.logs import be_verbose, show_changes
 from isthmus.cli.options import ConfigOption, VerboseOption
-from isthmus.cli.setup.config import configured, file_of
+from isthmus.cli.setup.config import file_of, load_configuration
 from isthmus.errors import HostError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def serve(
     Without tokens everybody on this host may do everything; other hosts are let in only with TLS and tokens. Each
     change is logged with who made it.
     """
-    configuration = configured(path)
+    configuration = load_configuration(path)
     settings = serve_settings(listen, tokens, certificate, key, rate_limit, file=file_of(path))
     from isthmus.web.serving import serve as answer
 

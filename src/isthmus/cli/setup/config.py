@@ -36,7 +36,7 @@ from isthmus.model.offsets import written_start
 from isthmus.model.schemas.content import SchemaSettings
 from isthmus.model.selection import TopicSettings
 from isthmus.model.text.patterns import NamePattern
-from isthmus.model.trees.reshaping import written
+from isthmus.model.trees.reshaping import build_file_form
 from isthmus.model.trees.tree import TreeSettings
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def show(
     _verbose: VerboseOption = 0,
 ) -> None:
     """Show the resolved configuration: references replaced, defaults filled in, secrets masked."""
-    document = resolved(configured(path))
+    document = resolve_configuration(load_configuration(path))
     if output.is_table or output is OutputFormat.NAME:
         leaves = _flat(document, "")
         rows = [{"key": key, "value": value} for key, value in leaves if value is not None]
@@ -94,12 +94,12 @@ def show(
         render(document, output)
 
 
-def configured(path: Path | None) -> Configuration:
+def load_configuration(path: Path | None) -> Configuration:
     """Return the configuration of a command; print its warnings on stderr.
 
     :raises ConfigError: When there is none, or it cannot be used.
     """
-    configuration = oneoff.named(path) or config.load(path)
+    configuration = oneoff.build_configuration(path) or config.load(path)
     log_into(configuration.log)
     for warning in configuration.warnings:
         note(warning, level=logging.WARNING)
@@ -115,14 +115,14 @@ def file_of(path: Path | None) -> Path | None:
     return None if oneoff.is_named() else config.find(path)
 
 
-def linked(path: Path | None, *links: str | None) -> Configuration:
+def load_with_declared(path: Path | None, *links: str | None) -> Configuration:
     """Return the configuration with the declarations on its clusters: links, and targets of distributors. The clusters
     are not asked if only such `links` are wanted that are mirrors of the file.
 
     :raises ConfigError: There is none, or it cannot be used.
     :raises PlanRefused: A newer Isthmus wrote a ledger.
     """
-    configuration = configured(path)
+    configuration = load_configuration(path)
     if links and {each.name for each in configuration.links if not each.tree} >= set(links):
         return configuration
     configuration = asyncio.run(AsyncFabric.open(configuration, declared=True)).configuration
@@ -138,7 +138,7 @@ def linked(path: Path | None, *links: str | None) -> Configuration:
     return configuration
 
 
-def answered(configuration: Configuration, ask: Callable[[AsyncFabric], Coroutine[Any, Any, AnswerT]]) -> AnswerT:
+def ask_fabric(configuration: Configuration, ask: Callable[[AsyncFabric], Coroutine[Any, Any, AnswerT]]) -> AnswerT:
     """Return a fabric's answer to one question. Less is loaded for it than for `Fabric`, which has all verbs ready."""
 
     async def run() -> AnswerT:
@@ -148,7 +148,7 @@ def answered(configuration: Configuration, ask: Callable[[AsyncFabric], Coroutin
     return asyncio.run(run())
 
 
-def resolved(configuration: Configuration) -> Row:
+def resolve_configuration(configuration: Configuration) -> Row:
     """Return the configuration in the form of the file, with every key and without secrets."""
     return {
         "clusters": {
@@ -223,7 +223,7 @@ def _tree(settings: TreeSettings) -> Row:
     tree = settings.tree
     return {
         "name": tree.name,
-        "clusters": written(tree.root),
+        "clusters": build_file_form(tree.root),
         "topics": list(map(str, settings.topics)),
         "exclude": list(map(str, settings.exclude)),
         "groups": list(map(str, settings.groups)),

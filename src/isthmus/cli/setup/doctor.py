@@ -8,7 +8,7 @@ import typer
 
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, render
-from isthmus.cli.setup.config import answered, linked
+from isthmus.cli.setup.config import ask_fabric, load_with_declared
 from isthmus.cli.tables.columns import Cells, Column
 from isthmus.model.kafka.findings import Level
 
@@ -30,7 +30,7 @@ def doctor(
     _verbose: VerboseOption = 0,
 ) -> None:
     """Examine clusters, rights, limits, clocks and this host. Exits with 1 if something is wrong."""
-    findings = answered(linked(path), lambda fabric: fabric.doctor())
+    findings = ask_fabric(load_with_declared(path), lambda fabric: fabric.doctor())
     names = [finding.subject for finding in findings]
     render([finding.as_dict() for finding in findings], output, columns=FINDING_COLUMNS, names=names)
     if any(finding.level is Level.ERROR for finding in findings):

@@ -35,7 +35,7 @@ from isthmus.interop.files import ThisMachine, kept_if_done, read_input, write_a
 from isthmus.interop.links import OffsetsChoice
 from isthmus.interop.reading import read_deployment
 from isthmus.model.text.duration import parse_duration
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 NOTICE_COLUMNS: Final = (
     Column("impact"),
@@ -177,7 +177,7 @@ def _take_over(
         raise typer.Exit(1)
     used = to if is_there or written else None
     # Without a take-over a run with it would copy everything again.
-    with kept_if_done(() if force else written), takeover.loaded(draft, used) as configuration:
+    with kept_if_done(() if force else written), takeover.load_draft(draft, used) as configuration:
         found = takeover.take_over_all(deployment, configuration, settings, offsets_topic, workers_group)
     if output.is_table:
         with contextlib.redirect_stdout(sys.stderr):
@@ -193,7 +193,7 @@ def _unusable(draft: Draft, written: Path | None) -> list[Notice]:
     """Return the obstacles for using the configuration on this machine, if any, whether or not it is written."""
     name = str(written or DEFAULT_NAME)
     try:
-        with takeover.loaded(draft, written) as configuration:
+        with takeover.load_draft(draft, written) as configuration:
             require_certificates(configuration, name)
     except ConfigError as error:
         return [Notice(impact=Impact.NEEDED, key=error.field or name, why=error.message, todo=error.hint)]
@@ -212,11 +212,11 @@ def _report(
         console.print(Text(printable(f"wrote {path}")))
     needed = sum(notice.impact is Impact.NEEDED for notice in notices)
     end = (
-        f"{counted(needed, 'thing')} to be done before it can be run"
+        f"{format_count(needed, 'thing')} to be done before it can be run"
         if needed
         else "isthmus plan shows what it would do"
     )
-    console.print(Text(printable(f"{deployment.form}: {counted(len(draft.links), 'link')}; {end}")))
+    console.print(Text(printable(f"{deployment.form}: {format_count(len(draft.links), 'link')}; {end}")))
 
 
 def _fields(

@@ -14,7 +14,7 @@ import typer
 from rich.text import Text
 
 from isthmus import config
-from isthmus.cli.output import OutputFormat, Row, console, printable, renamed, render
+from isthmus.cli.output import OutputFormat, Row, console, format_topic, printable, render
 from isthmus.cli.steps import Moving
 from isthmus.cli.tables.columns import Cells, Column
 from isthmus.config.reading.places import DEFAULT_NAME
@@ -26,7 +26,7 @@ from isthmus.interop.drafting import Draft
 from isthmus.interop.files import write_all
 from isthmus.interop.predecessors import copying_flows, predecessor_of
 from isthmus.model.configuration import Configuration
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 TakeOverOption = Annotated[
     bool,
@@ -117,7 +117,7 @@ def take_over_all(
 
 
 @contextmanager
-def loaded(draft: Draft, written: Path | None) -> Iterator[Configuration]:
+def load_draft(draft: Draft, written: Path | None) -> Iterator[Configuration]:
     """Load the configuration that was written, or the draft of it, whose files exist while the block runs.
 
     :raises ConfigError: It cannot be used.
@@ -149,7 +149,7 @@ class TakeoverLine(Moving):
     def show(self, what: str, records: int) -> None:
         """Show a step, and how many records of the target were compared so far."""
         step = what.split()[0]
-        compared = f", {counted(records, 'record')} compared" if records else ""
+        compared = f", {format_count(records, 'record')} compared" if records else ""
         self._move(f"{self._link}: {what}", detail=compared, is_step=step != self._told)
         self._told = step
 
@@ -169,7 +169,7 @@ def show(found: Sequence[LinkTakeover]) -> None:
 
 
 def _rows(link: LinkTakeover, topic: TopicTakeover) -> list[Row]:
-    name = renamed(topic.source_topic, topic.topic)
+    name = format_topic(topic.source_topic, topic.topic)
     base: Row = {"link": link.link, "topic": name}
     if not topic.partitions:
         rest: Row = dict.fromkeys([column.name for column in COLUMNS[2:]], "-")
@@ -190,18 +190,18 @@ def _row(each: PartitionTakeover) -> Row:
             f"source offset {each.found.repeated_to}"
         )
     if each.found is not None and each.found.aborted:
-        why.append(f"{counted(each.found.aborted, 'record')} of aborted transactions copied")
+        why.append(f"{format_count(each.found.aborted, 'record')} of aborted transactions copied")
     if each.problem is None and each.found is not None and each.found.foreign:
-        why.append(f"{counted(each.found.foreign, 'record')} of others passed over")
+        why.append(f"{format_count(each.found.foreign, 'record')} of others passed over")
     return {**{key: "-" if value is None else value for key, value in shown.items()}, "why": "; ".join(why) or "-"}
 
 
 def _summary(each: LinkTakeover) -> str:
     counts = {outcome: sum(topic.outcome is outcome for topic in each.topics) for outcome in Outcome}
-    parts = [f"{counted(count, 'topic')} {outcome}" for outcome, count in counts.items() if count]
+    parts = [f"{format_count(count, 'topic')} {outcome}" for outcome, count in counts.items() if count]
     found = (
-        f"{counted(each.count('beyond'), 'record')} behind the positions of {each.offsets_topic} found at the target, "
-        f"{counted(each.count('doubled'), 'record')} there once more"
+        f"{format_count(each.count('beyond'), 'record')} behind the positions of {each.offsets_topic} found at the "
+        f"target, {format_count(each.count('doubled'), 'record')} there once more"
     )
     written = "" if each.is_written else "; nothing was written"
     left = f"; not selected by the link: {', '.join(each.unselected)}" if each.unselected else ""

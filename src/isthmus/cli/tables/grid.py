@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from isthmus.cli.tables.columns import GAP, Cells, Column, ColumnWidth, ShownColumn, fit
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 UNKNOWN: Final = "unknown"
 NOT_APPLICABLE: Final = "-"
@@ -96,7 +96,7 @@ class Grid:
         height = self._heading_lines(places)
         laid = []
         for place in places:
-            lines = wrapped(self._headings[place.index], place.width)
+            lines = wrap_text(self._headings[place.index], place.width)
             cells = [self._fit_cell(row[place.index], place) for row in self._cells]
             for each in cells if self._is_right[place.index] else ():
                 each.justify = "right"
@@ -109,11 +109,11 @@ class Grid:
         if not self._is_live:
             yield from self._render_rows(places, console, options)
             return
-        notes = wrapped(self.missing(options.max_width), options.max_width)
+        notes = wrap_text(self.missing(options.max_width), options.max_width)
         # The rule below the headings and the line of the cursor take one each.
         rows = self._first(places, console.height - self._heading_lines(places) - len(notes) - 2)
         if len(rows) < len(self._cells):
-            notes.insert(0, f"and {counted(len(self._cells) - len(rows), 'more row')}")
+            notes.insert(0, f"and {format_count(len(self._cells) - len(rows), 'more row')}")
         yield self._build_table(places, rows)
         if notes:
             yield Text("\n".join(notes), style="dim", no_wrap=True, overflow="ellipsis", end="")
@@ -156,7 +156,7 @@ class Grid:
         )
         height = self._heading_lines(places)
         for place in places:
-            lines = wrapped(self._headings[place.index], place.width)
+            lines = wrap_text(self._headings[place.index], place.width)
             drawn.add_column(
                 Text("\n" * (height - len(lines)) + "\n".join(lines)),
                 justify="right" if self._is_right[place.index] else "left",
@@ -173,7 +173,7 @@ class Grid:
         if text.cell_len <= place.width or cells not in (Cells.NAME, Cells.PROSE):
             return text
         whole = text.plain
-        shown = shortened(whole, place.width) if cells is Cells.NAME else "\n".join(wrapped(whole, place.width))
+        shown = shorten_name(whole, place.width) if cells is Cells.NAME else "\n".join(wrap_text(whole, place.width))
         return Text(shown, style=text.style)
 
     def _first(self, places: Sequence[ShownColumn], room: int) -> list[list[Text]]:
@@ -190,7 +190,7 @@ class Grid:
         return self._cells[:count]
 
     def _heading_lines(self, places: Sequence[ShownColumn]) -> int:
-        return max((len(wrapped(self._headings[place.index], place.width)) for place in places), default=0)
+        return max((len(wrap_text(self._headings[place.index], place.width)) for place in places), default=0)
 
     def _places(self, width: int) -> list[ShownColumn]:
         return fit(self._columns, self._extents, width - (0 if self._is_live else _EDGES))
@@ -217,7 +217,7 @@ def printable(text: str) -> str:
     return "".join(" " if c in "\n\t" else c for c in text if c in "\n\t" or _is_shown(c))
 
 
-def shortened(name: str, width: int) -> str:
+def shorten_name(name: str, width: int) -> str:
     """Return a name without its middle, so that its beginning and its end fit."""
     if cell_len(name) <= width:
         return name
@@ -232,7 +232,7 @@ def shortened(name: str, width: int) -> str:
     return head + _ELLIPSIS + tail
 
 
-def wrapped(text: str, width: int) -> list[str]:
+def wrap_text(text: str, width: int) -> list[str]:
     """Wrap the text. Only a word that is longer than a line is broken, behind its punctuation if that helps."""
     lines: list[str] = []
     for word in text.split():

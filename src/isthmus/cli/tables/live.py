@@ -18,7 +18,7 @@ from isthmus.model.links.progress import LinkProgress, TopicProgress
 from isthmus.model.problem import Problem
 from isthmus.model.state import AGED_S, RUNNING, LinkState
 from isthmus.model.text.elapsed import ago
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 LINE_S: Final = 5.0
 """The interval of lines for each link without a terminal, as long as the link changes."""
@@ -120,7 +120,7 @@ class LiveProgress:
             if stands == self._stood.get(link.link):
                 continue
             self._stood[link.link] = stands
-            copied = f"{counted(link.records, 'record')} copied"
+            copied = f"{format_count(link.records, 'record')} copied"
             if link.state in RUNNING:
                 trouble = f", {link.trouble_in_words}" if link.trouble else ""
                 yield f"{link.link}: {copied}, {rate:,.0f} records/s, lag {_lag(link)}{trouble}"

@@ -28,7 +28,7 @@ from isthmus.cli.tables.view import Shown, Sorting, View
 from isthmus.model.lane import LaneState
 from isthmus.model.links.progress import LinkProgress, PartitionProgress, TopicProgress
 from isthmus.model.state import LinkState
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 INTERVALS_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 _BESIDE_TABLE: Final = 4
@@ -272,7 +272,7 @@ class StatusScreen(App[None]):
 
     def _describe_view(self) -> str:
         what = "partition" if self._by_partition or self._only else "row"
-        parts = [counted(len(self._shown), what), f"by {self._view.sorting}"]
+        parts = [format_count(len(self._shown), what), f"by {self._view.sorting}"]
         parts += [f"of {'/'.join(self._only)} (Escape: all)"] if self._only else []
         parts += [f"with {self._text!r}"] if self._text and not self._only else []
         parts += ["with problems only"] if self._view.is_of_problems else []

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from isthmus.model.links.progress import LinkProgress
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 
 def totals(links: Sequence[LinkProgress]) -> tuple[str, str, str]:
@@ -19,12 +19,12 @@ def totals(links: Sequence[LinkProgress]) -> tuple[str, str, str]:
     lag = sum(link.lag_records_min for link in links)
     rates = [p.records_per_s for topic in topics for p in topic.partitions if p.records_per_s is not None]
     problems = sum(sum(link.trouble.values()) for link in links)
-    parts = [f"lag {'' if is_known else 'at least '}{counted(lag, 'record')}"]
+    parts = [f"lag {'' if is_known else 'at least '}{format_count(lag, 'record')}"]
     parts += [f"{sum(rates):,.0f} records/s"] if rates else []
-    parts += [counted(problems, "topic has a problem", "topics have a problem")] if problems else []
+    parts += [format_count(problems, "topic has a problem", "topics have a problem")] if problems else []
     return (
-        _by_state(counted(len(links), "link"), (str(link.state) for link in links)),
-        _by_state(counted(len(topics), "topic"), (str(topic.state) for topic in topics)),
+        _by_state(format_count(len(links), "link"), (str(link.state) for link in links)),
+        _by_state(format_count(len(topics), "topic"), (str(topic.state) for topic in topics)),
         ", ".join(parts),
     )
 

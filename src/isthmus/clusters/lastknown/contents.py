@@ -11,7 +11,7 @@ from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized, Unsupport
 from isthmus.kafka.admin.access import describe_rules
 from isthmus.kafka.admin.topics import describe_topics
 from isthmus.kafka.client import Client
-from isthmus.kafka.groups.groups import list_groups, listed
+from isthmus.kafka.groups.groups import list_groups, merge_listings
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.metadata import Metadata, TopicMetadata
@@ -89,7 +89,7 @@ async def contents(client: Client, metadata: Metadata, links: Sequence[NamesOfLi
     seen = _Seen(
         ranges={} if isinstance(logs, ClusterError) else logs.values,
         descriptions={} if isinstance(described, ClusterError) else described.values,
-        groups={} if isinstance(groups, ClusterError) else listed(groups),
+        groups={} if isinstance(groups, ClusterError) else merge_listings(groups),
         rules=sorted(rules, key=lambda rule: (rule.resource, rule.name, rule.digest)),
         at_ms=seen_ms,
     )

@@ -13,7 +13,7 @@ from isthmus.kafka.admin.brokers import describe_cluster, told_releases
 from isthmus.kafka.admin.features import features
 from isthmus.kafka.client import Client
 from isthmus.kafka.metadata import Metadata
-from isthmus.ledger.documents.kinds import Document, decoded, kind_of
+from isthmus.ledger.documents.kinds import Document, decode_document, kind_of
 from isthmus.ledger.documents.lastknown import KnownClusterDocument, KnownNamesDocument
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.view import LedgerView
@@ -146,7 +146,7 @@ async def _read_memories(cluster: Cluster) -> Memories | None:
                     names.pop(entry.key, None)
                     if kind_of(entry.key) not in _KINDS or entry.value is None:
                         continue
-                    document = decoded(entry.key, entry.value)
+                    document = decode_document(entry.key, entry.value)
                     if isinstance(document, KnownClusterDocument):
                         clusters[entry.key] = document.cluster
                     elif isinstance(document, KnownNamesDocument):

@@ -73,7 +73,7 @@ class ConfigDocument:
         return f"{self.name}:{self.line(path)}"
 
 
-def dotted(path: Path) -> str:
+def format_path(path: Path) -> str:
     """Return the path as people write it: `links[0].topics.include[2]`."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return text.removeprefix(".")
@@ -143,7 +143,7 @@ class _Walk:
         return values
 
     def _refusal(self, path: Path, message: str, hint: str) -> ConfigError:
-        field, line = dotted(path), self._lines[path]
+        field, line = format_path(path), self._lines[path]
         return ConfigError(f"{self._name}:{line}: {field} {message}", field=field, line=line, hint=hint)
 
 

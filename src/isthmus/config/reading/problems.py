@@ -11,7 +11,7 @@ from typing import Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from isthmus.config.reading.document import ConfigDocument, Path, dotted
+from isthmus.config.reading.document import ConfigDocument, Path, format_path
 from isthmus.config.reading.keys import section_at
 from isthmus.errors import ConfigError
 
@@ -42,10 +42,10 @@ def refusal(problems: Iterable[Mistake], document: ConfigDocument) -> ConfigErro
     found = sorted(problems, key=lambda problem: document.line(problem.path))
     return ConfigError(
         "\n".join(
-            f"{document.place(problem.path)}: {dotted(problem.path) or 'the document'} {problem.message}"
+            f"{document.place(problem.path)}: {format_path(problem.path) or 'the document'} {problem.message}"
             for problem in found
         ),
-        field=dotted(found[0].path),
+        field=format_path(found[0].path),
         line=document.line(found[0].path),
         hint="\n".join(dict.fromkeys(problem.hint for problem in found)),
     )

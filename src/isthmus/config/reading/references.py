@@ -12,7 +12,7 @@ from typing import Final
 
 from isthmus.config.reading.document import Path
 from isthmus.config.reading.problems import Mistake
-from isthmus.config.reading.vaults import OutOfReach, kept, typed
+from isthmus.config.reading.vaults import OutOfReach, ask_password, read_keyring
 from isthmus.model.cluster import Secret
 from isthmus.model.text.reference import FileReference
 
@@ -97,10 +97,10 @@ class Resolution:
                 name = rest.replace(":", "/") if kind == "dir" else rest
                 return _from_file(file, name.removesuffix(f":{file.key}") if file.key else name)
             if kind == "prompt" and rest:
-                return typed(rest)
+                return ask_password(rest)
             if kind == "keyring" and ":" in rest:
                 service, _, user = rest.partition(":")
-                return kept(service, user)
+                return read_keyring(service, user)
             raise _Unresolved(f"holds ${{{found[1]}}}, which is no reference", _FORMS)
         except (_Unresolved, OutOfReach) as unresolved:
             self.problems.append(Mistake(path, unresolved.message, unresolved.hint))

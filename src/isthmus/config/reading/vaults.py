@@ -21,7 +21,7 @@ class OutOfReach(Exception):
 
 
 @cache
-def typed(what: str) -> str:
+def ask_password(what: str) -> str:
     """Ask a person on the terminal, without echo. The question comes once in a process, however often a file is read.
 
     :raises OutOfReach: There is no terminal, or the person gave up.
@@ -38,7 +38,7 @@ def typed(what: str) -> str:
 
 
 @cache
-def kept(service: str, user: str) -> str:
+def read_keyring(service: str, user: str) -> str:
     """Return a password from the system's keyring, read once in a process.
 
     :raises OutOfReach: The package keyring is not installed, the keyring cannot be read, or has nothing of that name.

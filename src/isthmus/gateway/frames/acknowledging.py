@@ -33,7 +33,7 @@ class Acknowledged(NamedTuple):
     code_at: int
 
 
-def acknowledged(frame: memoryview, version: int) -> list[Acknowledged]:
+def read_acknowledgements(frame: memoryview, version: int) -> list[Acknowledged]:
     """Read all acknowledgements of an answer.
 
     :raises Short: It is cut off.
@@ -73,10 +73,10 @@ def fail(frame: bytearray, code_at: int, code: int) -> None:
     _CODE.pack_into(frame, code_at, code)
 
 
-def refused(
-    written: Iterable[BatchWritten], told: Mapping[PartitionKey, int], *, version: int, correlation: int
+def build_refusal(
+    written: Iterable[BatchWritten], refusals: Mapping[PartitionKey, int], *, version: int, correlation: int
 ) -> bytes:
-    """Build the answer to a request that is not forwarded: partitions get the error codes `told`, and all others
+    """Build the answer to a request that is not forwarded: partitions get the error codes `refusals`, and all others
     NOT_LEADER_OR_FOLLOWER, for which clients send them again.
     """
     flexible = is_flexible(PRODUCE, version)
@@ -84,7 +84,9 @@ def refused(
     topics = [(topic, list(found)) for topic, found in groupby(written, lambda each: each.topic)]
     parts = [_CORRELATION.pack(correlation), tags, written_count(len(topics), flexible=flexible)]
     for topic, partitions in topics:
-        found = [(one.partition, told.get((topic, one.partition), codes.NOT_LEADER_OR_FOLLOWER)) for one in partitions]
+        found = [
+            (one.partition, refusals.get((topic, one.partition), codes.NOT_LEADER_OR_FOLLOWER)) for one in partitions
+        ]
         parts.append(refused_topic(topic, found, version=version))
     parts += (_INT32.pack(0), tags)
     payload = b"".join(parts)

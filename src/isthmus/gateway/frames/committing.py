@@ -91,7 +91,7 @@ class TransactionEnd(NamedTuple):
     producer_epoch: int
     is_commit: bool
 
-    def committed(self, version: int) -> CarriedTransaction:
+    def apply_commit(self, version: int) -> CarriedTransaction:
         """Return the state of the producer at its coordinator after this commit, by the version of EndTxn."""
         epoch = self.producer_epoch + (version >= _PRODUCER_FROM)
         return CarriedTransaction(self.transactional_id, self.producer_id, epoch, is_committed=True)

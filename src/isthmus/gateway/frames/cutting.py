@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from isthmus.gateway.frames.layout import Edit, MessageCursor, spliced, written_count
+from isthmus.gateway.frames.layout import Edit, MessageCursor, splice, written_count
 from isthmus.gateway.frames.refusing import BodyWriter, NamedItem, ReadItem
 
 _SIZE: Final = struct.Struct(">i")
@@ -45,7 +45,7 @@ def items_of(body: MessageCursor, count: int, read: ReadItem) -> list[NamedItem]
     return found
 
 
-def inserted(body: MessageCursor, insertion: Insertion) -> list[Edit]:
+def insert_items(body: MessageCursor, insertion: Insertion) -> list[Edit]:
     """Return the edits that insert the items into an answer with this body.
 
     :raises Short: More of it is needed.
@@ -56,13 +56,13 @@ def inserted(body: MessageCursor, insertion: Insertion) -> list[Edit]:
     return [Edit(begin, body.at, written_count(count, flexible=body.flexible) + insertion.written)]
 
 
-def edited(frame: memoryview, edits: Sequence[Edit]) -> bytes:
+def edit_request(frame: memoryview, edits: Sequence[Edit]) -> bytes:
     """Return the frame of a request with these edits of its payload."""
-    payload = b"".join(spliced(frame[_SIZE.size :], edits))
+    payload = b"".join(splice(frame[_SIZE.size :], edits))
     return _SIZE.pack(len(payload)) + payload
 
 
-def framed(frame: memoryview, body: BodyWriter) -> bytes:
+def build_answer(frame: memoryview, body: BodyWriter) -> bytes:
     """Build our answer to the request in this frame."""
     payload = bytes(frame[8:12]) + (b"\0" if body.flexible else b"") + bytes(body.found)
     return _SIZE.pack(len(payload)) + payload

@@ -45,7 +45,7 @@ class Follower(Protocol):
     def wait(self, key: PartitionKey, offset: int, wake: Callable[[], None]) -> Waiter | None:
         """Call `wake` once the high watermark covers the offset. `None`, and no call, if it does already."""
 
-    async def covered(self, ends: Mapping[PartitionKey, int]) -> None:
+    async def wait_until_covered(self, ends: Mapping[PartitionKey, int]) -> None:
         """Wait until the high watermarks cover all of these, however long that takes."""
 
 
@@ -116,7 +116,7 @@ class SyncLink(Protocol):
     def duty(self, *, is_transactional: bool) -> Duty:
         """Return what to do with an answer now. It may change at any time: held answers ask again."""
 
-    async def compared(self, ends: Mapping[PartitionKey, int]) -> Mapping[PartitionKey, bool | None]:
+    async def compare(self, ends: Mapping[PartitionKey, int]) -> Mapping[PartitionKey, bool | None]:
         """Compare the follower with the source before these offsets of the source's topics and partitions: whether they
         are alike, `None` without a record to compare; partitions that cannot be read now are left out. With a
         difference the link is out of sync from then on.

@@ -15,7 +15,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from isthmus.gateway.frames.cutting import Insertion, Ruling, edited, framed, items_of
+from isthmus.gateway.frames.cutting import Insertion, Ruling, build_answer, edit_request, items_of
 from isthmus.gateway.frames.hidden import HiddenTopics
 from isthmus.gateway.frames.layout import Edit, MessageCursor, request_body, written_count
 from isthmus.gateway.frames.messages import (
@@ -35,7 +35,7 @@ SHOWING: Final = frozenset({METADATA, DESCRIBE_TOPIC_PARTITIONS})
 """Messages whose answers name the leaders of partitions."""
 _CODE: Final = codes.NOT_LEADER_OR_FOLLOWER
 _REFUSAL_MESSAGE: Final = "Its link is SYNCING: nobody reads it until it is IN_SYNC."
-_SESSION_MESSAGE: Final = "Some of its topics are not to be read now: begin the session anew."
+_SESSION_MESSAGE: Final = "Some of its topics are not to be read now: begin a new session."
 _ID_BYTES: Final = 16
 _NO_SESSION: Final = struct.pack(">ii", 0, -1)
 _NO_LEADER: Final = struct.pack(">i", -1)
@@ -66,7 +66,7 @@ def _rule_fetch(
     cut = [each for each in items if hidden.holds(each.name)]
     if not is_full and (cut or sessions.get(FETCH) != hidden.version):
         out = BodyWriter(version, flexible=False).numbers("4xhi", codes.FETCH_SESSION_ID_NOT_FOUND, 0).count(0)
-        return Ruling(answer=framed(frame, out))
+        return Ruling(answer=build_answer(frame, out))
     if is_full and not cut:
         sessions[FETCH] = hidden.version
     if not cut:
@@ -81,12 +81,12 @@ def _rule_fetch(
             refusals.since(11, "i", -1).numbers("i", 0)
     if len(cut) == count:
         out = BodyWriter(version, flexible=False).since(1, "4x").since(7, "6x").count(count).add(refusals.found)
-        return Ruling(answer=framed(frame, out))
+        return Ruling(answer=build_answer(frame, out))
     edits = [Edit(session_at, session_at + len(_NO_SESSION), _NO_SESSION)] if has_sessions else []
     edits += [Edit(count_at, begin, written_count(count - len(cut), flexible=False))]
     edits += [Edit(each.begin, each.end, b"") for each in cut]
     at = (4 if version >= 1 else 0) + (6 if has_sessions else 0)
-    return Ruling(forwarded=edited(frame, edits), insertion=Insertion(at, len(cut), bytes(refusals.found)))
+    return Ruling(forwarded=edit_request(frame, edits), insertion=Insertion(at, len(cut), bytes(refusals.found)))
 
 
 def _is_first(skip: Callable[[int], int], number: Callable[[], int]) -> bool:
@@ -128,11 +128,11 @@ def _rule_list_offsets(
         refusals.tags()
     if len(cut) == count:
         out = BodyWriter(version, flexible=body.flexible).since(2, "4x").count(count).add(refusals.found).tags()
-        return Ruling(answer=framed(frame, out))
+        return Ruling(answer=build_answer(frame, out))
     edits = [Edit(count_at, begin, written_count(count - len(cut), flexible=body.flexible))]
     edits += [Edit(each.begin, each.end, b"") for each in cut]
     insertion = Insertion(4 if version >= 2 else 0, len(cut), bytes(refusals.found))
-    return Ruling(forwarded=edited(frame, edits), insertion=insertion)
+    return Ruling(forwarded=edit_request(frame, edits), insertion=insertion)
 
 
 def _build_list_offsets_reader(version: int) -> Callable[[MessageCursor], NamedItem]:
@@ -172,7 +172,7 @@ def _rule_share_fetch(
     if epoch > 0:
         out = BodyWriter(version, flexible=True)
         GROUPED[SHARE_FETCH].write(out, body, NameVerdict(codes.SHARE_SESSION_NOT_FOUND, _SESSION_MESSAGE))
-        return Ruling(answer=framed(frame, out))
+        return Ruling(answer=build_answer(frame, out))
     out = BodyWriter(version, flexible=True).numbers("4xh", 0).text(None).since(1, "4x").count(len(cut))
     for each in cut:
         out.add(_id_of(frame, each)).count(len(each.parts))
@@ -181,7 +181,7 @@ def _rule_share_fetch(
             # No leader, no records, and no acquired ones.
             out.numbers("ii", -1, -1).tags().count(0).count(0).tags()
         out.tags()
-    return Ruling(answer=framed(frame, out.count(0).tags()))
+    return Ruling(answer=build_answer(frame, out.count(0).tags()))
 
 
 def _id_of(frame: memoryview, item: NamedItem) -> bytes:

@@ -188,7 +188,7 @@ def written_address(host: str, port: int, *, flexible: bool) -> bytes:
     return written_text(host, flexible=flexible) + _INT32.pack(port)
 
 
-def spliced(data: memoryview, edits: Sequence[Edit]) -> list[Buffer]:
+def splice(data: memoryview, edits: Sequence[Edit]) -> list[Buffer]:
     """Return the bytes with all edits, which are in order; unchanged parts are not copied."""
     found: list[Buffer] = []
     at = 0

@@ -11,7 +11,7 @@ from isthmus.model.gateways.producerids import tagged_producer_id
 _ID: Final = struct.Struct(">q")
 
 
-def tagged(body: MessageCursor, tag: int, stay: int) -> list[Edit]:
+def tag_producer(body: MessageCursor, tag: int, stay: int) -> list[Edit]:
     """Return the edits of the body of an answer to InitProducerId, when clients have moved `stay` times.
 
     :raises Short: More of it is needed.

@@ -96,7 +96,7 @@ class NameVerdict(NamedTuple):
     """The refusal of reserved names: an error code, and a text for messages that have an error message."""
 
     code: int
-    told: str
+    message: str
 
 
 ReadItem = Callable[[MessageCursor], NamedItem]
@@ -186,7 +186,7 @@ def _read_config_resource(body: MessageCursor, *, operation_bytes: int) -> Named
     return NamedItem(name if kind == _TOPIC_RESOURCE else None, (kind,))
 
 
-def added(body: MessageCursor) -> NamedItem:
+def read_added_topic(body: MessageCursor) -> NamedItem:
     """Read a topic of an AddPartitionsToTxn, and its partitions."""
     name = body.text()
     parts = [body.int32() for _ in range(body.count())]
@@ -211,7 +211,7 @@ def _write_produced(out: BodyWriter, item: NamedItem, verdict: NameVerdict) -> N
 
 
 def _write_created(out: BodyWriter, item: NamedItem, verdict: NameVerdict) -> None:
-    out.text(item.name).since(7, "16x").numbers("h", verdict.code).text(verdict.told)
+    out.text(item.name).since(7, "16x").numbers("h", verdict.code).text(verdict.message)
     if out.version >= 5:
         out.numbers("ih", -1, -1).count(-1)
     out.tags()
@@ -220,7 +220,7 @@ def _write_created(out: BodyWriter, item: NamedItem, verdict: NameVerdict) -> No
 def _write_named(out: BodyWriter, item: NamedItem, verdict: NameVerdict, *, words_from: int) -> None:
     out.text(item.name).numbers("h", verdict.code)
     if out.version >= words_from:
-        out.text(verdict.told)
+        out.text(verdict.message)
     out.tags()
 
 
@@ -232,7 +232,7 @@ def _write_records_deleted(out: BodyWriter, item: NamedItem, verdict: NameVerdic
 
 
 def _write_configured(out: BodyWriter, item: NamedItem, verdict: NameVerdict) -> None:
-    out.numbers("h", verdict.code).text(verdict.told).numbers("b", *item.parts).text(item.name).tags()
+    out.numbers("h", verdict.code).text(verdict.message).numbers("b", *item.parts).text(item.name).tags()
 
 
 LISTINGS: Final[Mapping[int, Listing]] = {
@@ -352,11 +352,11 @@ def _write_offsets_deleted(out: BodyWriter, _: MessageCursor, verdict: NameVerdi
 
 def _write_member(out: BodyWriter, _: MessageCursor, verdict: NameVerdict) -> None:
     # No id, epoch 0, no interval, and no assignment, which is written as a number.
-    out.numbers("4xh", verdict.code).text(verdict.told).text(None).numbers("iib", 0, 0, -1).tags()
+    out.numbers("4xh", verdict.code).text(verdict.message).text(None).numbers("iib", 0, 0, -1).tags()
 
 
 def _write_streams_member(out: BodyWriter, _: MessageCursor, verdict: NameVerdict) -> None:
-    out.numbers("4xh", verdict.code).text(verdict.told).text("").numbers("12x")
+    out.numbers("4xh", verdict.code).text(verdict.message).text("").numbers("12x")
     if out.version == 0:
         out.numbers("4x")
     out.since(1, "q", -1).count(0).count(-1).count(-1).count(-1)
@@ -364,16 +364,16 @@ def _write_streams_member(out: BodyWriter, _: MessageCursor, verdict: NameVerdic
 
 
 def _write_share(out: BodyWriter, _: MessageCursor, verdict: NameVerdict, *, locked_from: int) -> None:
-    out.numbers("4xh", verdict.code).text(verdict.told).since(locked_from, "4x")
+    out.numbers("4xh", verdict.code).text(verdict.message).since(locked_from, "4x")
     out.count(0).count(0).tags()
 
 
 def _write_share_offsets(out: BodyWriter, _: MessageCursor, verdict: NameVerdict) -> None:
-    out.numbers("4xh", verdict.code).text(verdict.told).count(0).tags()
+    out.numbers("4xh", verdict.code).text(verdict.message).count(0).tags()
 
 
 def _write_topology(out: BodyWriter, _: MessageCursor, verdict: NameVerdict) -> None:
-    out.numbers("4xh", verdict.code).text(verdict.told).tags()
+    out.numbers("4xh", verdict.code).text(verdict.message).tags()
 
 
 GROUPED: Final[Mapping[int, Grouped]] = {

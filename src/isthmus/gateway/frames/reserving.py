@@ -12,10 +12,18 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from isthmus.gateway.frames.cutting import Insertion, Ruling, edited, framed, items_of
+from isthmus.gateway.frames.cutting import Insertion, Ruling, build_answer, edit_request, items_of
 from isthmus.gateway.frames.layout import Edit, MessageCursor, request_body, written_count
 from isthmus.gateway.frames.messages import ADD_PARTITIONS_TO_TXN, METADATA, NEVER, PRODUCE, is_flexible
-from isthmus.gateway.frames.refusing import GROUPED, LISTINGS, BodyWriter, NamedItem, NameVerdict, added, tell_added
+from isthmus.gateway.frames.refusing import (
+    GROUPED,
+    LISTINGS,
+    BodyWriter,
+    NamedItem,
+    NameVerdict,
+    read_added_topic,
+    tell_added,
+)
 from isthmus.gateway.frames.reserved import ReservedNames
 from isthmus.kafka import codes
 from isthmus.model.links.reservation import CLOSED
@@ -95,12 +103,12 @@ def _rule_listing(
         out.since(shape.throttled_from, "4x").count(count)
         out.add(refusals.found)
         out.since(1 if key == PRODUCE else NEVER, "4x").tags()
-        return Ruling(answer=framed(frame, out))
+        return Ruling(answer=build_answer(frame, out))
     edits = [Edit(count_at, begin, written_count(passing, flexible=body.flexible))]
     edits += [Edit(each.begin, each.end, b"") for each in refused]
     at = 4 if version >= shape.throttled_from else 0
     return Ruling(
-        forwarded=edited(frame, edits) if passing else b"",
+        forwarded=edit_request(frame, edits) if passing else b"",
         insertion=Insertion(at, len(refused), bytes(refusals.found)) if acks != _NO_ACKS else None,
         ends_connection=acks == _NO_ACKS,
     )
@@ -115,7 +123,7 @@ def _rule_group_request(
     body.at = begin
     out = BodyWriter(version, flexible=body.flexible)
     shape.write(out, body, _verdict("group", reserved, codes.COORDINATOR_NOT_AVAILABLE, now))
-    return Ruling(answer=framed(frame, out))
+    return Ruling(answer=build_answer(frame, out))
 
 
 def _rule_add_partitions(
@@ -124,7 +132,7 @@ def _rule_add_partitions(
     """Rule on AddPartitionsToTxn: brokers add all topics or none, and answer OPERATION_NOT_ATTEMPTED for the others."""
     body.skip_text()
     body.skip(10)
-    items = items_of(body, body.count(), added)
+    items = items_of(body, body.count(), read_added_topic)
     if not any(reserved.holds("topic", each.name) for each in items):
         return None
     verdict = _verdict("topic", reserved, codes.CONCURRENT_TRANSACTIONS, now)
@@ -133,7 +141,7 @@ def _rule_add_partitions(
         out,
         [(each, verdict.code if reserved.holds("topic", each.name) else _NOT_ATTEMPTED) for each in items],
     )
-    return Ruling(answer=framed(frame, out))
+    return Ruling(answer=build_answer(frame, out))
 
 
 def _rule_metadata(version: int, frame: memoryview, body: MessageCursor, reserved: ReservedNames) -> Ruling | None:
@@ -156,8 +164,8 @@ def _rule_metadata(version: int, frame: memoryview, body: MessageCursor, reserve
     edits = [Edit(count_at, begin, written_count(count - len(found), flexible=body.flexible))]
     edits += [Edit(each.begin, each.end, b"") for each in found]
     return Ruling(
-        before=edited(frame, edits) if len(found) < count else b"",
-        forwarded=edited(frame, [Edit(flag_at, flag_at + 1, b"\0")]),
+        before=edit_request(frame, edits) if len(found) < count else b"",
+        forwarded=edit_request(frame, [Edit(flag_at, flag_at + 1, b"\0")]),
     )
 
 

@@ -36,7 +36,7 @@ _CODES: Final = {
 """The codes of answers by verdict; all other partitions get a retriable code."""
 
 
-def settled(walk: ProduceWalk, frame: memoryview, serving: Serving, now: float) -> Mapping[PartitionKey, int]:
+def settle_request(walk: ProduceWalk, frame: memoryview, serving: Serving, now: float) -> Mapping[PartitionKey, int]:
     """Return the error codes of partitions if a request must not pass; empty if it passes, with producer ids replaced
     where that is necessary. `now` is the time (monotonic s).
     """
@@ -54,7 +54,7 @@ def settled(walk: ProduceWalk, frame: memoryview, serving: Serving, now: float) 
 
 
 def _judge_within(walk: ProduceWalk, transactions: CarriedTransactions, now: float) -> Mapping[PartitionKey, int]:
-    """As `settled`, for batches of transactions."""
+    """As `settle_request`, for batches of transactions."""
     name = walk.transactional_id
     if name is None or not transactions:
         return {}
@@ -69,7 +69,7 @@ def _judge_within(walk: ProduceWalk, transactions: CarriedTransactions, now: flo
     return {key: by_verdict.get(verdict, codes.NOT_LEADER_OR_FOLLOWER) for key, verdict in verdicts.items()}
 
 
-def taken(acknowledgements: Iterable[Acknowledged]) -> list[PartitionKey]:
+def find_appended(acknowledgements: Iterable[Acknowledged]) -> list[PartitionKey]:
     """Return the partitions whose batches were appended, by an answer."""
     return [each.key for each in acknowledgements if each.code in (codes.NONE, codes.DUPLICATE_SEQUENCE_NUMBER)]
 
@@ -92,4 +92,4 @@ def _rewrite(frame: memoryview, batch_at: int, producer_id: int) -> None:
     before, after = bytes(frame[at : at + _ID.size]), _ID.pack(producer_id)
     (crc,) = _CRC.unpack_from(frame, batch_at + _CRC_AT)
     frame[at : at + _ID.size] = after
-    _CRC.pack_into(frame, batch_at + _CRC_AT, checksum.changed(crc, before, after, max(end - at - _ID.size, 0)))
+    _CRC.pack_into(frame, batch_at + _CRC_AT, checksum.update_crc(crc, before, after, max(end - at - _ID.size, 0)))

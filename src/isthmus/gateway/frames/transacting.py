@@ -11,7 +11,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from isthmus.gateway.frames.cutting import framed, items_of
+from isthmus.gateway.frames.cutting import build_answer, items_of
 from isthmus.gateway.frames.layout import Edit, MessageCursor, request_body
 from isthmus.gateway.frames.messages import (
     ADD_OFFSETS_TO_TXN,
@@ -20,7 +20,7 @@ from isthmus.gateway.frames.messages import (
     TXN_OFFSET_COMMIT,
     is_flexible,
 )
-from isthmus.gateway.frames.refusing import GROUPED, BodyWriter, NamedItem, NameVerdict, added, tell_added
+from isthmus.gateway.frames.refusing import GROUPED, BodyWriter, NamedItem, NameVerdict, read_added_topic, tell_added
 from isthmus.kafka import codes
 from isthmus.model.gateways.carriedtransactions import CarriedTransaction, CarriedTransactions, WithinVerdict
 
@@ -60,13 +60,13 @@ def told_within(key: int, version: int, frame: memoryview, verdict: WithinVerdic
     if key == ADD_PARTITIONS_TO_TXN:
         body.skip_text()
         body.skip(10)
-        items: Sequence[NamedItem] = items_of(body, body.count(), added)
+        items: Sequence[NamedItem] = items_of(body, body.count(), read_added_topic)
         tell_added(out, [(each, code) for each in items])
     elif key == END_TXN:
         out.numbers("4xh", code).since(_PRODUCER_FROM, "qh", -1, -1).tags()
     else:
         GROUPED[key].write(out, body, NameVerdict(code, ""))
-    return framed(frame, out)
+    return build_answer(frame, out)
 
 
 def _code(key: int, version: int, verdict: WithinVerdict) -> int:
@@ -92,7 +92,9 @@ def committed_there(
     return [Edit(at, at + _CODE.size + len(producer), _CODE.pack(codes.NONE) + producer)]
 
 
-def begun(body: MessageCursor, transactions: CarriedTransactions, transactional_id: str, asked_s: float) -> list[Edit]:
+def learn_owner(
+    body: MessageCursor, transactions: CarriedTransactions, transactional_id: str, asked_s: float
+) -> list[Edit]:
     """Learn from an answer to InitProducerId who has a transactional id at this cluster; return no edits."""
     body.skip(4)
     if body.int16() == codes.NONE:

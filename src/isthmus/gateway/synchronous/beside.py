@@ -11,7 +11,7 @@ from isthmus.errors import ClusterError
 _log = logging.getLogger(__name__)
 
 
-async def watched(work: Coroutine[Any, Any, None]) -> None:
+async def log_failure(work: Coroutine[Any, Any, None]) -> None:
     """Await work and log its errors; the next look tries it again."""
     try:
         await work

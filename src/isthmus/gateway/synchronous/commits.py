@@ -19,7 +19,7 @@ from isthmus.gateway.frames.committing import CommitAsked, CommitOwed, GroupSeen
 from isthmus.gateway.frames.duties import Duties, Duty, SyncLink, carriers
 from isthmus.kafka import codes
 from isthmus.kafka.client import Client
-from isthmus.kafka.groups.groups import OFFSETS_TOPIC, list_groups, listed
+from isthmus.kafka.groups.groups import OFFSETS_TOPIC, list_groups, merge_listings
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.transactions.producers import active_producers
@@ -132,13 +132,13 @@ class CommitLooks:
                      "not forwarded", owed.asked.transactional_id)  # fmt: skip
         return commit_refused(owed.asked, codes.COORDINATOR_LOAD_IN_PROGRESS)
 
-    async def ended(self, owed: CommitOwed, keys: Collection[PartitionKey]) -> Mapping[PartitionKey, int]:
+    async def wait_for_end(self, owed: CommitOwed, keys: Collection[PartitionKey]) -> Mapping[PartitionKey, int]:
         """Wait until a decided commit has its end in these partitions; return their log ends, which are behind it.
 
         :raises ClusterError: The source does not answer.
         """
         try:
-            await self.completed(owed)
+            await self.wait_until_complete(owed)
         except (NotAuthorized, UnsupportedByBroker):
             await self._wait_for_open(keys)
         return {key: log.end for key, log in (await self._logs(keys)).items()}
@@ -149,7 +149,7 @@ class CommitLooks:
         while any(log.stable_end < before[key] for key, log in (await self._logs(before)).items()):
             await asyncio.sleep(_RETRY_S)
 
-    async def completed(self, owed: CommitOwed) -> None:
+    async def wait_until_complete(self, owed: CommitOwed) -> None:
         """Wait until a decided commit has its end everywhere. Until then a group coordinator does not report a position
         that is the first one in its partition, not even as an unstable one.
 
@@ -239,7 +239,7 @@ class CommitLooks:
         found = await list_groups(self._source)
         for error in found.errors.values():
             raise error
-        return listed(found)
+        return merge_listings(found)
 
 
 def _read_transaction(state: Any) -> TransactionSeen:

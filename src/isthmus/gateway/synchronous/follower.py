@@ -191,7 +191,7 @@ class FollowerWatch:
             self._leaders[partition.leader].add(partition)
         return waiting
 
-    async def covered(self, ends: Mapping[PartitionKey, int]) -> None:
+    async def wait_until_covered(self, ends: Mapping[PartitionKey, int]) -> None:
         """See `Follower`."""
         done = asyncio.Event()
         left = set(ends)
@@ -368,7 +368,7 @@ class _LeaderWatch:
         answer = await connection.call(request, timeout_s=_ANSWER_S)
         if answer.throttle_time_ms:
             await asyncio.sleep(answer.throttle_time_ms / 1000)
-        if self._session.answered(answer) != codes.NONE:
+        if self._session.take_answer(answer) != codes.NONE:
             self._watch.complaint.say(f"broker {self._node_id}: {codes.name_of(answer.error_code)}")
             self._reroute(list(self._held.values()))
             await asyncio.sleep(_RETRY_S)

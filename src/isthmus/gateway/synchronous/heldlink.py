@@ -34,10 +34,10 @@ from isthmus.ledger.documents.kinds import (
     SynchronizedDocument,
 )
 from isthmus.ledger.records import LedgerChange
-from isthmus.memory.closed import following, reserved
+from isthmus.memory.closed import find_reserved, following
 from isthmus.memory.hearing import Beats
 from isthmus.memory.leaving import ended_lanes, followed_topics, source_logs
-from isthmus.memory.links import now_ms, remembered
+from isthmus.memory.links import now_ms, read_ledger
 from isthmus.model.gateways.prepared import PreparedCommit
 from isthmus.model.gateways.synchrony import (
     FENCE_S,
@@ -195,7 +195,7 @@ class HeldLink:
             return duty
         return Duty.HOLD if self._owner.is_heard else Duty.REFUSE
 
-    async def compared(self, ends: Mapping[PartitionKey, int]) -> Mapping[PartitionKey, bool | None]:
+    async def compare(self, ends: Mapping[PartitionKey, int]) -> Mapping[PartitionKey, bool | None]:
         """See `SyncLink`. Partitions that are no longer copied cannot be compared."""
         asked = {
             key: ((topic, key[1]), end) for key, end in ends.items() if (topic := self.target_topic(key[0])) is not None
@@ -224,7 +224,7 @@ class HeldLink:
                     await self._changed.wait()
 
     @property
-    def said(self) -> str:
+    def mode_statement(self) -> str:
         """The id of the statement that made it synchronous."""
         return self.link.mode_said
 
@@ -338,7 +338,7 @@ class HeldLink:
         ended = [f"{key} {state}" for key, state in sorted(ended_lanes(known).items())]
         if ended or self._rights.missing:
             return first_few(ended) or self._rights.missing
-        kept = reserved(self.link, target.memory, target.cluster_id)
+        kept = find_reserved(self.link, target.memory, target.cluster_id)
         open_ones = [str(each) for each in following(self.link) if kept.get(each) is not KeptBy.ACCESS_RULES]
         return f"{first_few(open_ones)} of {alias} is not closed by access rules" if open_ones else ""
 
@@ -382,14 +382,14 @@ class HeldLink:
             await asyncio.sleep(_RETRY_S)
         await self._look_at_rights()
         if not self._rights.missing:
-            await self.covered()
+            await self.wait_until_covered()
             self.part.prove(begun)
             await self._write()
 
     async def _look_at_rights(self) -> None:
         await self._rights.look({name: there for name in self.topics if (there := self.target_topic(name))})
 
-    async def covered(self) -> None:
+    async def wait_until_covered(self) -> None:
         """Wait until the follower has all that the source has now, and the end of each transaction that is open there,
         as it may have been committed already.
 
@@ -404,15 +404,15 @@ class HeldLink:
             target = self.target_topic(topic)
             if target is not None:
                 there[target, partition] = end
-        await self.follower.covered(there)
-        found = await self.compared(ends)
+        await self.follower.wait_until_covered(there)
+        found = await self.compare(ends)
         if any(found.get(key, False) is False for key in ends):
             raise ClusterError(f"{self.name}: it is not seen that the follower has what the source has")
 
     async def _source_logs(self) -> Mapping[PartitionKey, LogRange]:
         memory = self.target.memory
         if memory is None:
-            memory = await remembered(self.target.client)
+            memory = await read_ledger(self.target.client)
         return await source_logs(self.link, self._owner.source, followed_topics(self.link, memory.of(self.name)))
 
     def document(self, word: SyncWord) -> GatewayPairDocument:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, ParamSpec, Protocol
 
 from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError
-from isthmus.gateway.frames.acknowledging import acknowledged, ends_of, fail
+from isthmus.gateway.frames.acknowledging import ends_of, fail, read_acknowledgements
 from isthmus.gateway.frames.committing import (
     CommitAsked,
     CommitOwed,
@@ -142,7 +142,7 @@ class Keeper:
             task.cancel()
         await asyncio.gather(*tasks, *(each.aclose() for each in self._positions.values()), return_exceptions=True)
 
-    def held(self) -> dict[str, HeldCount]:
+    def count_held(self) -> dict[str, HeldCount]:
         """Count the answers held now, by link."""
         now, found = time.monotonic(), dict[str, HeldCount]()
         waiting = [(frozenset(part.link.name for part in kept.parts), kept.since) for kept in self._list_kept()]
@@ -187,7 +187,7 @@ class Keeper:
             self._drop(kept)
 
     def _keep_written(self, answer: HeldAnswer, owner: AnswerOwner, walk: ProduceWalk) -> None:
-        outcomes = acknowledged(memoryview(answer.frame), answer.version)
+        outcomes = read_acknowledgements(memoryview(answer.frame), answer.version)
         ends = ends_of(walk.written, outcomes)
         outside = {(each.topic, each.partition): each for each in walk.written if not each.is_transactional}
         deadline = walk.begun_at + walk.timeout_ms / 1000 * _OF_TIMEOUT
@@ -262,7 +262,7 @@ class Keeper:
         """Wait until the follower has the positions that a transaction has committed."""
         while part in kept.parts:
             try:
-                await self._commits.completed(within)
+                await self._commits.wait_until_complete(within)
             except ClusterError as error:
                 _log.warning("whether a transaction is complete is not known: %s", error)
                 await asyncio.sleep(_RETRY_S)
@@ -362,7 +362,7 @@ class Keeper:
         self, link: SyncLink, ends: Mapping[PartitionKey, int]
     ) -> Mapping[PartitionKey, bool | None]:
         try:
-            return await link.compared(ends)
+            return await link.compare(ends)
         except ClusterError as error:
             _log.warning("%s: what its follower has cannot be compared: %s", link.name, error)
         except Exception:  # noqa: BLE001 - the comparison is tried again
@@ -401,7 +401,7 @@ class Keeper:
             try:
                 keys = await self._commits.all_partitions(link)
                 begins = await self._find_begins(link, keys)
-                ends = await self._commits.ended(owed, keys)
+                ends = await self._commits.wait_for_end(owed, keys)
                 groups = await self._commits.all_groups(link)
             except ClusterError as error:
                 _log.warning("what %s copies is not known: %s", link.name, error)
@@ -419,7 +419,7 @@ class Keeper:
         """
         while part in kept.parts:
             try:
-                ends = await self._commits.ended(owed, spans)
+                ends = await self._commits.wait_for_end(owed, spans)
             except ClusterError as error:
                 _log.warning("where a transaction ends is not known: %s", error)
                 await asyncio.sleep(_RETRY_S)
@@ -435,7 +435,7 @@ class Keeper:
     ) -> None:
         """Forget a prepared commit once the follower has its end in all partitions, so that it is not ended again."""
         targets = self._map_to_follower(link, ends)
-        await link.follower.covered({target: ends[key] for key, target in targets.items()})
+        await link.follower.wait_until_covered({target: ends[key] for key, target in targets.items()})
         link.forget(producer_id, {target: spans[key].end for key, target in targets.items()})
 
     async def _find_begins(self, link: SyncLink, keys: Collection[PartitionKey]) -> dict[PartitionKey, int]:
@@ -536,7 +536,7 @@ class Keeper:
                 Refusal.FOLLOWER, f"the follower did not get {where} in time: the commit is to be asked for again"
             )
             return
-        _log.warning("%s did not get to the follower in time: the client is told so", where)
+        _log.warning("%s did not get to the follower in time: the client gets an error", where)
         for part in kept.parts:
             for at in part.codes_at:
                 fail(kept.answer.frame, at, kept.late_code)

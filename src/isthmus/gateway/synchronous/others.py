@@ -37,13 +37,13 @@ class _Held(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def said(self) -> str: ...
+    def mode_statement(self) -> str: ...
     @property
     def attached_said(self) -> str: ...
     @property
     def noted_by(self) -> Collection[str]: ...
     def word_of(self, other: GatewayDocument) -> GatewayPairDocument: ...
-    async def covered(self) -> None: ...
+    async def wait_until_covered(self) -> None: ...
     async def write_there(self, changes: Iterable[LedgerChange]) -> None: ...
 
 
@@ -75,14 +75,14 @@ class OtherGateways:
 
     def watch(self, memory: LedgerMemory) -> None:
         """Find gateways that are gone, and begin to prove what they acknowledged."""
-        registered = {one.gateway: one for one in gateways_of(memory.unlinked().values())}
+        registered = {one.gateway: one for one in gateways_of(memory.find_unlinked().values())}
         named = registered.keys() | {
             one.gateway
             for link in self._owner.held
             for one in memory.of(link.name).documents.values()
             if isinstance(one, GatewayPairDocument)
         }
-        # A gateway that said farewell may not have known that its last commits have ended there.
+        # A gateway that took its leave may not have known that its last commits have ended there.
         named |= {gateway for link in self._owner.held for gateway in link.noted_by}
         self._warn_of_clashes(registered)
         self._cancel_outdated([_stated_key(each) for each in self._owner.held])
@@ -153,7 +153,7 @@ class OtherGateways:
                 del self._settling[key]
 
     async def _settle(self, link: _Held, gateway: str, word: GatewayPairDocument | None) -> None:
-        await link.covered()
+        await link.wait_until_covered()
         changes = [] if word is None else [word]
         if await self._write(changes):
             _log.info("gateway %s is gone, and the follower of %s has all that it answered", gateway, link.name)
@@ -183,7 +183,7 @@ class OtherGateways:
 
 def _stated_key(link: _Held) -> _StatedKey:
     """Return the key of a link with the statements by which it is held."""
-    return link.name, link.said, link.attached_said
+    return link.name, link.mode_statement, link.attached_said
 
 
 def _build_settled_word(
@@ -192,7 +192,7 @@ def _build_settled_word(
     """Build the word of a gateway for a link once all that it acknowledged is proven; `None` if it is written already.
     A gateway that has `ended` gets a word also for a link that it did not know: it answers no more.
     """
-    word = pair_words(link.name, link.said, memory.of(link.name).documents.values()).get(gateway)
+    word = pair_words(link.name, link.mode_statement, memory.of(link.name).documents.values()).get(gateway)
     if word is None:
         return None if ended is None else settled_word(link.word_of(ended), now_ms())
     is_written = word.state is SyncState.IN_SYNC and not word.lets_go
@@ -207,6 +207,6 @@ def _build_deletions(gateway: str, memory: LedgerMemory) -> list[Deletion]:
         for word in memory.of(name).documents.values()
         if isinstance(word, GatewayPairDocument) and word.gateway == gateway
     ]
-    unlinked = memory.unlinked()
+    unlinked = memory.find_unlinked()
     keys = [key for key, one in unlinked.items() if isinstance(one, GatewayDocument) and one.gateway == gateway]
     return [Deletion(key) for key in (*(word.key for word in words), *keys)]

@@ -40,7 +40,7 @@ class _GroupWait:
     seen: dict[PartitionKey, int] = field(default_factory=dict)
     come: set[PartitionKey] = field(default_factory=set)
 
-    def left(self, apart: _Apart, wanted: Collection[PartitionKey]) -> _Apart:
+    def find_missing(self, apart: _Apart, wanted: Collection[PartitionKey]) -> _Apart:
         """Return the wanted positions that have not come yet. A group that commits all the time may never be equal on
         both sides: a position between the first one seen at the source and the current one was committed since.
         """
@@ -121,7 +121,7 @@ class PositionWatch:
             target = self.link.follower.client
             there = await committed_offsets(target, {name for name, _ in left.values()})
             apart = {
-                each: each.left(_apart(there.values[name], wanted), wanted)
+                each: each.find_missing(_apart(there.values[name], wanted), wanted)
                 for each, (name, wanted) in left.items()
                 if name in there.values
             }

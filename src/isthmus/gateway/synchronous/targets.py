@@ -17,7 +17,7 @@ from isthmus.kafka.clock import lasting_s
 from isthmus.ledger.documents.kinds import Document
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.records import LedgerChange
-from isthmus.memory.links import LedgerMemory, remembered
+from isthmus.memory.links import LedgerMemory, read_ledger
 from isthmus.model.configuration import Configuration
 from isthmus.model.gateways.synchrony import LOOK_S
 
@@ -70,7 +70,7 @@ class Target:
             begun = lasting_s()
             try:
                 async with asyncio.timeout(_AWAY_S):
-                    self.memory = await remembered(self.client)
+                    self.memory = await read_ledger(self.client)
                 self.heard_at, self.begun_at = time.monotonic(), begun
             except (ClusterError, TimeoutError, PlanRefused) as error:
                 why = str(error) or "it does not answer in time"

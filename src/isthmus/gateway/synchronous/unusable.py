@@ -96,7 +96,7 @@ class UnusableLink:
         """See `SyncLink`."""
         return Duty.REFUSE
 
-    async def compared(self, ends: Mapping[PartitionKey, int]) -> Mapping[PartitionKey, bool | None]:
+    async def compare(self, ends: Mapping[PartitionKey, int]) -> Mapping[PartitionKey, bool | None]:
         """See `SyncLink`: nothing is known."""
         return {}
 
@@ -176,7 +176,7 @@ class _NoFollower:
         """See `Follower`: it never comes."""
         return _NoWait()
 
-    async def covered(self, ends: Mapping[PartitionKey, int]) -> None:
+    async def wait_until_covered(self, ends: Mapping[PartitionKey, int]) -> None:
         """See `Follower`: it never is."""
         await asyncio.Event().wait()
 

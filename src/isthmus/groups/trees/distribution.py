@@ -37,12 +37,12 @@ from isthmus.model.trees.positions import (
     PositionEntry,
     PositionKey,
     SeenCommit,
-    flagged,
+    add_flags,
     is_news,
     is_to_commit,
     is_to_send,
     sent_entry,
-    unflagged,
+    split_flags,
 )
 
 _MS_PER_S: Final = 1000
@@ -119,7 +119,7 @@ class DistributedReview:
         """The groups in the maps of both clusters."""
         return self._select(key.group for key in (*self._here.entries, *self._there.entries))
 
-    async def stirred(self) -> frozenset[str]:
+    async def find_news(self) -> frozenset[str]:
         """Return the groups with news in the maps.
 
         :raises ClusterError: A map cannot be read.
@@ -255,7 +255,7 @@ class DistributedReview:
                     timestamp_ms=read_ms,
                     offset=committed.offset,
                     flags=flags.get(key, 0),
-                    metadata=unflagged(committed.metadata)[0],
+                    metadata=split_flags(committed.metadata)[0],
                 )
         name, level = self._link.name, self._role.level
         there = self._there.entries.get(key)
@@ -289,7 +289,7 @@ class DistributedReview:
             committed=raw.get(at),
             sent=entry,
             is_news=at in due.news,
-            written_metadata=flagged(entry.metadata, entry.flags) if has_flags else None,
+            written_metadata=add_flags(entry.metadata, entry.flags) if has_flags else None,
         )
 
 
@@ -316,5 +316,5 @@ def _as_times(due: _Due) -> dict[PartitionKey, Committed]:
 def _without_flags(group: GroupView) -> GroupView:
     if group.committed is None:
         return group
-    own = {at: found._replace(metadata=unflagged(found.metadata)[0]) for at, found in group.committed.items()}
+    own = {at: found._replace(metadata=split_flags(found.metadata)[0]) for at, found in group.committed.items()}
     return replace(group, committed=own)

@@ -87,19 +87,21 @@ class _Certificates:
 
     def _inline(self, name: str, setting: Setting) -> str:
         """Return PEM that is a value, whole or by reference."""
-        text = self.gathering.resolved(setting.value)
+        text = self.gathering.resolve(setting.value)
         if text is None:
-            return self.gathering.awaited(name, setting, "it is kept elsewhere and was not given", setting.value)
+            return self.gathering.await_companion(
+                name, setting, "it is kept elsewhere and was not given", setting.value
+            )
         if not is_pem(text.encode()):
             todo = f"Put it in PEM form into {self.gathering.folder}/{name}."
             self.gathering.tell(Impact.NEEDED, setting, "it is not in PEM form", todo)
         return self.gathering.file(name, f"{text.strip()}\n".encode())
 
     def _locate(self, location: Setting) -> str:
-        return self.gathering.surroundings.located(self.gathering.known(location).strip())
+        return self.gathering.surroundings.locate(self.gathering.require_known(location).strip())
 
     def _data(self, location: Setting, pem: str, options: str) -> bytes | None:
-        file = self.gathering.known(location).strip()
+        file = self.gathering.require_known(location).strip()
         try:
             return self.gathering.surroundings.read(file)
         except (OSError, ValueError) as error:
@@ -111,14 +113,14 @@ class _Certificates:
         passwords: list[str | None] = []
         for key in (password_key, "ssl.key.password"):
             setting = self.settings.get(key)
-            passwords.append(None if setting is None else self.gathering.resolved(setting.value))
+            passwords.append(None if setting is None else self.gathering.resolve(setting.value))
             if setting is not None and passwords[-1] is None:
                 self._tell_unread(setting, "it leads nowhere on this machine", "it", pem, options)
                 return None
         try:
             return opened_store(data, *passwords)
         except StoreUnreadable as reason:
-            file = self.gathering.known(location).strip()
+            file = self.gathering.require_known(location).strip()
             self._tell_unread(location, f"it names a store that {reason}", file, pem, options)
             return None
 

@@ -7,17 +7,27 @@ from typing import Final
 
 from isthmus.config.sections.clientproperties import TAKEN_PROPERTIES
 from isthmus.interop.deployment import Impact
-from isthmus.interop.equivalents import EQUIVALENTS, Equivalent, Fate, changed, equivalent_of, lost, unneeded
+from isthmus.interop.equivalents import (
+    EQUIVALENTS,
+    Equivalent,
+    Fate,
+    equivalent_of,
+    mark_changed,
+    mark_lost,
+    mark_unneeded,
+)
 
 CLIENTS: Final = ("consumer", "producer", "admin")
 """The clients of MirrorMaker 2 for a cluster; a setting that is not common to all is taken from the
 first that has it.
 """
 _CLIENT: Final = re.compile(rf"(?:(?:source|target)\.)?(?:{'|'.join(CLIENTS)})\.(?:override\.)?(.+)")
-_PLUGIN: Final = lost("Isthmus runs no classes of Kafka's clients", "Use a mechanism that docs/configuration.md names.")
-_TLS_CHOICE: Final = lost("Isthmus takes TLS 1.2 or newer with the ciphers of this machine's OpenSSL")
+_PLUGIN: Final = mark_lost(
+    "Isthmus runs no classes of Kafka's clients", "Use a mechanism that docs/configuration.md names."
+)
+_TLS_CHOICE: Final = mark_lost("Isthmus takes TLS 1.2 or newer with the ciphers of this machine's OpenSSL")
 _METRICS: Final = "Set metrics.listen, and have that scraped (docs/metrics.md)."
-_OWN_CLIENT: Final = unneeded("Isthmus has clients of its own, which need no tuning")
+_OWN_CLIENT: Final = mark_unneeded("Isthmus has clients of its own, which need no tuning")
 
 ANSWERED: Final = frozenset(
     {
@@ -53,24 +63,24 @@ CLIENT_SETTINGS: Final[dict[str, Equivalent]] = {
     "ssl.provider": _TLS_CHOICE,
     "ssl.protocol": _TLS_CHOICE,
     "ssl.cipher.suites": _TLS_CHOICE,
-    "ssl.keymanager.algorithm": unneeded("it is for Java only"),
-    "ssl.trustmanager.algorithm": unneeded("it is for Java only"),
-    "ssl.secure.random.implementation": unneeded("it is for Java only"),
+    "ssl.keymanager.algorithm": mark_unneeded("it is for Java only"),
+    "ssl.trustmanager.algorithm": mark_unneeded("it is for Java only"),
+    "ssl.secure.random.implementation": mark_unneeded("it is for Java only"),
     "security.providers": _PLUGIN,
     "sasl.login.class": _PLUGIN,
-    "interceptor.classes": lost("Isthmus runs no classes of Kafka's clients, so nothing intercepts records"),
-    "metric.reporters": changed("Isthmus reports to no class of Java: it has metrics for Prometheus", _METRICS),
-    "client.id": changed(
+    "interceptor.classes": mark_lost("Isthmus runs no classes of Kafka's clients, so nothing intercepts records"),
+    "metric.reporters": mark_changed("Isthmus reports to no class of Java: it has metrics for Prometheus", _METRICS),
+    "client.id": mark_changed(
         "brokers know the connections of a link as isthmus- and its name, for quotas and logs",
         "Give quotas to that name, or another one to the link: links[].client_id.",
     ),
-    "client.rack": lost(
+    "client.rack": mark_lost(
         "Isthmus reads from leaders alone, so nothing is read from a replica in its own zone (KIP-392)",
         "Run it in the zone of the target: `isthmus doctor` measures both round trips.",
     ),
-    "compression.type": changed("batches keep the codec that they have at the source", off="none"),
+    "compression.type": mark_changed("batches keep the codec that they have at the source", off="none"),
     "isolation.level": EQUIVALENTS["consumer.isolation.level"],
-    "sasl.": unneeded("it tunes a login in a way that Isthmus has no need of"),
+    "sasl.": mark_unneeded("it tunes a login in a way that Isthmus has no need of"),
 }
 """The equivalents of settings that are not answered, by name or, for a name that ends in a dot, by its beginning."""
 
@@ -113,9 +123,9 @@ def client_equivalent(key: str) -> Equivalent | None:
     if key in _COMMON:
         return _OWN_CLIENT
     found = equivalent_of(key)
-    if found is None or (found.fate is Fate.TOLD and found.impact is Impact.UNNEEDED):
+    if found is None or (found.fate is Fate.REPORTED and found.impact is Impact.UNNEEDED):
         return found
-    return unneeded("MirrorMaker 2 heeds it for flows only, not for a cluster")
+    return mark_unneeded("MirrorMaker 2 heeds it for flows only, not for a cluster")
 
 
 def flow_equivalent(key: str) -> Equivalent | None:

@@ -49,7 +49,7 @@ def flow_properties(
                 why = f"a link has one set of properties for all its clients of a side: {known.written} is taken"
                 gathering.tell(Impact.CHANGED, settings[key], why, value=settings[key].value)
         for name, setting in taken.items():
-            value = gathering.known(setting).strip()
+            value = gathering.require_known(setting).strip()
             problem = property_problem(name, value)
             if name.startswith("ssl.") and not _has_tls(cluster, gathering):
                 gathering.tell(Impact.UNNEEDED, setting, f"{alias} is reached without TLS")
@@ -82,4 +82,4 @@ def _tell_login(
 def _has_tls(cluster: Settings, gathering: Gathering) -> bool:
     keys = ("security.protocol", *(f"{client}.security.protocol" for client in CLIENTS))
     given = next((cluster[key] for key in keys if key in cluster), None)
-    return given is not None and gathering.known(given).strip().upper().endswith("SSL")
+    return given is not None and gathering.require_known(given).strip().upper().endswith("SSL")

@@ -87,6 +87,6 @@ def _braces(text: str) -> Iterator[tuple[int, int]]:
         at = text.find("${", end)
 
 
-def escaped(text: str) -> str:
+def escape_text(text: str) -> str:
     """Escape a text for the configuration file."""
     return text.replace("${", "$${")

@@ -10,7 +10,7 @@ from isthmus.config.sections.clientproperties import property_problem
 from isthmus.interop.clients.certificates import tls_section
 from isthmus.interop.clients.clients import ANSWERED, CLIENTS, PASSED, client_equivalent, is_known_client_setting
 from isthmus.interop.clients.jaas import JaasLogin, NoJaas, parse_jaas
-from isthmus.interop.clients.references import escaped
+from isthmus.interop.clients.references import escape_text
 from isthmus.interop.deployment import Impact, Setting, Settings
 from isthmus.interop.gathering import Gathering
 from isthmus.interop.names import split_list
@@ -111,7 +111,7 @@ class _Reader:
     def _value(self, key: str) -> str:
         """Return the value with its references replaced, "" if it is not given."""
         setting = self.settings.get(key)
-        return "" if setting is None else self.gathering.known(setting).strip()
+        return "" if setting is None else self.gathering.require_known(setting).strip()
 
     def _addresses(self) -> list[str]:
         setting = self.settings.get("bootstrap.servers")
@@ -119,12 +119,12 @@ class _Reader:
             key = Setting("", f"{self.alias}.bootstrap.servers")
             raise self.gathering.refusal(key, "is missing", f"Say where brokers of {self.alias} are: host:9092.")
         addresses: list[str] = []
-        for item in split_list(self.gathering.known(setting)):
+        for item in split_list(self.gathering.require_known(setting)):
             found = _ADDRESS.fullmatch(item)
             if found is None or not 0 < int(found[2]) < 65536:
                 problem = "holds an address that is not host:port"
                 raise self.gathering.refusal(setting, problem, "Write such as broker-1:9092, broker-2:9092.")
-            addresses.append(escaped(f"{found[1]}:{found[2]}"))
+            addresses.append(escape_text(f"{found[1]}:{found[2]}"))
         return addresses
 
     def _properties(self) -> dict[str, object]:
@@ -192,7 +192,7 @@ class _Reader:
         text: str | None = setting.value
         if re.fullmatch(r"\s*\$\{[^}]*\}\s*", setting.value):
             # The whole value is a reference: it has to be read to be split.
-            text = self.gathering.resolved(setting.value)
+            text = self.gathering.resolve(setting.value)
         if text is None:
             self.gathering.tell(
                 Impact.NEEDED,

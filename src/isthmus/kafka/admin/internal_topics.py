@@ -15,7 +15,7 @@ from isthmus.kafka.client import Client
 from isthmus.model.kafka.rights import on_topic
 from isthmus.model.loop import Change
 from isthmus.model.problem import Problem, problem_of
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 _REPLICAS_MAX: Final = 3
 """MirrorMaker 2 creates three replicas, and fails where there are fewer brokers."""
@@ -95,15 +95,15 @@ class InternalTopics:
         problem = Problem(
             f"topic {place[1]} of {place[0]} has {_POLICY}={policy}: what was written is deleted by its age, and who "
             "reads it later does not find it",
-            f"Set {_POLICY}={_COMPACTED} on it (kafka-configs --alter), or delete it: Isthmus creates it anew.",
+            f"Set {_POLICY}={_COMPACTED} on it (kafka-configs --alter), or delete it: Isthmus creates it again.",
         )
         return self._change(place, _POLICY, policy, _COMPACTED, problem)
 
     def _partitions(self, place: ClusterTopic, count: int) -> Change:
         problem = Problem(
-            f"topic {place[1]} of {place[0]} has {counted(count, 'partition')}: tools read the first one, which is "
-            "written",
-            "Nothing is lost by it. To have it with one partition, delete it: Isthmus creates it anew.",
+            f"topic {place[1]} of {place[0]} has {format_count(count, 'partition')}: tools read the first one, which "
+            "is written",
+            "Nothing is lost by it. To have it with one partition, delete it: Isthmus creates it again.",
         )
         return self._change(place, "partitions", str(count), _MADE, problem)
 

@@ -19,7 +19,7 @@ _METADATA_TOPIC: Final = "__cluster_metadata"
 _WHAT: Final = "describing the quorum of controllers"
 _NODES_FROM_VERSION: Final = 2
 _TIMEOUT_S: Final = 3.0
-NOT_TOLD: Final = "not told by this broker version"
+NOT_TOLD: Final = "not reported by this broker version"
 
 Addresses = Mapping[int, tuple[str, ...]]
 

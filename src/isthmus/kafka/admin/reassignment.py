@@ -125,7 +125,7 @@ async def unthrottle(client: Client, topics: Iterable[str], brokers: Iterable[in
     _raise_first(await alter_broker_configs(client, dict.fromkeys(sorted(set(brokers)), rates)))
 
 
-async def throttled(client: Client, topics: Collection[str]) -> set[str]:
+async def find_throttled(client: Client, topics: Collection[str]) -> set[str]:
     """The topics among these with throttles of moves, as far as we may see them (DESCRIBE_CONFIGS)."""
     found = await describe_topic_configs(client, topics, only=(_LEADERS, _FOLLOWERS))
     # A permanent throttle of a topic is "*", which moves do not use.

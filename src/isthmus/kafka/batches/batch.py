@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from crc32c import crc32c
 
-from isthmus.kafka.batches.checksum import changed
+from isthmus.kafka.batches.checksum import update_crc
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES: Final = HEADER.size
@@ -148,7 +148,7 @@ def spans(  # noqa: C901  # one loop on purpose: a call per stored batch would d
     A source of one-record batches would otherwise cost an object and several calls for every record.
 
     Checksums are compared, but not those of ordinary batches of `tiny_bytes` or more: these may be copied unchanged
-    with their checksum (see `stamp`). Any other use of such a batch requires `checked` first.
+    with their checksum (see `stamp`). Any other use of such a batch requires `check_batch` first.
 
     :raises ValueError: A checksum is wrong, or the bytes cannot be record batches.
     """
@@ -194,7 +194,7 @@ def spans(  # noqa: C901  # one loop on purpose: a call per stored batch would d
     if parts:
         yield _span(run, run_end, run_max, run_count, view[begin:position]), parts
     for batch in scan(view[position:]):
-        yield checked(batch), 1
+        yield check_batch(batch), 1
 
 
 def _span(fields: Any, offset_end: int, max_timestamp: int, count: int, view: memoryview) -> Batch:
@@ -229,7 +229,7 @@ def crc_ok(batch: Batch) -> bool:
     return bool(crc32c(batch.view[_CHECKED_BEGIN:]) == batch.crc)
 
 
-def checked(batch: Batch) -> Batch:
+def check_batch(batch: Batch) -> Batch:
     """Return the batch if its checksum is right; the decoder checks those of magic 0 and 1.
 
     :raises ValueError: The checksum is wrong.
@@ -239,14 +239,14 @@ def checked(batch: Batch) -> Batch:
     return batch
 
 
-def headed(records: bytes, count: int, base_timestamp: int, max_timestamp: int) -> bytes:
+def build_batch(records: bytes, count: int, base_timestamp: int, max_timestamp: int) -> bytes:
     """Build an uncompressed batch at offset 0, without a producer, from `count` encoded records."""
     front = _CHECKED.pack(0, count - 1, base_timestamp, max_timestamp, -1, -1, -1, count)
     crc = crc32c(records, crc32c(front))
     return _UNCHECKED.pack(0, HEADER_BYTES - _FRAME_BYTES + len(records), -1, 2, crc) + front + records
 
 
-def compressed(batch: Batch, codec: int, records: bytes) -> Batch:
+def build_compressed(batch: Batch, codec: int, records: bytes) -> Batch:
     """Build the compressed form of an uncompressed batch from its compressed `records`."""
     attributes = batch.attributes & ~CODEC_MASK | codec
     front = _CHECKED.pack(
@@ -292,5 +292,5 @@ def stamp(batch: Batch, producer_id: int, producer_epoch: int, sequence: int, *,
     )
     view = batch.view
     size = len(view)
-    crc = changed(batch.crc, view[_CHECKED_BEGIN:HEADER_BYTES], front, size - HEADER_BYTES)
+    crc = update_crc(batch.crc, view[_CHECKED_BEGIN:HEADER_BYTES], front, size - HEADER_BYTES)
     return _UNCHECKED.pack(0, size - _FRAME_BYTES, -1, 2, crc) + front

@@ -23,7 +23,7 @@ _Moves = tuple[list[int], list[int], list[int], list[int]]
 """The effect of zeros on a register: the XOR of the table entries for each of its bytes, the lowest first."""
 
 
-def changed(crc: int, before: bytes | memoryview, after: bytes, behind_bytes: int) -> int:
+def update_crc(crc: int, before: bytes | memoryview, after: bytes, behind_bytes: int) -> int:
     """The CRC of `after` followed by `behind_bytes` bytes; `crc` is that of `before`, as long, and the same bytes.
 
     A wrong `crc` stays wrong, by the same bits.

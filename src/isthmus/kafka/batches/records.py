@@ -14,7 +14,7 @@ from aiokafka.codec import gzip_decode, lz4_decode, snappy_decode, zstd_decode
 from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.record.util import decode_varint, encode_varint
 
-from isthmus.kafka.batches.batch import HEADER_BYTES, Batch, headed, scan
+from isthmus.kafka.batches.batch import HEADER_BYTES, Batch, build_batch, scan
 from isthmus.kafka.batches.legacy import messages
 
 Headers = list[tuple[str, bytes | None]]
@@ -110,7 +110,9 @@ def _octets(data: memoryview, position: int) -> tuple[bytes | None, int]:
     return bytes(data[begin : begin + size]), begin + size
 
 
-def encoded(records: Iterable[tuple[int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]]) -> bytes:
+def encode_records(
+    records: Iterable[tuple[int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]],
+) -> bytes:
     """Encode records, given as timestamp (ms), key, value and headers, as a dense, uncompressed batch at offset 0."""
     body = bytearray()
     base = latest = -1
@@ -130,7 +132,7 @@ def encoded(records: Iterable[tuple[int, bytes | None, bytes | None, Sequence[tu
         encode_varint(len(record), body.append)
         body += record
         count += 1
-    return headed(bytes(body), count, base, latest)
+    return build_batch(bytes(body), count, base, latest)
 
 
 def _put(record: bytearray, octets: bytes | None) -> None:

@@ -47,7 +47,7 @@ class LogLost(Unreachable):
 
 
 class CommitFollower:
-    """The positions of all wanted groups, as they change. Call `changed` repeatedly.
+    """The positions of all wanted groups, as they change. Call `wait_for_changes` repeatedly.
 
     `errors` are groups that cannot be read; `problem` is why the log cannot be read at the moment.
     """
@@ -89,15 +89,15 @@ class CommitFollower:
         """All positions by group; groups without any are left out."""
         return self._table
 
-    def transacted(self, group: str) -> Mapping[PartitionKey, tuple[Transacted, ...]]:
+    def find_transacted(self, group: str) -> Mapping[PartitionKey, tuple[Transacted, ...]]:
         """The newest transactional commits of each position, also those that were replaced since the start."""
-        return self._table.transacted(group)
+        return self._table.find_transacted(group)
 
     def writers(self, group: str) -> Mapping[PartitionKey, int]:
         """The producers that committed the present positions, as far as known from the log; see `CommitTable`."""
         return self._table.writers(group)
 
-    async def changed(self, timeout_s: float) -> frozenset[str]:
+    async def wait_for_changes(self, timeout_s: float) -> frozenset[str]:
         """Wait for commits, at most `timeout_s`. Return groups whose positions may have changed since the last call.
 
         :raises NotAuthorized: READ on `__consumer_offsets` is missing.
@@ -276,7 +276,7 @@ class CommitFollower:
 
     def _take_answer(self, session: FetchSession, answer: Any) -> list[PartitionKey]:
         """Take one answer. Return the partitions that had new records."""
-        code = session.answered(answer)
+        code = session.take_answer(answer)
         if code != codes.NONE:
             raise self._moved_error(code)
         return [fetched.key for fetched in session.partitions(answer) if self._take(fetched)]
@@ -289,7 +289,7 @@ class CommitFollower:
             raise LogLost(
                 f"{OFFSETS_TOPIC}-{fetched.key[1]} of {self._client.cluster.alias} was truncated",
                 cluster=self._client.cluster.alias,
-                hint="An unclean election lost commits; Isthmus reads them all anew.",
+                hint="An unclean election lost commits; Isthmus reads them all again.",
             )
         right = on_topic("READ", OFFSETS_TOPIC)
         codes.raise_for_code(fetched.error_code, f"reading {OFFSETS_TOPIC}", right, cluster=self._client.cluster.alias)

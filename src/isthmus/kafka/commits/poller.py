@@ -10,7 +10,7 @@ from typing import Final
 from isthmus.errors import ClusterError
 from isthmus.kafka.client import Client
 from isthmus.kafka.commits.table import Transacted
-from isthmus.kafka.groups.groups import Positions, committed_offsets, list_groups, listed
+from isthmus.kafka.groups.groups import Positions, committed_offsets, list_groups, merge_listings
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.model.kafka.group import GroupListing, GroupType
 
@@ -50,7 +50,7 @@ class GroupSurvey:
         self.unheard = found.errors
         before = self.listings if found.errors else {}
         # The groups of a broker that does not answer are not gone.
-        self.listings = {**before, **{name: one for name, one in listed(found).items() if self._wanted(name)}}
+        self.listings = {**before, **{name: one for name, one in merge_listings(found).items() if self._wanted(name)}}
         shares = {name for name, listing in self.listings.items() if listing.type not in CARRIED_TYPES}
         # No broker lists a group whose coordinator is just moving; the new one knows whether the group is gone.
         asked = ({*self.listings, *self.positions, *unlisted} | self._literals) - shares - set(known)
@@ -87,7 +87,7 @@ class CommitPoller:
         """All positions by group; groups without any are left out."""
         return self._survey.positions
 
-    def transacted(self, group: str) -> Mapping[PartitionKey, tuple[Transacted, ...]]:
+    def find_transacted(self, group: str) -> Mapping[PartitionKey, tuple[Transacted, ...]]:
         """Return nothing: coordinators do not report whether a commit was transactional."""
         return {}
 
@@ -95,7 +95,7 @@ class CommitPoller:
         """Return nothing, for the same reason."""
         return {}
 
-    async def changed(self, timeout_s: float) -> frozenset[str]:
+    async def wait_for_changes(self, timeout_s: float) -> frozenset[str]:
         """Wait for commits, at most `timeout_s`. Return the groups whose positions changed since the last call.
 
         :raises ClusterError: The cluster as a whole did not answer.

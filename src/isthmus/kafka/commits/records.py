@@ -12,7 +12,7 @@ import struct
 from typing import Final, NamedTuple
 
 from isthmus.model.kafka.group import NO_LEADER_EPOCH, Committed
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 _COMMIT_KEYS_UP_TO: Final = 1
 _EPOCH_FROM: Final = 3
@@ -47,7 +47,7 @@ def commit_key(key: bytes) -> CommitKey | None:
         topic, position = _text(key, position)
         (partition,) = _INT.unpack_from(key, position)
     except struct.error as error:
-        raise ValueError(f"a key of {counted(len(key), 'byte')} ends too soon") from error
+        raise ValueError(f"a key of {format_count(len(key), 'byte')} ends too soon") from error
     return CommitKey(group, topic, partition)
 
 
@@ -69,7 +69,7 @@ def commit_value(value: bytes) -> Committed:
             position += _INT.size
         metadata, _ = _compact_text(value, position) if version >= _FLEXIBLE_FROM else _text(value, position)
     except (struct.error, IndexError) as error:
-        raise ValueError(f"a commit of {counted(len(value), 'byte')} ends too soon") from error
+        raise ValueError(f"a commit of {format_count(len(value), 'byte')} ends too soon") from error
     return Committed(offset, epoch, metadata)
 
 
@@ -93,7 +93,7 @@ def commit_value_bytes(committed: Committed, *, now_ms: int) -> bytes:
 def _encode_text(text: str) -> bytes:
     octets = text.encode()
     if len(octets) > _TEXT_BYTES_MAX:
-        raise ValueError(f"a text of {counted(len(octets), 'byte')} is too long")
+        raise ValueError(f"a text of {format_count(len(octets), 'byte')} is too long")
     return _SHORT.pack(len(octets)) + octets
 
 
@@ -116,5 +116,5 @@ def _compact_text(data: bytes, position: int) -> tuple[str, int]:
 def _utf8(data: bytes, begin: int, size: int) -> tuple[str, int]:
     end = begin + size
     if size < 0 or end > len(data):
-        raise ValueError(f"a text of {counted(size, 'byte')} goes beyond the end")
+        raise ValueError(f"a text of {format_count(size, 'byte')} goes beyond the end")
     return data[begin:end].decode(), end

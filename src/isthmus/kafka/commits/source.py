@@ -48,9 +48,9 @@ class CommitSource:
         """All positions by group; groups without any are left out."""
         return self._at_work.positions
 
-    def transacted(self, group: str) -> Mapping[PartitionKey, tuple[Transacted, ...]]:
+    def find_transacted(self, group: str) -> Mapping[PartitionKey, tuple[Transacted, ...]]:
         """The newest transactional commits of each position, as far as known from the log; none when polling."""
-        return self._at_work.transacted(group)
+        return self._at_work.find_transacted(group)
 
     def writers(self, group: str) -> Mapping[PartitionKey, int]:
         """The producers that committed the present positions, as far as known from the log; none when polling."""
@@ -71,7 +71,7 @@ class CommitSource:
         """Why the log cannot be read at the moment."""
         return None if self._follower is None else self._follower.problem
 
-    async def changed(self, timeout_s: float) -> frozenset[str]:
+    async def wait_for_changes(self, timeout_s: float) -> frozenset[str]:
         """Wait for commits, at most `timeout_s`. Return groups whose positions may have changed since the last call.
 
         :raises ClusterError: The cluster cannot be read now; call again.
@@ -80,7 +80,7 @@ class CommitSource:
             self._follower, self._poller = CommitFollower(self._client, self._wanted, self._literals), None
         if self._follower is not None:
             try:
-                found = await self._follower.changed(timeout_s)
+                found = await self._follower.wait_for_changes(timeout_s)
                 self.reason = ""
                 return found
             except (NotAuthorized, ValueError) as error:
@@ -94,7 +94,7 @@ class CommitSource:
             self._follower = None
             self._poller = CommitPoller(self._client, self._wanted, self._literals)
             self._again_at = time.monotonic() + _AGAIN_S
-        return await self._at_work.changed(timeout_s)
+        return await self._at_work.wait_for_changes(timeout_s)
 
     async def aclose(self) -> None:
         """Stop reading."""

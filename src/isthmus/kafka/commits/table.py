@@ -64,7 +64,7 @@ class CommitTable(Mapping[str, dict[PartitionKey, Committed]]):
         """
         self._groups[group] = {key: _Entry(_UNKNOWN_PLACE, committed) for key, committed in positions.items()}
 
-    def transacted(self, group: str) -> dict[PartitionKey, tuple[Transacted, ...]]:
+    def find_transacted(self, group: str) -> dict[PartitionKey, tuple[Transacted, ...]]:
         """The newest transactional commit of each of the last producers, whether it still counts or not.
 
         Commits that were replaced before `begin` are left out.

@@ -21,7 +21,7 @@ from isthmus.errors import ClusterError, Unreachable
 from isthmus.kafka.connect.dial import Dialled
 from isthmus.kafka.connect.frames import Buffer, Frame, decode_response, encode_request, pick_version
 from isthmus.kafka.permission import Permission, not_permitted
-from isthmus.kafka.trace import traced
+from isthmus.kafka.trace import trace_answers
 
 _SIZE: Final = struct.Struct(">i")
 _SCRATCH_BYTES: Final = 64 * 1024
@@ -134,7 +134,7 @@ class Connection:
         """Send a message now; the future holds its answer. For time-outs and permission see `post_frame`."""
         version = self.version_of(request)
         frame = encode_request(request, version, self.next_correlation, self._client_id)
-        decode = traced(partial(read or decode_response, request, version), self.where, request, version)
+        decode = trace_answers(partial(read or decode_response, request, version), self.where, request, version)
         framed = Frame([frame], len(frame))
         return self.post_frame(framed, decode, timeout_s=timeout_s, what=request.name, may_send=may_send)
 

@@ -12,7 +12,7 @@ from isthmus.model.text.reference import FileReference
 _Holder = TypeVar("_Holder", Security, Proxy, SchemaRegistry, ZooKeeper)
 
 
-def renewed(cluster: Cluster) -> Cluster:
+def renew_credentials(cluster: Cluster) -> Cluster:
     """Return the cluster with the credentials that the files hold now. If a file is missing, or being written, the
     former ones stay: an executor may not have the driver's files.
     """
@@ -23,12 +23,12 @@ def renewed(cluster: Cluster) -> Cluster:
 
 
 def renewed_registry(registry: SchemaRegistry) -> SchemaRegistry:
-    """Return the registry with the login that the files hold now; see `renewed`."""
+    """Return the registry with the login that the files hold now; see `renew_credentials`."""
     return _renew(registry)
 
 
 def renewed_zookeeper(zookeeper: ZooKeeper) -> ZooKeeper:
-    """Return the ZooKeeper with the login that the files hold now; see `renewed`."""
+    """Return the ZooKeeper with the login that the files hold now; see `renew_credentials`."""
     return _renew(zookeeper)
 
 

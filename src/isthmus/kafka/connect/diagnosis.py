@@ -17,7 +17,7 @@ from isthmus.kafka.connect.certificates import tls_context
 from isthmus.kafka.connect.exchange import Exchange, NotKafka, SpeaksTls, api_versions
 from isthmus.kafka.connect.reach import reach
 from isthmus.kafka.connect.security import uses_sasl, uses_tls
-from isthmus.kafka.connect.tunnel import secured
+from isthmus.kafka.connect.tunnel import wrap_tls
 from isthmus.model.cluster import CLIENT_ID, Cluster, Security
 
 _ASKING_S: Final = 2.0
@@ -32,7 +32,7 @@ _CERTIFICATE_ALERT: Final = "CERTIFICATE"
 _VERSION_ALERTS: Final = ("PROTOCOL", "HANDSHAKE_FAILURE", "NO_SHARED_CIPHER", "INSUFFICIENT_SECURITY")
 
 
-def unreached(error: OSError, cluster: Cluster, where: str) -> ClusterError:
+def build_unreached(error: OSError, cluster: Cluster, where: str) -> ClusterError:
     """Build the error for a failed TCP connection."""
     elsewhere = f"where brokers have another address from here, give it in clusters.{cluster.alias}.addresses."
     if isinstance(error, socket.gaierror):
@@ -55,7 +55,7 @@ def another_cluster(alias: str, where: str, *, meant: str, found: str) -> Anothe
         f"{where} leads to another cluster: {found} answers, and {alias} is {meant}",
         cluster=alias,
         hint=f"Correct bootstrap_servers and addresses of {alias}, or what its names resolve to. Nothing is read or "
-        "written there; it goes on by itself when the right cluster answers. If the cluster was made anew, it is "
+        "written there; it goes on by itself when the right cluster answers. If the cluster was created again, it is "
         "another one: start the run again.",
     )
 
@@ -73,7 +73,7 @@ def misunderstood(error: OSError, cluster: Cluster, host: str, port: int) -> Clu
             hint="Check host and port in bootstrap_servers: they may be those of something else.",
         )
     if isinstance(error, TimeoutError):
-        return unreached(error, cluster, where)
+        return build_unreached(error, cluster, where)
     if isinstance(error, ssl.SSLError) and not (isinstance(error, _ENDED) or error.reason in _NOT_TLS):
         return _tls_error(error, cluster, where)
     if uses_tls(cluster.security) and (clear := _find_plain_protocol(cluster, host, port)):
@@ -179,7 +179,7 @@ def _ask_mechanisms(cluster: Cluster, host: str, port: int) -> list[str] | None:
         with reach(cluster, host, port, _ASKING_S) as sock:
             if not uses_tls(cluster.security):
                 return _list_mechanisms(sock, deadline)
-            with secured(sock, tls_context(cluster), host) as inner:
+            with wrap_tls(sock, tls_context(cluster), host) as inner:
                 return _list_mechanisms(inner, deadline)
     except (OSError, ClusterError):
         return None

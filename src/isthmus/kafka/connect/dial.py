@@ -16,13 +16,13 @@ from isthmus.deadline import Deadline
 from isthmus.errors import Unreachable
 from isthmus.kafka.connect.address import whereabouts
 from isthmus.kafka.connect.certificates import tls_context
-from isthmus.kafka.connect.credentials import renewed
-from isthmus.kafka.connect.diagnosis import another_cluster, misunderstood, unreached
+from isthmus.kafka.connect.credentials import renew_credentials
+from isthmus.kafka.connect.diagnosis import another_cluster, build_unreached, misunderstood
 from isthmus.kafka.connect.exchange import Exchange, answering_cluster, api_versions
 from isthmus.kafka.connect.login import LoggedIn, advance, login_steps
 from isthmus.kafka.connect.reach import reach
 from isthmus.kafka.connect.security import uses_sasl, uses_tls
-from isthmus.kafka.connect.tunnel import secured
+from isthmus.kafka.connect.tunnel import wrap_tls
 from isthmus.model.cluster import Cluster
 
 _log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ def dial(
     :raises AuthenticationFailed: TLS or SASL refused us, or the listener has another protocol than configured.
     :raises ConfigError: The mechanism lacks a setting.
     """
-    cluster = renewed(cluster)
+    cluster = renew_credentials(cluster)
     if timeout_s is None:
         timeout_s = cluster.properties.connection_setup_timeout_s
     where = whereabouts(cluster, host, port)
@@ -60,11 +60,11 @@ def dial(
         sock = reach(cluster, host, port, timeout_s)
     except OSError as error:
         _log.debug("no connection to %s: %s", where, error)
-        raise unreached(error, cluster, where) from error
+        raise build_unreached(error, cluster, where) from error
     try:
         _set_options(sock, cluster, where)
         if context is not None:
-            sock = secured(sock, context, host)
+            sock = wrap_tls(sock, context, host)
         exchange = Exchange(sock, client_id, Deadline(timeout_s))
         dialled = _greet(exchange, sock, cluster, host, node_id, where)
         _log.debug("connected to %s (%s)", where, cluster.security.protocol)

@@ -12,7 +12,7 @@ _GIVEN_BYTES_MAX: Final = 64 << 10
 _ENDED: Final = (ssl.SSLZeroReturnError, ssl.SSLEOFError)
 
 
-def secured(sock: socket.socket, context: ssl.SSLContext, host: str) -> socket.socket:
+def wrap_tls(sock: socket.socket, context: ssl.SSLContext, host: str) -> socket.socket:
     """Add TLS to the connection and do the handshake. The result supports all socket methods that `wire` uses.
 
     :raises OSError: The handshake failed; `sock` is left as it is.

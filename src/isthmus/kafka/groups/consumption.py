@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from isthmus.kafka.client import Client
-from isthmus.kafka.groups.groups import Positions, committed_offsets, describe_groups, list_groups, listed
+from isthmus.kafka.groups.groups import Positions, committed_offsets, describe_groups, list_groups, merge_listings
 from isthmus.kafka.log.ages import record_times
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
@@ -16,7 +16,7 @@ from isthmus.kafka.outcomes import Outcomes
 from isthmus.model.kafka.consumption import GroupReport, GroupsReport, Position
 from isthmus.model.kafka.group import GroupDescription, GroupState
 from isthmus.model.kafka.log import LogRange
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 AGES_MAX: Final = 2_000
 """Each age takes a request of its own: with more lagging positions ages are read for single groups only."""
@@ -36,7 +36,7 @@ async def group_reports(client: Client, names: Collection[str] = ()) -> GroupsRe
     if not groups:
         found = await list_groups(client)
         not_told.update({f"groups of broker {node}": error.message for node, error in found.errors.items()})
-        groups = tuple(listed(found))
+        groups = tuple(merge_listings(found))
     described, committed = await asyncio.gather(describe_groups(client, groups), committed_offsets(client, groups))
     keys = {key for positions in committed.values.values() for key in positions}
     ends = await log_ranges(client, keys, timeout_s=_ENDS_S)
@@ -46,7 +46,7 @@ async def group_reports(client: Client, names: Collection[str] = ()) -> GroupsRe
         reports = list(await asyncio.gather(*(_with_ages(client, report) for report in reports)))
     else:
         not_told["lag_seconds"] = (
-            f"{counted(lagging, 'position lags', 'positions lag')}: ask for single groups to be told for how long"
+            f"{format_count(lagging, 'position lags', 'positions lag')}: ask for single groups to see for how long"
         )
     return GroupsReport(cluster=client.cluster.alias, groups=tuple(reports), not_told=not_told)
 
@@ -80,9 +80,9 @@ def _position(key: PartitionKey, offset: int, ends: Outcomes[PartitionKey, LogRa
         return Position(*key, offset, None, None, member=member, problem=ends.errors[key].message)
     problem = None
     if offset < log.start:
-        problem = f"{counted(log.start - offset, 'offset from here on is', 'offsets from here on are')} deleted"
+        problem = f"{format_count(log.start - offset, 'offset from here on is', 'offsets from here on are')} deleted"
     elif offset > log.end:
-        problem = f"the log ends {counted(offset - log.end, 'offset')} before it"
+        problem = f"the log ends {format_count(offset - log.end, 'offset')} before it"
     return Position(*key, offset, log.start, log.end, member=member, problem=problem)
 
 

@@ -81,7 +81,7 @@ async def list_groups(client: Client) -> Outcomes[int, tuple[GroupListing, ...]]
     return Outcomes(values, errors)
 
 
-def listed(outcomes: Outcomes[int, tuple[GroupListing, ...]]) -> dict[str, GroupListing]:
+def merge_listings(outcomes: Outcomes[int, tuple[GroupListing, ...]]) -> dict[str, GroupListing]:
     """The groups of all brokers that answered, by name and sorted."""
     return {g.group: g for g in sorted((g for groups in outcomes.values.values() for g in groups), key=_name)}
 

@@ -76,7 +76,7 @@ class Fetched(NamedTuple):
 
 
 class FetchSession:
-    """The fetch session at one broker. Call `want`, build a `request`, and pass its answer to `answered`.
+    """The fetch session at one broker. Call `want`, build a `request`, and pass its answer to `take_answer`.
 
     With `incremental=False` there is no session: every request stands alone.
     """
@@ -171,7 +171,7 @@ class FetchSession:
             max_version=None if by_topic_id else _TOPIC_IDS_FROM - 1,
         )
 
-    def answered(self, answer: Any) -> int:
+    def take_answer(self, answer: Any) -> int:
         """Take the head of an answer. Return its error code, to be handled by the caller; a lost session is reset."""
         if answer.error_code in SESSION_LOST:
             self.reset()

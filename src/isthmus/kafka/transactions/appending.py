@@ -10,7 +10,7 @@ from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.kafka import codes
 from isthmus.kafka.batches.batch import HEADER_BYTES, Batch, scan, stamp
-from isthmus.kafka.batches.records import encoded
+from isthmus.kafka.batches.records import encode_records
 from isthmus.kafka.client import Client
 from isthmus.kafka.connect.connection import Connection
 from isthmus.kafka.log import produce
@@ -59,7 +59,9 @@ class TopicAppender:
         """
         deadline = Deadline(term_s)
         for part in _split(records):
-            await self._write_batch(next(scan(encoded((now_ms, key, value, ()) for key, value in part))), deadline)
+            await self._write_batch(
+                next(scan(encode_records((now_ms, key, value, ()) for key, value in part))), deadline
+            )
 
     async def write(self, batch: Batch, *, term_s: float = 30.0) -> None:
         """Append a batch as it is; it is durable when this returns.

@@ -45,7 +45,7 @@ async def finish(
     while True:
         is_last = deadline.has_passed
         try:
-            found = await unfinished(client, commits, topics)
+            found = await find_unfinished(client, commits, topics)
         except ClusterError as error:
             if is_last or not may_pass(error):
                 raise
@@ -59,7 +59,7 @@ async def finish(
     return found
 
 
-async def unfinished(client: Client, commits: Collection[PreparedCommit], topics: Collection[str]) -> Unfinished:
+async def find_unfinished(client: Client, commits: Collection[PreparedCommit], topics: Collection[str]) -> Unfinished:
     """Find the transactions that are open in these topics with all their records, and that were committed at the
     source: an end in another partition proves it, or a partition without a leader may. Needs READ on the topics.
 
@@ -147,7 +147,7 @@ async def _batches(client: Client, part: PreparedPart) -> AsyncIterator[Batch]:
             at = log.start
             continue
         codes.raise_for_code(fetched.error_code, what, on_topic("READ", part.topic), cluster=client.cluster.alias)
-        found = list(_scanned(fetched.records, at))
+        found = list(_scan_batches(fetched.records, at))
         if not found:
             return
         for batch in found:
@@ -155,5 +155,5 @@ async def _batches(client: Client, part: PreparedPart) -> AsyncIterator[Batch]:
         at = found[-1].offset_end
 
 
-def _scanned(records: bytes, at: int) -> Iterable[Batch]:
+def _scan_batches(records: bytes, at: int) -> Iterable[Batch]:
     return (batch for batch in scan(records) if batch.offset_end > at)

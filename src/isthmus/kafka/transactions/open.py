@@ -342,5 +342,5 @@ async def _ask_patiently(client: Client, node: int, request: Any, codes_of: Any)
 
 def _explain_silence(error: ClusterError) -> str:
     if isinstance(error, UnsupportedByBroker):
-        return "not told by this broker version (Kafka 3.0 and newer tell)"
+        return "not reported by this broker version (Kafka 3.0 and newer do)"
     return error.message

@@ -197,7 +197,7 @@ class Transaction:
         await self._ask(request, lambda a: a.error_code, "ending a transaction")
         self.is_open = False
 
-    async def ended(self, *, commit: bool) -> None:
+    async def wait_for_end(self, *, commit: bool) -> None:
         """Wait until the coordinator has written the last control record of the ended transaction: none follows.
 
         It answers another end of the transaction with CONCURRENT_TRANSACTIONS until then.

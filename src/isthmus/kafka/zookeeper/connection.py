@@ -29,7 +29,7 @@ _logger.setLevel(logging.CRITICAL)
 
 
 @contextmanager
-def connected(cluster: Cluster) -> Iterator[KazooClient]:
+def open_session(cluster: Cluster) -> Iterator[KazooClient]:
     """Open a session with the cluster's ZooKeeper, which ends with the block.
 
     :raises HostError: kazoo, or its login package, is not installed.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from isthmus.kafka.zookeeper.connection import connected
+from isthmus.kafka.zookeeper.connection import open_session
 from isthmus.kafka.zookeeper.znodes import (
     BROKERS,
     CLUSTER_ID,
@@ -30,7 +30,7 @@ def kept_registry(cluster: Cluster) -> Registry:
     :raises HostError: kazoo is not installed.
     :raises ClusterError: ZooKeeper does not answer, forbids it, or holds no Kafka cluster.
     """
-    with connected(cluster) as client:
+    with open_session(cluster) as client:
         return read_registry(client)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final
 
 from isthmus.errors import Unreachable
-from isthmus.kafka.zookeeper.connection import SESSION_S, connected
+from isthmus.kafka.zookeeper.connection import SESSION_S, open_session
 from isthmus.kafka.zookeeper.reading import read_nodes, registry_paths
 from isthmus.kafka.zookeeper.znodes import BROKERS, TOPICS, partitions_path, registry_of
 from isthmus.model.cluster import Cluster
@@ -40,7 +40,7 @@ def watched_registry(cluster: Cluster, over: threading.Event) -> Generator[Regis
     :raises HostError: kazoo is not installed.
     :raises ClusterError: ZooKeeper does not answer, forbids it, holds no Kafka cluster, or ended the session.
     """
-    with connected(cluster) as client:
+    with open_session(cluster) as client:
         watch = _Watch(client, cluster)
         registry = watch.look()
         yield registry

@@ -15,7 +15,7 @@ from kafka.protocol.admin import DeleteRecordsRequest
 from isthmus.errors import ClusterError
 from isthmus.kafka import codes
 from isthmus.kafka.batches.aborted import ABORT, COMMIT, control_type
-from isthmus.kafka.batches.batch import HEADER_BYTES, SEQUENCE_MASK, Batch, checked, stamp
+from isthmus.kafka.batches.batch import HEADER_BYTES, SEQUENCE_MASK, Batch, check_batch, stamp
 from isthmus.kafka.log import produce
 from isthmus.kafka.transactions.transaction import Transaction
 from isthmus.lane.identity.aborts import UNVERIFIED, Aborts, LoneTransaction
@@ -32,7 +32,7 @@ from isthmus.lane.writer import AppendVerdict
 from isthmus.model.kafka.rights import on_topic
 from isthmus.model.lane import LaneState
 from isthmus.model.links.remedies import keep_or_delete_unknown
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 _TIMEOUT_S: Final = 15.0
 _PRODUCE_TIMEOUT_MS: Final = 10_000
@@ -125,8 +125,9 @@ class Detour:
         if run.transactions.is_whole and len(left_open) > room:
             run.fail(
                 LaneState.FAILED,
-                f"{counted(len(left_open), 'transaction')} open at the target when the source deleted what follows, "
-                f"up to offset {run.missing.gap_end}: that leaves no room for the control records that would end them",
+                f"{format_count(len(left_open), 'transaction')} open at the target when the source deleted what "
+                f"follows, up to offset {run.missing.gap_end}: that leaves no room for the control "
+                "records that would end them",
                 keep_or_delete_unknown(run.target[0], self._routes.client.cluster, run.target[1]),
             )
             raise Refused
@@ -139,7 +140,7 @@ class Detour:
         if run.missing.holes + size > lane.holes_max:
             run.fail(
                 LaneState.REFUSED,
-                f"more than {counted(lane.holes_max, 'offset')} without a record at the source (up to offset "
+                f"more than {format_count(lane.holes_max, 'offset')} without a record at the source (up to offset "
                 f"{hole_end})",
                 "Raise compaction_holes_max of the link; each such offset costs a control record of 78 bytes.",
             )
@@ -175,7 +176,7 @@ class Detour:
     async def _append_aborted(self, run: LaneRun, batch: Batch) -> None:
         try:
             # The target would refuse it, but a transaction begun in vain times out, and its end takes an offset.
-            checked(batch)
+            check_batch(batch)
         except ValueError as error:
             raise damaged(run, error, self._engine.faults) from error
         transaction = await self._aborted_transaction(run, batch)

@@ -110,7 +110,7 @@ class Markers:
         run.transactions.begin_ending([source_producer_id])
         with _in_doubt(run):
             await transaction.end(commit=commit)
-            await transaction.ended(commit=commit)
+            await transaction.wait_for_end(commit=commit)
             await self._wait_for_arrival(run, end)
         run.transactions.end(source_producer_id)
 

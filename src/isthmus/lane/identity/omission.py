@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Protocol
 
 from isthmus.kafka.batches.aborted import ABORT, control_type
-from isthmus.kafka.batches.batch import Batch, checked
+from isthmus.kafka.batches.batch import Batch, check_batch
 from isthmus.lane.identity.aborts import Aborts
 from isthmus.lane.identity.markers import Markers
 from isthmus.lane.pieces import Piece
@@ -68,7 +68,7 @@ class Omission:
         end = run.writer.position
         for batch in batches:
             try:
-                checked(batch)
+                check_batch(batch)
             except ValueError as error:
                 if end > run.writer.position:
                     break

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from isthmus.lane.rebatch import Record
-from isthmus.model.copyflags import FlagsHeader, Selection, copied, is_to_copy
+from isthmus.model.copyflags import FlagsHeader, Selection, add_flag, is_to_copy
 from isthmus.model.lane import Lane
 from isthmus.model.offsets import Cursor
 
@@ -26,7 +26,7 @@ def flagged(records: Iterable[Record], level: int, header: FlagsHeader) -> Flagg
         if is_to_copy(flags, level):
             if is_malformed:
                 found.replaced.append(len(found.records))
-            found.records.append(record._replace(headers=header.written(record.headers, copied(flags, level))))
+            found.records.append(record._replace(headers=header.write_flags(record.headers, add_flag(flags, level))))
     return found
 
 

@@ -14,7 +14,7 @@ def mapped_outlook(lane: Lane, cursor: Cursor | None, source: Bounds) -> Outlook
     if cursor is None:
         return Outlook()
     # Another leaf got the records before the lane's beginning meanwhile.
-    cursor = lane.begun(cursor)
+    cursor = lane.find_start(cursor)
     if source.stable_end < cursor.copied_to:
         return Outlook(state=LaneState.DIVERGED, problem=lost(lane, cursor, source))
     gap = missed(lane, cursor, source)

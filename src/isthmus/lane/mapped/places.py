@@ -368,7 +368,7 @@ class Places:
         if before.selection not in (None, selection):
             # A late save of the previous owner, for the same place, must not restore the former selection.
             after = replace(after, rewound=before.rewound + 1)
-        after = run.lane.begun(after)
+        after = run.lane.find_start(after)
         if after == before:
             return
         transit.resume(after)

@@ -40,7 +40,7 @@ def declaration_of(link: str, documents: Iterable[Document]) -> Declaration:
     found = Declaration(name=link, registers=())
     for document in documents:
         if isinstance(document, DeclarationDocument) and document.link == link:
-            found = found.joined(document.registers)
+            found = found.join(document.registers)
     return found
 
 
@@ -201,5 +201,5 @@ def tree_declaration_of(tree: str, documents: Iterable[Document]) -> TreeDeclara
     found = TreeDeclaration(name=tree, registers=())
     for document in documents:
         if isinstance(document, TreeDeclarationDocument) and document.tree == tree:
-            found = found.joined(document.registers)
+            found = found.join(document.registers)
     return found

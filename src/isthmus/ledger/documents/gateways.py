@@ -196,17 +196,19 @@ class PromisedDocument(DocumentOfLink):
         return () if self.verb == "failover" else (self.verb,)
 
 
-def was_in_sync(link: str, said: str, documents: Iterable[Document]) -> bool:
-    """Whether a gateway was in sync since a link is synchronous by the declaration `said`."""
-    return any(isinstance(each, SynchronizedDocument) and (each.link, each.said) == (link, said) for each in documents)
+def was_in_sync(link: str, statement: str, documents: Iterable[Document]) -> bool:
+    """Whether a gateway was in sync since a link is synchronous by the declaration `statement`."""
+    return any(
+        isinstance(each, SynchronizedDocument) and (each.link, each.said) == (link, statement) for each in documents
+    )
 
 
-def is_readable(link: str, said: str, documents: Iterable[Document]) -> bool:
-    """Whether the topics of a link that is synchronous by the declaration `said` are read at its target, by the ledger
-    there: it is not SYNCING any more, or a gateway of an older release was in sync.
+def is_readable(link: str, statement: str, documents: Iterable[Document]) -> bool:
+    """Whether the topics of a link that is synchronous by the declaration `statement` are read at its target, by the
+    ledger there: it is not SYNCING any more, or a gateway of an older release was in sync.
     """
     return any(
-        (each.link, each.said) == (link, said)
+        (each.link, each.said) == (link, statement)
         for each in documents
         if isinstance(each, ReadableDocument) or (isinstance(each, SynchronizedDocument) and not each.reveals)
     )
@@ -228,12 +230,12 @@ def settled_word(word: GatewayPairDocument, at_ms: int) -> GatewayPairDocument:
     return replace(word, state=SyncState.IN_SYNC, since_ms=at_ms, reason="", lets_go=())
 
 
-def pair_words(link: str, said: str, documents: Iterable[Document]) -> dict[str, GatewayPairDocument]:
-    """The state of a link that is synchronous by the declaration `said`, by gateway."""
+def pair_words(link: str, statement: str, documents: Iterable[Document]) -> dict[str, GatewayPairDocument]:
+    """The state of a link that is synchronous by the declaration `statement`, by gateway."""
     return {
         each.gateway: each
         for each in documents
-        if isinstance(each, GatewayPairDocument) and (each.link, each.said) == (link, said)
+        if isinstance(each, GatewayPairDocument) and (each.link, each.said) == (link, statement)
     }
 
 

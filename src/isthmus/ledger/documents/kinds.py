@@ -97,7 +97,7 @@ from isthmus.ledger.documents.recovery import RecoveryDocument as RecoveryDocume
 from isthmus.ledger.documents.recovery import ReplayDocument as ReplayDocument
 from isthmus.ledger.documents.schemas import DistributedSchemaDocument as DistributedSchemaDocument
 from isthmus.ledger.documents.schemas import SchemaIdsDocument as SchemaIdsDocument
-from isthmus.ledger.encoding import plain, revived
+from isthmus.ledger.encoding import build_value, plain
 from isthmus.ledger.poison import pass_over
 from isthmus.model.kafka.topic import LeftInTier, Settings
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, LaneState
@@ -397,12 +397,12 @@ _KINDS: Final[dict[str, type[Document]]] = {
 }
 
 
-def encoded(document: Document) -> bytes:
+def encode_document(document: Document) -> bytes:
     """Encode a document as it is stored."""
     return json.dumps({_VERSION_FIELD: SCHEMA_VERSION, **plain(document)}, separators=(",", ":")).encode()
 
 
-def decoded(key: str, value: bytes) -> Document | None:
+def decode_document(key: str, value: bytes) -> Document | None:
     """Decode the document stored under `key`; `None` for an unknown kind and for a value that is no document.
 
     :raises PlanRefused: A newer Isthmus wrote it with a schema version that is unknown here.
@@ -411,7 +411,7 @@ def decoded(key: str, value: bytes) -> Document | None:
     if kind is None:
         return None
     try:
-        document: Document = revived(kind, _fields(key, value))
+        document: Document = build_value(kind, _fields(key, value))
         if document.key != key:
             raise ValueError(f"it is {document.key}")
     except (ValueError, KeyError, RecursionError) as error:

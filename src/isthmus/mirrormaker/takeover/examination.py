@@ -19,7 +19,7 @@ from isthmus.model.kafka.log import LogRange
 from isthmus.model.lane import Gap
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 LOOK_BACK: Final = 1_000
 """The offsets before MirrorMaker 2's position to compare at first; more where that does not explain all."""
@@ -27,12 +27,12 @@ _WIDER: Final = 16
 _DIGEST_BYTES: Final = 16
 _EXCLUDE: Final = (
     "The topic stays paused. If those are not wanted, delete the target topic: then isthmus resume LINK --topic TOPIC "
-    "has all of it copied anew. Or name it to topics.exclude."
+    "has all of it copied again. Or name it to topics.exclude."
 )
 _OTHER_TIMES: Final = Problem(
     "the target topic has message.timestamp.type=LogAppendTime: records have other timestamps there, so nothing shows "
     "which of them are copies",
-    "Set message.timestamp.type=CreateTime, delete the target topic and have it copied anew: isthmus resume LINK "
+    "Set message.timestamp.type=CreateTime, delete the target topic and have it copied again: isthmus resume LINK "
     "--topic TOPIC. Or name the topic to topics.exclude.",
 )
 _NOT_THERE: Final = -1
@@ -115,15 +115,15 @@ class Examiner:
     def _problem(self, pair: BothLogs, found: Aligned) -> Problem | None:
         if found.missing:
             return Problem(
-                f"the target lacks {counted(found.missing, 'record')} that MirrorMaker 2 says it has copied, the first "
-                f"from source offset {found.first_missing}: it filtered or changed them, the target lost them, or the "
-                "source topic was created anew since",
+                f"the target lacks {format_count(found.missing, 'record')} that MirrorMaker 2 says it has copied, the "
+                f"first from source offset {found.first_missing}: it filtered or changed them, the target lost them, "
+                "or the source topic was created again since",
                 _EXCLUDE,
             )
         if self._begins_late and _holds_nothing(pair, found):
             return Problem(
                 f"MirrorMaker 2 says it has copied up to source offset {pair.committed}, and the target has no record "
-                "of the source: that topic was created anew since, or MirrorMaker 2 changed the records",
+                "of the source: that topic was created again since, or MirrorMaker 2 changed the records",
                 _EXCLUDE,
             )
         if found.foreign and pair.source.stable_end < pair.source.end:
@@ -131,9 +131,9 @@ class Examiner:
         if found.foreign and not self._allows_foreign:
             at = ", ".join(map(str, found.foreign_at))
             return Problem(
-                f"{counted(found.foreign, 'record')} at the end of the target come from no record of the source, the "
-                f"first at target offset {at}: somebody else writes there, MirrorMaker 2 changed them, or the source "
-                "has lost them",
+                f"{format_count(found.foreign, 'record')} at the end of the target come from no record of the source, "
+                f"the first at target offset {at}: somebody else writes there, MirrorMaker 2 changed them, or the "
+                "source has lost them",
                 "If others write there, --allow-foreign passes these over. Else the copy cannot be gone on with: "
                 + _EXCLUDE,
             )
@@ -294,7 +294,7 @@ def contradiction(found: str, committed: int) -> Problem:
         f"MirrorMaker 2 says it has copied everything before source offset {committed}, and {found}: it named the "
         "topic otherwise, or its copy was deleted",
         "Compare topics.naming with the names at the target (isthmus cluster topics), correct it, and call this again. "
-        "If the copy was deleted, isthmus resume LINK --topic TOPIC has all of it copied anew.",
+        "If the copy was deleted, isthmus resume LINK --topic TOPIC has all of it copied again.",
     )
 
 

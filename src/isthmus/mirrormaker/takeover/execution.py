@@ -28,7 +28,7 @@ from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.maps import map_segments
 from isthmus.ledger.records import LedgerChange, in_batches
 from isthmus.ledger.topic import on_topic
-from isthmus.memory.filtering import operated
+from isthmus.memory.filtering import apply_overrides
 from isthmus.memory.hearing import is_run
 from isthmus.memory.host import operator
 from isthmus.memory.identity import cluster_ids
@@ -49,13 +49,13 @@ from isthmus.model.offsets import EARLIEST, Cursor
 from isthmus.model.problem import Problem
 from isthmus.topics.observation import observe
 from isthmus.topics.preflight import TopicPair, is_compacted, stamps_append_time
-from isthmus.topics.recording import begun
+from isthmus.topics.recording import build_document
 
 SEGMENT: Final = "taken-over"
 _AT_ONCE: Final = 4
 _BEGUN: Final = Problem(
     "the link has begun this topic already, without what MirrorMaker 2 knew",
-    "It goes on as it is. To have all of it copied anew, delete the target topic while no controller runs.",
+    "It goes on as it is. To have all of it copied again, delete the target topic while no controller runs.",
 )
 _REMEMBERED: Final = Problem(
     "the link has written this topic in an earlier life, and the target's brokers still know it as a producer",
@@ -119,7 +119,7 @@ class _Takeover:
         known = await recollect(self._link.name, self._target)
         if await is_run(self._link.name, self._target):
             raise PlanRefused(f"a controller runs link {self._link.name}", hint="End that isthmus run first.")
-        self._link = operated(self._link, known.documents)
+        self._link = apply_overrides(self._link, known.documents)
         observed = await observe(self._link, self._source, self._target)
         pairs = dict(observed.pairs)
         positions = PositionsTopic(self._target, self._predecessor)
@@ -130,7 +130,7 @@ class _Takeover:
             quiet_s=self._settings.quiet_s,
             patience_s=self._settings.patience_s,
         )
-        at_target = await standstill.shown(self._target, lambda what: self._on_progress(what, self._compared))
+        at_target = await standstill.wait_for_logs(self._target, lambda what: self._on_progress(what, self._compared))
         self._on_progress(f"reading {positions.name}", self._compared)
         left = await positions.read(at_target)
         unread = await Unread.look(observed, self._link, left.committed, self._source, self._target)
@@ -295,7 +295,7 @@ class _Takeover:
                     offset_begin=each.gap.offset_begin,
                     offset_end=each.gap.offset_end,
                 )
-        yield begun(self._link.name, topic.topic, topic.ids)
+        yield build_document(self._link.name, topic.topic, topic.ids)
 
 
 def _find_begun(known: LinkMemory) -> dict[str, Document]:
@@ -370,7 +370,7 @@ def _ahead(
                 f"MirrorMaker 2 has gone on since it was taken over: its position in partition {number} is {offset}, "
                 f"and the link has copied up to source offset {copied_end}",
                 "Give the link another name in the configuration, and call this again: then all that is at the target "
-                "is looked at anew.",
+                "is looked at again.",
             )
     return None
 

@@ -11,13 +11,13 @@ from typing import Final
 from isthmus.deadline import Deadline
 from isthmus.errors import GateNotMet
 from isthmus.kafka.client import Client
-from isthmus.kafka.groups.groups import describe_groups, list_groups, listed
+from isthmus.kafka.groups.groups import describe_groups, list_groups, merge_listings
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.mirrormaker.takeover.positions import PositionsTopic
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.problem import Problem
-from isthmus.model.text.wording import counted, first_few
+from isthmus.model.text.wording import first_few, format_count
 
 _LOOK_S: Final = 0.5
 _NAMED_MAX: Final = 5
@@ -46,7 +46,7 @@ class Standstill:
     quiet_s: float
     patience_s: float
 
-    async def shown(self, target: Client, on_wait: OnWait) -> Mapping[PartitionKey, LogRange]:
+    async def wait_for_logs(self, target: Client, on_wait: OnWait) -> Mapping[PartitionKey, LogRange]:
         """Wait until the logs stand still, and return them.
 
         :raises GateNotMet: A log grows, or a transaction is open, for too long.
@@ -79,7 +79,7 @@ class Standstill:
         groups = await _groups_of_connect(target) if self.worker_group is None else [self.worker_group]
         outcomes = await describe_groups(target, [group for group in groups if group])
         found = {group: len(described.members) for group, described in sorted(outcomes.all().items())}
-        busy = [f"group {group} has {counted(members, 'worker')}" for group, members in found.items() if members]
+        busy = [f"group {group} has {format_count(members, 'worker')}" for group, members in found.items() if members]
         if not busy:
             return None
         return Problem(first_few(busy, _NAMED_MAX), _STOP if self.worker_group is not None else f"{_STOP} {_WHOSE}")
@@ -109,8 +109,8 @@ class Standstill:
             return None
         grown = sum(log.end - before[key].end for key, log in moved.items())
         return (
-            f"it is still running, or somebody else writes: {_list_keys(moved)} grew by {counted(grown, 'offset')} "
-            "while it was looked at"
+            f"it is still running, or somebody else writes: {_list_keys(moved)} grew by "
+            f"{format_count(grown, 'offset')} while it was looked at"
         )
 
 
@@ -122,7 +122,7 @@ async def _groups_of_connect(client: Client) -> list[str]:
     outcomes = await list_groups(client)
     for error in outcomes.errors.values():
         raise error
-    return [group for group, listing in listed(outcomes).items() if listing.protocol_type == _CONNECT]
+    return [group for group, listing in merge_listings(outcomes).items() if listing.protocol_type == _CONNECT]
 
 
 async def ranges_of(client: Client, keys: Collection[PartitionKey]) -> dict[PartitionKey, LogRange]:

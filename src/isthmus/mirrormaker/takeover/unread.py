@@ -34,7 +34,7 @@ class Unread:
         :raises ClusterError: A cluster does not answer.
         """
         names = observed.names.sources
-        claimed = link.topics.named({topic for topic, _ in committed}).sources
+        claimed = link.topics.name_topics({topic for topic, _ in committed}).sources
         unseen = {name: own for name, own in claimed.items() if name not in names or name in observed.absent}
         gone = await known_absent(source, list(unseen.values()))
         broken = {name: problem for name, problem in observed.problems.items() if name not in observed.absent}

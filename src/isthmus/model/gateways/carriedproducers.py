@@ -142,7 +142,7 @@ class CarriedProducers:
             return CarriedVerdict.GAP
         return CarriedVerdict.DOUBTED
 
-    def answered(self, owner: object, taken: Iterable[_Key]) -> None:
+    def take_answer(self, owner: object, taken: Iterable[_Key]) -> None:
         """Take the answer to the request of this owner: these partitions have accepted their batches."""
         gone = set(taken)
         for key, found in list(self._known.items()):

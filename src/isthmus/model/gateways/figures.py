@@ -64,7 +64,7 @@ class GatewayFigures:
         """The current number of connections."""
         return sum(each.connections for each in self.clients)
 
-    def ended(self) -> GatewayFigures:
+    def keep_counters(self) -> GatewayFigures:
         """Return the counters that remain when a process has ended."""
         clients = tuple(replace(each, connections=0) for each in self.clients)
         return GatewayFigures(cluster=self.cluster, processes=0, clients=clients, refused=self.refused)

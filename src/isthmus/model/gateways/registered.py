@@ -12,7 +12,7 @@ from isthmus.model.gateways.synchrony import HEARD_S, OutOfSync, Synchrony, Sync
 from isthmus.model.problem import Problem, ProblemJson, problem_dict
 from isthmus.model.text.elapsed import ago
 from isthmus.model.text.instant import written_instant
-from isthmus.model.text.wording import counted, first_few
+from isthmus.model.text.wording import first_few, format_count
 
 SAME_PLACES: Final = "Give all gateways of a cluster the same range and the same --first-node."
 _ID_MIN: Final = 4
@@ -105,7 +105,7 @@ class GatewayPlaces(NamedTuple):
     def in_words(self) -> str:
         """For people."""
         begins = f", the first for broker {self.first_node}" if self.first_node >= 0 else ""
-        return f"{counted(self.ports, 'port')}{begins}"
+        return f"{format_count(self.ports, 'port')}{begins}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,11 +122,11 @@ class LinkPart:
     oldest_s: float = 0.0
 
     @property
-    def told(self) -> str:
+    def described(self) -> str:
         """For people."""
         since = f" since {written_instant(self.since_ms)}" if self.since_ms >= 0 else ""
-        held = f", {counted(self.held, 'answer')} held, the first for {self.oldest_s:.1f} s" if self.held else ""
-        return f"{self.link} {self.state or 'nothing said yet'}{since}{held}"
+        held = f", {format_count(self.held, 'answer')} held, the first for {self.oldest_s:.1f} s" if self.held else ""
+        return f"{self.link} {self.state or 'no report yet'}{since}{held}"
 
     def as_dict(self) -> LinkPartJson:
         """Plain values under stable names."""
@@ -229,9 +229,9 @@ class GatewayPair:
     problem: Problem | None = None
 
     @property
-    def told(self) -> str:
+    def described(self) -> str:
         """The state, its begin and its reason, for people."""
-        return "how it stands is unknown" if self.sync is None else self.sync.told
+        return "how it stands is unknown" if self.sync is None else self.sync.described
 
     def as_dict(self) -> GatewayPairJson:
         """Plain values under stable names."""
@@ -258,16 +258,16 @@ class Unmarked:
     partitions: int = -1
 
     @property
-    def told(self) -> str:
+    def described(self) -> str:
         """For people; "" for none."""
         if self.producers < 0:
             return f"{self.cluster}: who wrote past the gateways is not known"
         if not self.producers:
             return ""
         return (
-            f"{self.cluster}: {counted(self.producers, 'producer')} without transactions wrote past the gateways to "
-            f"{counted(self.partitions, 'partition')} within the last day: their ids are not marked, and clients "
-            "cannot be moved without --force"
+            f"{self.cluster}: {format_count(self.producers, 'producer')} without transactions wrote past the gateways "
+            f"to {format_count(self.partitions, 'partition')} within the last day: their ids are not marked, and "
+            "clients cannot be moved without --force"
         )
 
     def as_dict(self) -> UnmarkedJson:

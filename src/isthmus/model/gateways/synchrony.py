@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal, NamedTuple, TypedDict
 
 from isthmus.model.text.instant import written_instant
-from isthmus.model.text.wording import counted, first_few
+from isthmus.model.text.wording import first_few, format_count
 
 Mode = Literal["async", "sync"]
 SYNC: Final = "sync"
@@ -26,7 +26,7 @@ LOOK_S: Final = 1.0
 """The interval at which a gateway reads the ledgers, and reports that it is alive."""
 HIDDEN: Final = "its topics are not to be read at the target yet"
 STRANGER: Final = (
-    "a gateway that is not heard has not said that it knows of the link: unless it has ended it answers as before "
+    "a gateway that is not heard has not confirmed that it knows of the link: unless it has ended it answers as before "
     "(`isthmus gateway forget` says that it has)"
 )
 NO_GATEWAY: Final = "no gateway is heard: nothing is held"
@@ -35,7 +35,7 @@ FAILED_OVER: Final = "it was failed over: nothing more of it is answered that th
 
 
 class OutOfSync(enum.StrEnum):
-    """What writers are told while the follower lags: they go on, or they are refused until somebody decides."""
+    """What writers get while the follower lags: they go on, or they are refused until somebody decides."""
 
     AVAILABLE = "available"
     CONSISTENT = "consistent"
@@ -282,7 +282,7 @@ class SyncPart:
         if self.due == word:
             self.due = None
 
-    def lost(self) -> None:
+    def note_loss(self) -> None:
         """Record that its statement is no longer in the ledger: a gateway or operator deleted it because this gateway
         seemed gone, and the link may have been in sync since.
         """
@@ -397,7 +397,7 @@ class Synchrony:
     is_hidden: bool = False
 
     @property
-    def told(self) -> str:
+    def described(self) -> str:
         """The state, its begin and its reason."""
         since = f" since {written_instant(self.since_ms)}" if self.since_ms >= 0 else ""
         hidden = f"; {HIDDEN}" if self.is_hidden else ""
@@ -428,7 +428,7 @@ class Synchrony:
 def given_up_in_words(lets_go: Collection[FirstUnheld]) -> str:
     """Describe the records that were acknowledged without waiting for the follower, which may lack them."""
     named = first_few(f"{each.topic}-{each.partition} from offset {each.offset}" for each in lets_go)
-    return f"{counted(len(lets_go), 'partition')} answered without the follower: {named}"
+    return f"{format_count(len(lets_go), 'partition')} answered without the follower: {named}"
 
 
 def synchrony(gateways: Collection[GatewayWord], *, trouble: str, was_in_sync: bool) -> Synchrony:

@@ -69,7 +69,7 @@ def moves_to(assignments: Iterable[Assignment], partitions: Iterable[PartitionSt
         if before is None:
             raise ConfigError(
                 f"there is no partition {one.topic}-{one.partition}, or we may not see it (DESCRIBE)",
-                hint="Plan anew: partitions or topics have changed since the file was written.",
+                hint="Plan again: partitions or topics have changed since the file was written.",
             )
         if before != one.replicas:
             found.append(Move(one.topic, one.partition, before, one.replicas))
@@ -101,7 +101,7 @@ def even_assignments(
     spread.level(placed)
     return tuple(
         Assignment(state.topic, state.partition, tuple(on))
-        for state, on in zip(partitions, spread.led(placed), strict=True)
+        for state, on in zip(partitions, spread.order_leaders(placed), strict=True)
     )
 
 
@@ -149,7 +149,7 @@ class _Spread:
         before = {self._rack(broker) for broker in on}
         return len({self._rack(comes if broker == leaves else broker) for broker in on}) >= len(before)
 
-    def led(self, placed: Sequence[list[int]]) -> list[list[int]]:
+    def order_leaders(self, placed: Sequence[list[int]]) -> list[list[int]]:
         """Return the replicas in an order in which each broker is the first of about as many."""
         even = -(-len(placed) // max(len(self._racks), 1))
         leads: Counter[int] = Counter()

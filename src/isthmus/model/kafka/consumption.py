@@ -142,7 +142,7 @@ class GroupReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsReport:
-    """Groups of one cluster, and what was not told."""
+    """Groups of one cluster, and what is not known."""
 
     cluster: str
     groups: tuple[GroupReport, ...]

@@ -8,7 +8,7 @@ from typing import Final
 from isthmus.model.kafka.brokersettings import BrokerSetting
 from isthmus.model.kafka.findings import Finding, Level
 from isthmus.model.kafka.partitions import Condition, PartitionState
-from isthmus.model.text.wording import counted, first_few
+from isthmus.model.text.wording import first_few, format_count
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 _BROKERS_MIN: Final = 3
@@ -23,8 +23,8 @@ def margin_findings(subject: str, partitions: Collection[PartitionState], broker
             level=Level.WARN,
             subject=subject,
             check="brokers",
-            message=f"{counted(brokers, 'broker')}: with fewer than three, none may fail without producers having to "
-            "wait, or records being in one place only",
+            message=f"{format_count(brokers, 'broker')}: with fewer than three, none may fail without producers having "
+            "to wait, or records being in one place only",
             hint="Add brokers, and then replicas: isthmus cluster reassign "
             f"{subject} --plan --replicas 3 --to plan.json",
         )
@@ -90,7 +90,7 @@ def offsets_findings(
                 level=Level.ERROR,
                 subject=where,
                 check="offsets topic",
-                message=f"{counted(len(found), 'partition')} of {len(own)} {message}",
+                message=f"{format_count(len(found), 'partition')} of {len(own)} {message}",
                 hint=f"Groups with coordinators and partitions: isthmus cluster groups {subject} -o wide",
             )
 
@@ -111,7 +111,7 @@ def _topics(subject: str, check: str, found: Sequence[PartitionState], message: 
         level=Level.WARN,
         subject=subject,
         check=check,
-        message=f"{counted(len(found), 'partition')} of {counted(len(topics), 'topic')} "
+        message=f"{format_count(len(found), 'partition')} of {format_count(len(topics), 'topic')} "
         f"({first_few(topics, _NAMED_MAX)}) {message}",
         hint=hint,
     )

@@ -61,7 +61,7 @@ class Election(NamedTuple):
         }
 
 
-def planned(partitions: Iterable[PartitionState]) -> tuple[Election, ...]:
+def plan_elections(partitions: Iterable[PartitionState]) -> tuple[Election, ...]:
     """Return the election that each partition needs so that its preferred replica leads."""
     return tuple(_plan_election(partition) for partition in partitions)
 

@@ -11,7 +11,7 @@ from isthmus.model.kafka.description import BrokerDescription, Quorum, QuorumRep
 from isthmus.model.kafka.findings import Finding, Level
 from isthmus.model.kafka.partitions import BrokerLoad, Condition, PartitionState
 from isthmus.model.kafka.transactions import OpenTransaction, TransactionState
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 IMBALANCE_PERCENT_MAX: Final = 10
 """Kafka's own measure and default (leader.imbalance.per.broker.percentage)."""
@@ -92,14 +92,14 @@ def _explain(condition: Condition, found: Sequence[PartitionState], cluster: str
         )
     if condition is Condition.UNDER_MIN_ISR:
         return (
-            f"with {counted(in_sync, 'in-sync replica')} where min.insync.replicas is {least}: producers with acks=all "
-            "are refused (NOT_ENOUGH_REPLICAS) and try again until delivery.timeout.ms; with acks=1 and acks=0 records "
-            "are taken, and lost if the replicas left fail (where eligible leader replicas, KIP-966, are kept, nobody "
-            "can read them meanwhile)",
+            f"with {format_count(in_sync, 'in-sync replica')} where min.insync.replicas is {least}: producers with "
+            "acks=all are refused (NOT_ENOUGH_REPLICAS) and try again until delivery.timeout.ms; with acks=1 and "
+            "acks=0 records are taken, and lost if the replicas left fail (where eligible leader replicas, KIP-966, "
+            "are kept, nobody can read them meanwhile)",
             f"Bring brokers {away} back in sync. Isthmus writes with acks=all and waits until then.",
         )
     if condition is Condition.TOO_FEW_REPLICAS:
-        there = counted(min(len(partition.replicas) for partition in found), "replica")
+        there = format_count(min(len(partition.replicas) for partition in found), "replica")
         return (
             f"with {there} where min.insync.replicas is {least}: producers with "
             "acks=all are refused by older brokers (2.8) and served by newer ones (3.9), which are content with all "
@@ -139,8 +139,8 @@ def skew_findings(subject: str, loads: Sequence[BrokerLoad]) -> Iterator[Finding
                 level=Level.WARN,
                 subject=subject,
                 check="leader skew",
-                message=f"broker {load.node_id} leads {counted(load.leaders, 'partition')} and not "
-                f"{load.displaced:,} of the {counted(load.preferred, 'that prefers it', 'that prefer it')} "
+                message=f"broker {load.node_id} leads {format_count(load.leaders, 'partition')} and not "
+                f"{load.displaced:,} of the {format_count(load.preferred, 'that prefers it', 'that prefer it')} "
                 f"({percent} %): the other brokers do its work",
                 hint=f"When it is in sync, run: isthmus cluster elect-leaders {subject} --preferred",
             )
@@ -153,7 +153,7 @@ def skew_findings(subject: str, loads: Sequence[BrokerLoad]) -> Iterator[Finding
                 subject=subject,
                 check="leader skew",
                 message=f"broker {load.node_id} is the preferred leader of {load.preferred:,} of "
-                f"{counted(total, 'partition')}, {even:,.0f} would be even: no election changes that",
+                f"{format_count(total, 'partition')}, {even:,.0f} would be even: no election changes that",
                 hint=f"Run: isthmus cluster reassign {subject} --plan --to plan.json",
             )
 
@@ -172,7 +172,7 @@ def quorum_findings(subject: str, quorum: Quorum) -> Iterator[Finding]:
             subject=subject,
             check="quorum",
             message=f"voter {replica.node_id} {_lag(replica)}: {max(spare, 0)} more may fail before the "
-            f"{counted(len(quorum.voters), 'controller has', 'controllers have')} no majority",
+            f"{format_count(len(quorum.voters), 'controller has', 'controllers have')} no majority",
             hint=f"Start controller {replica.node_id} again, and look at its log and its network.",
         )
     for replica in quorum.observers:
@@ -215,7 +215,7 @@ def transaction_findings(
         held = (
             f"partition {transaction.partition}: {name}producer {transaction.producer_id} (epoch "
             f"{transaction.producer_epoch}) holds the last stable offset at {transaction.first_offset}{since}, and "
-            f"{counted(transaction.held_records, 'record')} with it"
+            f"{format_count(transaction.held_records, 'record')} with it"
         )
         if transaction.state is TransactionState.HANGING:
             yield Finding(
@@ -257,7 +257,7 @@ def _is_overdue(transaction: OpenTransaction, now_ms: int) -> bool:
 def _lag(replica: QuorumReplica) -> str:
     if replica.lag_ms is None or replica.log_end is None:
         return "has never been seen"
-    return f"is {counted(replica.lag_records or 0, 'record')} and {_duration(replica.lag_ms)} behind"
+    return f"is {format_count(replica.lag_records or 0, 'record')} and {_duration(replica.lag_ms)} behind"
 
 
 def _duration(ms: int) -> str:
@@ -281,6 +281,6 @@ def _partitions(numbers: Iterable[int]) -> str:
         else:
             ranges.append((number, number))
     shown = ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges[:_RANGES_MAX])
-    more = f" and {counted(len(ranges) - _RANGES_MAX, 'more range')}" if len(ranges) > _RANGES_MAX else ""
+    more = f" and {format_count(len(ranges) - _RANGES_MAX, 'more range')}" if len(ranges) > _RANGES_MAX else ""
     is_one = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
     return f"partition {shown}" if is_one else f"partitions {shown}{more}"

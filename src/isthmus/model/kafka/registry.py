@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypedDict
 
 from isthmus.model.kafka.findings import Finding, Level
 
-_TELL_ANEW: Final = "Let the controller tell the brokers anew: delete /controller, or restart the broker it names."
+_TELL_ANEW: Final = "Let the controller inform the brokers again: delete /controller, or restart the broker it names."
 
 
 class RegistryNode(NamedTuple):

@@ -38,7 +38,7 @@ class Right:
         if not self.names:
             return f"{self.operation} on the {self.resource}s concerned"
         plural = "" if len(self.names) == 1 else "s"
-        return f"{self.operation} on {self.resource}{plural} {listed(self.names)}"
+        return f"{self.operation} on {self.resource}{plural} {join_names(self.names)}"
 
 
 def on_topic(operation: str, *names: str) -> Right:
@@ -62,6 +62,6 @@ def grant(right: Right, cluster: str, then: str = "") -> str:
     return f"Grant {right} to the principal of {cluster or 'the cluster'}{then and f'; {then}'}."
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """Join names in a sentence, the first of them if there are many."""
     return first_few(names, _NAMED_MAX)

@@ -140,12 +140,12 @@ class Declaration(Declarable):
     def _maps(self) -> Iterable[tuple[NamespaceMap, bool]]:
         for register in self.registers:
             if register.name.startswith(ATTACHED):
-                yield _map(*json.loads(register.name.removeprefix(ATTACHED))), bool(register.said)
+                yield _map(*json.loads(register.name.removeprefix(ATTACHED))), bool(register.decoded)
 
     @property
     def semantics(self) -> Mapping[str, Any]:
         """The abilities of the clusters, by their ids."""
-        found = {register.name: register.said for register in self.registers if register.name.startswith(SEMANTICS)}
+        found = {register.name: register.decoded for register in self.registers if register.name.startswith(SEMANTICS)}
         return {name.removeprefix(SEMANTICS): value for name, value in found.items()}
 
     def as_dict(self) -> DeclarationJson:

@@ -67,7 +67,7 @@ class KnownSetting(NamedTuple):
 
 
 class KnownLogJson(TypedDict):
-    """Where the log of a partition began and ended; null where that was not told."""
+    """Where the log of a partition began and ended; null where that is not known."""
 
     partition: int
     log_start: int | None

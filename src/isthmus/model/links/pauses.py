@@ -10,7 +10,7 @@ from isthmus.model.loop import DATA_TASK
 from isthmus.model.namespace import Namespace
 from isthmus.model.naming import TargetTopic
 from isthmus.model.text.instant import written_instant
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -66,19 +66,19 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Pauses:
-    """The pauses of a link. Each is resumed by itself, and a topic is copied once no pause covers it. `told` has the
-    author of each.
+    """The pauses of a link. Each is resumed by itself, and a topic is copied once no pause covers it. `authored` has
+    the author of each.
     """
 
     parts: frozenset[PausedPart] = frozenset()
-    told: tuple[Pause, ...] = field(default=(), compare=False)
+    authored: tuple[Pause, ...] = field(default=(), compare=False)
 
     @classmethod
     def of(cls, parts: Iterable[PausedPart]) -> Self:
         return cls(frozenset(parts))
 
     @classmethod
-    def given(cls, pauses: Iterable[Pause]) -> Self:
+    def from_pauses(cls, pauses: Iterable[Pause]) -> Self:
         """Return these pauses, that of the whole link first."""
         ordered = sorted(pauses, key=lambda each: (each.part is not None, str(each.part)))
         return cls(frozenset(each.part for each in ordered), tuple(ordered))
@@ -114,7 +114,7 @@ class Pauses:
 
     def without(self, part: PausedPart) -> Pauses:
         """Return the pauses that are left when one is resumed."""
-        return Pauses(self.parts - {part}, tuple(each for each in self.told if each.part != part))
+        return Pauses(self.parts - {part}, tuple(each for each in self.authored if each.part != part))
 
 
 NO_PAUSES: Final = Pauses()
@@ -124,4 +124,4 @@ _TOLD_MAX: Final = 10
 def told_of(pauses: Sequence[Pause]) -> list[str]:
     """Describe pauses for people: one line for each, at most ten, and the number of others."""
     lines, more = [each.described for each in pauses[:_TOLD_MAX]], len(pauses) - _TOLD_MAX
-    return lines if more <= 0 else [*lines, f"{counted(more, 'more pause')}: -o json has them all"]
+    return lines if more <= 0 else [*lines, f"{format_count(more, 'more pause')}: -o json has them all"]

@@ -32,7 +32,7 @@ from isthmus.model.process.receipt import LeaseTotals
 from isthmus.model.state import AGED_S, ControllerState, LinkState
 from isthmus.model.text.instant import written_instant
 from isthmus.model.text.plain import plain
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -375,7 +375,7 @@ class LinkProgress:
                     continue
                 if partition.waiting_s >= AGED_S:
                     transaction = found.get((topic.source_topic, partition.partition))
-                    count = counted(partition.waiting_records, "offset waits", "offsets wait")
+                    count = format_count(partition.waiting_records, "offset waits", "offsets wait")
                     where = f"{self.link}/{topic.topic}-{partition.partition}"
                     yield where, f"{count} for {waited_for(transaction, partition.waiting_s)}"
 
@@ -405,7 +405,7 @@ class LinkProgress:
     @property
     def trouble_in_words(self) -> str:
         """The number of topics that something prevents from being copied, in words; "" for none."""
-        return ", ".join(f"{counted(count, 'topic')} {state}" for state, count in sorted(self.trouble.items()))
+        return ", ".join(f"{format_count(count, 'topic')} {state}" for state, count in sorted(self.trouble.items()))
 
     def as_dict(self) -> LinkStatusJson:
         """Plain values under stable names."""

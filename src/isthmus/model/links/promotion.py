@@ -23,7 +23,7 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem, ProblemJson
 from isthmus.model.text.instant import written_instant
 from isthmus.model.text.plain import plain
-from isthmus.model.text.wording import counted, first_few
+from isthmus.model.text.wording import first_few, format_count
 
 Verb = Literal["promote", "failover", "detach", "reverse"]
 
@@ -76,7 +76,7 @@ class Promised:
         is_kept = self.is_heard or self.out_of_sync is OutOfSync.CONSISTENT
         return self.was_in_sync and not self.is_open and not self.unaware and is_kept
 
-    def joined(self, other: Promised) -> Promised:
+    def join(self, other: Promised) -> Promised:
         """Combine with the possible losses of other namespaces."""
         untils = [each.until_ms for each in (self, other) if each.until_ms >= 0]
         return replace(
@@ -256,13 +256,13 @@ class Promotion:
         found = [each.partition < 0 for each in self.partitions if each.missing_records < 0]
         topics, partitions = sum(found), len(found) - sum(found)
         counts = [(topics, "whole topic"), (partitions, "partition")]
-        return " and ".join(counted(count, what) for count, what in counts if count)
+        return " and ".join(format_count(count, what) for count, what in counts if count)
 
     @property
     def ended(self) -> str:
         """The number of partitions that wait for an operator, in words; "" for none."""
         counts = Counter(each.state for each in self.partitions if each.state is not None)
-        return ", ".join(f"{counted(count, 'partition')} {state}" for state, count in sorted(counts.items()))
+        return ", ".join(f"{format_count(count, 'partition')} {state}" for state, count in sorted(counts.items()))
 
     @property
     def missing_s(self) -> float | None:
@@ -281,7 +281,7 @@ class Promotion:
     @property
     def missing_in_words(self) -> str:
         """Describe in one sentence the possible losses, and what is unknown about them."""
-        known = counted(self.missing_records_min, "record")
+        known = format_count(self.missing_records_min, "record")
         text = f"{known} of the source may be missing"
         if self.unknown:
             text = f"it is not known how many records of the source are missing: nothing is known of {self.unknown}"
@@ -316,7 +316,7 @@ class Promotion:
         if self.partitions and (self.missing_records_min or self.unknown):
             text += "; of a transaction over several partitions one may hold all, and another nothing"
         if unknown:
-            text += f"; whether a committed transaction is cut is not known of {counted(unknown, 'partition')}"
+            text += f"; whether a committed transaction is cut is not known of {format_count(unknown, 'partition')}"
         return text
 
     def as_dict(self) -> PromotionJson:

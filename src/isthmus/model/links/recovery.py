@@ -26,7 +26,7 @@ class RecoveryWay(enum.StrEnum):
 
 
 class RecoveryStage(enum.StrEnum):
-    """How far the recovery of a topic came; whoever goes on begins here."""
+    """How far the recovery of a topic came; who continues it begins here."""
 
     SETTING_ASIDE = "SETTING_ASIDE"
     """Nothing was lost yet: the target topic is the one that diverged."""

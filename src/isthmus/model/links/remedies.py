@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from isthmus.model.cluster import Cluster
 
 BEGIN_ANEW: Final = (
-    "Run again: the topic is mirrored anew, from its beginning, into the target topic that is there then or is created."
+    "Run again: the topic is mirrored again from its beginning, into the target topic that is there then or is created."
 )
 """The remedy if the target topic is another one now, or gone."""
 SOURCE_RECREATED: Final = "the source topic was deleted and created again"
@@ -49,7 +49,7 @@ def keep_or_delete(topic: str, target: Cluster, only_there: Sequence[HeldOffsets
     if not extents:
         where = f"its partition {only_there[0].partition}" if len(only_there) == 1 else "it"
         return (
-            f"{recover(topic, link)} deletes the target topic and has it filled anew: {where} has no record that the "
+            f"{recover(topic, link)} deletes the target topic and has it filled again: {where} has no record that the "
             "source lacks."
         )
     more = f" and {len(extents) - _NAMED_MAX} more partitions" if len(extents) > _NAMED_MAX else ""
@@ -71,7 +71,7 @@ def keep_or_delete_unknown(topic: str, target: Cluster, partition: int) -> str:
     return _ways(topic, lost, command)
 
 
-def recreated(topic: str, target: Cluster, only_there: Sequence[HeldOffsets], link: str = _LINK) -> str:
+def explain_recreated(topic: str, target: Cluster, only_there: Sequence[HeldOffsets], link: str = _LINK) -> str:
     """Return the remedies if the source topic was created again, and the target holds the former one."""
     ways = keep_or_delete(topic, target, only_there, link)
     return f"The target holds the topic that was deleted at the source. {ways}"
@@ -94,9 +94,9 @@ def console_consumer(topic: str, target: Cluster, extent: HeldOffsets) -> str:
 def _ways(topic: str, lost: str, command: str, link: str = _LINK) -> str:
     return (
         f"What only the target has: {lost}. {recover(topic, link)} sets that aside in a quarantine topic, deletes the "
-        "target topic and has it filled anew; with --way mapped the topic keeps it, and the link goes on behind it. To "
-        f"have nothing more come, exclude {topic} from the link (topics.exclude). By hand: {command}; then delete the "
-        "target topic and run again."
+        "target topic and has it filled again; with --way mapped the topic keeps it, and the link goes on behind it. "
+        f"To have nothing more come, exclude {topic} from the link (topics.exclude). By hand: {command}; then delete "
+        "the target topic and run again."
     )
 
 

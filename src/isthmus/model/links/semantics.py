@@ -21,7 +21,7 @@ MARKERS: Final = "markers"
 SCHEMA: Final = "schema_version"
 """The schema of the ledger, of the Isthmus that made the handshake."""
 _RELEASE: Final = re.compile(r"(\d+)\.(\d+)")
-_ABLE: Final = {TOPIC_IDS: "told the ids of topics", MARKERS: "took control records (WriteTxnMarkers)"}
+_ABLE: Final = {TOPIC_IDS: "reported the ids of topics", MARKERS: "took control records (WriteTxnMarkers)"}
 
 
 def downgrade(declared: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:

@@ -59,14 +59,14 @@ class KeptBy(enum.StrEnum):
 
 def is_enforced(registers: Registers) -> bool:
     """Return whether rules have to keep others out of a namespace, even if none is needed."""
-    return any(register.name == KEPT and register.said for register in registers)
+    return any(register.name == KEPT and register.decoded for register in registers)
 
 
 def kept_by(registers: Registers, *, has_gateway: bool = False) -> KeptBy | None:
     """Return what keeps others out of a namespace by these statements, `None` if it is not reserved. With
     `has_gateway`, a gateway that refuses them stands in front of the cluster, and is heard.
     """
-    if not any(register.name == RESERVED and register.said for register in registers):
+    if not any(register.name == RESERVED and register.decoded for register in registers):
         return None
     if is_enforced(registers):
         return KeptBy.ACCESS_RULES
@@ -125,7 +125,7 @@ def _holding_open(namespace: Namespace, wish: Wish, probe: Probe) -> Iterator[st
             found = reservation(namespace, rules, wish.keep, has_super_user=wish.has_super_user)
             yield from (f"broker {broker} has the rule {rule.grant} on {rule.subject}" for rule in found.open)
     if probe.problem is not None:
-        yield f"whether somebody writes cannot be told: {probe.problem.message}"
+        yield f"it is unknown whether somebody writes: {probe.problem.message}"
     for each in probe.transactions:
         # A transaction of a link is not a writer's: the link ends it, or the command that releases the namespace does.
         if each.state is not TransactionState.MIRRORED:

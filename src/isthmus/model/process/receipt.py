@@ -71,7 +71,7 @@ class LeaseTotals:
     throttled_source_s: float = 0.0
     throttled_target_s: float = 0.0
 
-    def ended(self, receipt: Receipt | None) -> LeaseTotals:
+    def add_lease(self, receipt: Receipt | None) -> LeaseTotals:
         """Add one more lease, perhaps without a receipt."""
         ending = LOST if receipt is None else str(receipt.ending)
         endings = {**self.endings, ending: self.endings.get(ending, 0) + 1}

@@ -52,9 +52,9 @@ class Schema:
     type: str = AVRO
     references: tuple[SchemaReference, ...] = ()
 
-    def translated(self, naming: SubjectNaming) -> Schema:
+    def translate(self, naming: SubjectNaming) -> Schema:
         """Return it with the names of subjects in another registry."""
-        references = (replace(each, subject=naming.translated(each.subject)) for each in self.references)
+        references = (replace(each, subject=naming.translate(each.subject)) for each in self.references)
         return replace(self, references=tuple(references))
 
     def is_like(self, other: Schema) -> bool:

@@ -32,7 +32,7 @@ class SubjectNaming:
             return cls()
         return cls(TemplateNaming(source=primary or NameTemplate.parse("{topic}"), target=other))
 
-    def translated(self, subject: str) -> str:
+    def translate(self, subject: str) -> str:
         """Return the name of a primary's subject in the other registry."""
         if self.naming is None:
             return subject

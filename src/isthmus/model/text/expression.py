@@ -68,17 +68,17 @@ def matcher(expression: str) -> Matches:
     compiled = re.compile(expression)
     nested, ways = _choices(tree, within=False)
     if nested or ways > _WAYS_MAX:
-        return followed(expression)
+        return build_simulator(expression)
     if ways <= _WIDE:
         return lambda name: compiled.fullmatch(name) is not None
     try:
-        long = lru_cache(maxsize=256)(followed(expression))
+        long = lru_cache(maxsize=256)(build_simulator(expression))
     except Unbounded:
         return lambda name: len(name) <= _SHORT and compiled.fullmatch(name) is not None
     return lambda name: compiled.fullmatch(name) is not None if len(name) <= _SHORT else long(name)
 
 
-def followed(expression: str) -> Matches:
+def build_simulator(expression: str) -> Matches:
     """Return a matcher that always simulates all paths at once, whether or not that is needed.
 
     :raises TooLarge: As `matcher`.

@@ -59,7 +59,7 @@ PatternT = TypeVar("PatternT", bound=NamePattern)
 _SHOWN_MAX: Final = 300
 
 
-def unmatched(patterns: Sequence[PatternT], selected: Iterable[str]) -> tuple[PatternT, ...]:
+def find_unmatched(patterns: Sequence[PatternT], selected: Iterable[str]) -> tuple[PatternT, ...]:
     """Return the patterns that match none of the selected names, in their order."""
     names = tuple(selected)
     return tuple(pattern for pattern in patterns if not any(pattern.matches(name) for name in names))

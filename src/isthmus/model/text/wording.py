@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-def counted(count: float, noun: str, plural: str | None = None) -> str:
+def format_count(count: float, noun: str, plural: str | None = None) -> str:
     """Format a number of things: `1 topic`, `1,200 records`, `2.5 days`, `0.042 days`.
 
     `plural` follows any number but 1, and is by default the noun with an s; with it a verb can agree as well:

@@ -71,12 +71,12 @@ def without(distributor: Distributor, leaf: str, cluster: str, known: TargetChoi
         return choice.going_back("")
     if choice.target == cluster:
         is_said = choice.wanted == leaf and choice.is_forced and choice.is_resent
-        return None if is_said else choice.asked(leaf, is_forced=True, is_resent=True)
+        return None if is_said else choice.ask_for(leaf, is_forced=True, is_resent=True)
     # In good order it would wait for every leaf of the subtree.
     is_waiting = cluster in distributor.leaves and choice.is_under_way and not choice.is_forced
-    return choice.asked(choice.target) if is_waiting or choice.wanted == cluster else None
+    return choice.ask_for(choice.target) if is_waiting or choice.wanted == cluster else None
 
 
-def undoubted(cluster: str, known: TargetChoice | None) -> TargetChoice | None:
+def remove_doubt(cluster: str, known: TargetChoice | None) -> TargetChoice | None:
     """Return the choice without the doubt about a cluster, `None` if there is no such doubt."""
     return None if known is None or known.doubt(cluster) is None else known.without_doubt(cluster)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Final
 
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 from isthmus.model.trees.tree import Tree, TreeNode, leaves_of
 
 _COLUMN: Final = 140
@@ -45,7 +45,7 @@ def svg_of(tree: Tree, copied: Mapping[str, int] | None = None) -> str:
         dip = floor + 22 * each.level
         count, note = (copied or {}).get(each.name), ""
         if count is not None:
-            note = f", {counted(count, 'message')}"
+            note = f", {format_count(count, 'message')}"
             # Near the cluster that it comes from: the opposite link has the other end.
             x, y = begin + (end - begin) * _NEAR[0], floor + (dip - floor) * _NEAR[1]
             parts.append(f'<text font-size="11" {_TEXT} x="{x:.0f}" y="{y + 9:.0f}">{count:,}</text>')

@@ -19,7 +19,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
-from isthmus.model.copyflags import copied, is_to_copy
+from isthmus.model.copyflags import add_flag, is_to_copy
 from isthmus.model.kafka.group import NO_OFFSET
 from isthmus.model.kafka.mirrormaker_records import KeyedRecord
 
@@ -95,12 +95,12 @@ def entry_in(key: bytes, value: bytes) -> tuple[PositionKey, PositionEntry]:
     return PositionKey(group, topic, partition), entry
 
 
-def flagged(metadata: str, flags: int) -> str:
+def add_flags(metadata: str, flags: int) -> str:
     """Return the metadata of a commit with copy flags in front of it, for `offset_flags: metadata`."""
     return f"copy-flags={flags:02x};{metadata}"
 
 
-def unflagged(metadata: str) -> tuple[str, int]:
+def split_flags(metadata: str) -> tuple[str, int]:
     """Split a consumer's own metadata and the copy flags in front of it."""
     found = _FLAGGED.fullmatch(metadata)
     return (metadata, 0) if found is None else (found[2], int(found[1], 16))
@@ -165,7 +165,7 @@ def is_to_commit(entry: PositionEntry, link: str, level: int) -> bool:
 
 def _entry(link: str, level: int, flags: int, timestamp_ms: int, offset: int, metadata: str) -> PositionEntry:
     return PositionEntry(
-        timestamp_ms=timestamp_ms, flags=copied(flags, level), distributor=link, offset=offset, metadata=metadata
+        timestamp_ms=timestamp_ms, flags=add_flag(flags, level), distributor=link, offset=offset, metadata=metadata
     )
 
 

@@ -40,8 +40,8 @@ class Reshaping:
         return {
             "tree": self.after.name,
             "cluster": self.cluster,
-            "before": written(self.before.root),
-            "after": written(self.after.root),
+            "before": build_file_form(self.before.root),
+            "after": build_file_form(self.after.root),
             "begun": [each.as_dict() for each in self.begun],
             "ended": [each.as_dict() for each in self.ended],
             "kept_at_their_targets": {name: choice.target for name, choice in sorted(self.pins.items())},
@@ -77,15 +77,15 @@ class TreeShape:
         return self.root if text_of(root) in self.bases else root
 
 
-def written(node: TreeNode) -> TreeNodeJson:
+def build_file_form(node: TreeNode) -> TreeNodeJson:
     """Return a tree as it may be written into the file, with all its levels."""
-    children = [each if isinstance(each, str) else written(each) for each in node.children]
+    children = [each if isinstance(each, str) else build_file_form(each) for each in node.children]
     parts: NumberedJson = {"parts": list(node.parts)} if node.parts else {}
     pair: NumberedJson = {"pair": list(node.pair)} if node.pair else {}
     return {"level": node.level, "clusters": children, **parts, **pair}
 
 
-def added(
+def add_cluster(
     tree: Tree,
     choices: Mapping[str, TargetChoice],
     cluster: str,
@@ -132,7 +132,7 @@ def added(
     return _reshaping(tree, replace(tree, root=root, switched={}), choices, cluster, spent=frozenset(spent))
 
 
-def removed(
+def remove_cluster(
     tree: Tree,
     choices: Mapping[str, TargetChoice],
     cluster: str,
@@ -161,7 +161,7 @@ def removed(
     return _reshaping(tree, after, choices, cluster, spent=frozenset([*spent, gone]), unheard=unheard)
 
 
-def moved(
+def move_cluster(
     tree: Tree,
     choices: Mapping[str, TargetChoice],
     cluster: str,
@@ -176,8 +176,10 @@ def moved(
     :raises ConfigError: It is not in the tree, or the neighbour is not.
     :raises PlanRefused: No level is free for it there, or existing distributors would have to start again.
     """
-    without = removed(tree, choices, cluster, spent=spent)
-    again = added(without.after, {**choices, **without.pins}, cluster, beside=beside, level=level, spent=without.spent)
+    without = remove_cluster(tree, choices, cluster, spent=spent)
+    again = add_cluster(
+        without.after, {**choices, **without.pins}, cluster, beside=beside, level=level, spent=without.spent
+    )
     return replace(again, before=tree, ended=without.ended, pins={**without.pins, **again.pins})
 
 
@@ -248,7 +250,7 @@ def check_empty(tree: str, cluster: str, topics: Collection[str]) -> None:
         )
 
 
-def reshaped(settings: TreeSettings, shape: TreeShape, aliases: Collection[str]) -> tuple[TreeSettings, str]:
+def apply_shape(settings: TreeSettings, shape: TreeShape, aliases: Collection[str]) -> tuple[TreeSettings, str]:
     """Return a tree of the file in its present shape, or as the file has it, with the reason, if that does not fit."""
     now = text_of(settings.tree.root)
     if now == shape.clusters:
@@ -265,7 +267,7 @@ def reshaped(settings: TreeSettings, shape: TreeShape, aliases: Collection[str])
 
 def text_of(node: TreeNode) -> str:
     """Return a tree as text: the same for the same tree."""
-    return json.dumps(written(node), separators=(",", ":"))
+    return json.dumps(build_file_form(node), separators=(",", ":"))
 
 
 def _level(below: int, above: int, wanted: int | None, spent: Collection[int]) -> int:
@@ -345,7 +347,7 @@ def _replace_leaf(node: TreeNode | str, leaf: str, by: TreeNode | None) -> TreeN
         left = node.without(node.children.index(leaf))
         return left if len(left.children) > 1 else left.children[0]
     children = (each if leaf not in leaves_of(each) else _replace_leaf(each, leaf, by) for each in node.children)
-    return node.replaced(child for child in children if child is not None)
+    return node.replace_children(child for child in children if child is not None)
 
 
 def _with_part(
@@ -367,7 +369,7 @@ def _with_part(
         if node.level == wanted:
             _check_one_way_in(tree, choices, node, cluster)
             return node.with_part(cluster)
-        return node.replaced(
+        return node.replace_children(
             grow(each) if isinstance(each, TreeNode) and among in each.leaves() else each for each in node.children
         )
 

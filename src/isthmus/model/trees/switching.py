@@ -165,7 +165,7 @@ class TargetChoice:
         """Return whether it is about a subtree with these leaves."""
         return {self.target, self.wanted, self.leaf} <= {*leaves}
 
-    def asked(self, leaf: str, *, is_forced: bool = False, is_resent: bool = False) -> TargetChoice:
+    def ask_for(self, leaf: str, *, is_forced: bool = False, is_resent: bool = False) -> TargetChoice:
         """Return the choice once another leaf is wanted; the present one withdraws the wish."""
         return replace(self, wanted=leaf, is_forced=is_forced, is_resent=is_resent, serial=self.serial + 1)
 
@@ -189,7 +189,7 @@ class TargetChoice:
             serial=self.serial + 1,
         )
 
-    def left(self, allowed: Iterable[Allowance], ends: Mapping[tuple[str, int], LeftAt]) -> TargetChoice:
+    def leave(self, allowed: Iterable[Allowance], ends: Mapping[tuple[str, int], LeftAt]) -> TargetChoice:
         """Return the choice once the wanted leaf has become the target although it is unknown what the present one
         received.
 
@@ -221,7 +221,7 @@ class TargetChoice:
         """Return the choice without waiting any longer for a leaf to receive what it lacks."""
         return replace(self, doubts=tuple(each for each in self.doubts if each.leaf != leaf), serial=self.serial + 1)
 
-    def reconciled(self, lacking: Iterable[LaneBegin] = ()) -> TargetChoice:
+    def reconcile(self, lacking: Iterable[LaneBegin] = ()) -> TargetChoice:
         """Return the choice once that leaf has received all that it can now: it stays in doubt for the partitions that
         it is `lacking`.
         """

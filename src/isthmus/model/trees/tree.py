@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeGuard
 
 from isthmus.errors import ConfigError
-from isthmus.model.copyflags import FlagsHeader, bit, copied, is_to_copy, mask
+from isthmus.model.copyflags import FlagsHeader, add_flag, bit, is_to_copy, mask
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.selection import TopicPattern
 from isthmus.model.text.plain import plain
@@ -60,7 +60,7 @@ class TreeNode:
         numbers = (*self.numbers, max(self.numbers) + 1)
         return _simplify_numbers(self.level, (*self.children, child), numbers, self.unnumbered)
 
-    def replaced(self, children: Iterable[TreeNode | str]) -> TreeNode:
+    def replace_children(self, children: Iterable[TreeNode | str]) -> TreeNode:
         """Return the node with other ones in the places of its parts."""
         return replace(self, children=tuple(children))
 
@@ -303,7 +303,7 @@ class Tree:
             for each in distributors:
                 if each.cluster == at and is_to_copy(seen, each.level):
                     yield each
-                    pending.append((each.target, copied(seen, each.level)))
+                    pending.append((each.target, add_flag(seen, each.level)))
 
     def _below(self, node: TreeNode) -> Iterator[Distributor]:
         for own, child in zip(node.numbers, node.children, strict=True):

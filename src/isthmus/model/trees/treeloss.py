@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypedDict
 from isthmus.model.lane import LaneKey, LaneReport
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.text.plain import OwnFields, plain_fields
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 from isthmus.model.trees.switching import LeafDoubt
 from isthmus.model.trees.treeforms import DistributorJson, TreeNodeJson
 
@@ -63,13 +63,14 @@ class TreeLoss:
             "it cannot be counted."
         )
         for name, (records, places) in _by_distributor(self.undistributed).items():
-            yield f"{name} had up to {counted(records, 'record')} still to copy: {places}."
+            yield f"{name} had up to {format_count(records, 'record')} still to copy: {places}."
         if self.unknown:
             yield f"No cluster that answers knows how far these had come: {', '.join(self.unknown)}."
         for name, (records, places) in _by_distributor(self.unsent).items():
             yield (
-                f"{cluster} was IN_DOUBT of up to {counted(records, 'record')} of {name}, which no other leaf of its "
-                f"subtree was sent: {places}. They are at the cluster that {name} reads, as long as they are retained."
+                f"{cluster} was IN_DOUBT of up to {format_count(records, 'record')} of {name}, which no other leaf of "
+                f"its subtree was sent: {places}. They are at the cluster that {name} reads, as long as they are "
+                "retained."
             )
         if self.entrances:
             yield (
@@ -143,4 +144,4 @@ def _by_distributor(found: Iterable[Undistributed | Unsent]) -> dict[str, tuple[
 def _places(found: list[Undistributed | Unsent]) -> str:
     named = [f"{each.topic}-{each.partition} from {each.position} to {each.end}" for each in found[:_EXAMPLES_MAX]]
     more = len(found) - len(named)
-    return ", ".join(named) + (f" and {counted(more, 'partition')} more" if more else "")
+    return ", ".join(named) + (f" and {format_count(more, 'partition')} more" if more else "")

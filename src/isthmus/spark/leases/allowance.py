@@ -16,7 +16,7 @@ from typing import Final
 
 from isthmus.errors import ClusterError
 from isthmus.kafka.clock import lasting_s
-from isthmus.ledger.documents.kinds import AllowanceDocument, Document, SwitchDocument, decoded, link_of
+from isthmus.ledger.documents.kinds import AllowanceDocument, Document, SwitchDocument, decode_document, link_of
 from isthmus.ledger.log import GATHER_S, RETRY_S, LedgerTail, LedgerWriter, Poll
 from isthmus.ledger.records import Deletion, mark_key
 from isthmus.ledger.topic import LEDGER_TOPIC
@@ -63,11 +63,11 @@ class SourceWord:
             or f"Check the brokers of the source that hold topic {LEDGER_TOPIC}, their replicas, and client quotas.",
         )
 
-    def refused(self, error: ClusterError) -> None:
+    def note_refusal(self, error: ClusterError) -> None:
         """Note that the mark was not written."""
         self._refused = error
 
-    def taken(self, asked_at: float, offset: int) -> None:
+    def note_mark(self, asked_at: float, offset: int) -> None:
         """Note that the mark was written at `offset`; it was not sent before `asked_at` (`lasting_s`)."""
         self._taken[offset] = asked_at
         self._refused = None
@@ -84,7 +84,7 @@ class SourceWord:
             if entry.key == self.mark.key:
                 self._read.append(entry.offset)
             elif entry.value is not None and entry.key.startswith(_KINDS) and link_of(entry.key) == self._link:
-                self._hear(decoded(entry.key, entry.value))
+                self._hear(decode_document(entry.key, entry.value))
         if poll.at_end:
             # Only the newest allowance counts: an earlier one may be of an earlier time at this target.
             if self._newest is not None and self._newest.target == self._target:
@@ -140,9 +140,9 @@ async def prove(writer: LedgerWriter, word: SourceWord, heard: Callable[[], None
         try:
             offset = await writer.append([word.mark], term_s=_MARK_S)
         except ClusterError as error:
-            word.refused(error)
+            word.note_refusal(error)
             await asyncio.sleep(RETRY_S)
             continue
-        word.taken(asked_at, offset)
+        word.note_mark(asked_at, offset)
         heard()
         await asyncio.sleep(_MARK_S)

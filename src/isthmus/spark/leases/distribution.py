@@ -158,7 +158,7 @@ class Distribution:
         group.is_untold = True
         self.changed.set()
 
-    def ended(self, group: LeaseGroup, generation: int, *, is_clean: bool | None) -> None:
+    def note_end(self, group: LeaseGroup, generation: int, *, is_clean: bool | None) -> None:
         """Note that a lease will never write again. `is_clean` is None when it never did."""
         held = group.held.pop(generation, None)
         if held is None:

@@ -192,7 +192,7 @@ class LeaseScheduler:
         generation = group.generation
         await self._declare(group, also=parting)
         spec = LeaseSpec(
-            context=self._context.renewed(self._share()),
+            context=self._context.renew(self._share()),
             slot=group.slot,
             controller=group.controller,
             generation=generation,
@@ -261,8 +261,8 @@ class LeaseScheduler:
             reports, latency = receipt.reports, receipt.latency
         _log.info("link %s: lease %d.%d has ended", group.link, group.slot, lease.generation)
         self._progress.close(group.slot, lease.generation, reports, latency, time.monotonic())
-        self._progress.ended(receipt)
-        self._distribution.ended(group, lease.generation, is_clean=is_clean)
+        self._progress.note_end(receipt)
+        self._distribution.note_end(group, lease.generation, is_clean=is_clean)
         self._park(reports)
 
     async def _revoke(self, group: LeaseGroup, lease: Ticket) -> None:
@@ -339,7 +339,7 @@ class LeaseScheduler:
         group.marks = document.marks
         for generation in [held for held in group.held if held <= document.generation]:
             is_clean = document.is_clean if generation == document.generation else None
-            self._distribution.ended(group, generation, is_clean=is_clean)
+            self._distribution.note_end(group, generation, is_clean=is_clean)
 
     def _hear_progress(self, document: ProgressDocument) -> None:
         slot, generation = document.slot, document.generation

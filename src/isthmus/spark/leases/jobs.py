@@ -72,7 +72,7 @@ def start_job(spark: SparkContext, specs: Sequence[LeaseSpec], group: str) -> as
             loop.call_soon_threadsafe(settle, receipts, error)
 
     try:
-        InheritableThread(target=run, name=described(specs), daemon=True).start()
+        InheritableThread(target=run, name=describe_job(specs), daemon=True).start()
     except (Py4JError, OSError) as error:
         raise _gone_error() from error
     return future
@@ -100,13 +100,13 @@ def _gone_error() -> HostError:
     )
 
 
-def described(specs: Sequence[LeaseSpec]) -> str:
+def describe_job(specs: Sequence[LeaseSpec]) -> str:
     """Describe a job's leases, for the Spark UI."""
     return specs[0].description if len(specs) == 1 else f"isthmus: leases of {len(specs)} links"
 
 
 def _collect_receipts(spark: SparkContext, specs: Sequence[LeaseSpec], group: str) -> tuple[Receipt, ...]:
-    spark.setJobGroup(group, described(specs), interruptOnCancel=True)
+    spark.setJobGroup(group, describe_job(specs), interruptOnCancel=True)
     work = partial(lease_task, tuple(specs))
     receipts: list[Receipt] = spark.parallelize([None], 1).mapPartitions(work).collect()
     return tuple(receipts)

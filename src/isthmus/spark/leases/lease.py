@@ -6,14 +6,14 @@ import uuid
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from isthmus.kafka.connect.credentials import renewed
+from isthmus.kafka.connect.credentials import renew_credentials
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.ledger.view import Bookmark
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneMark, Milestone
 from isthmus.model.link import Limits
 from isthmus.model.schemas.gate import NO_SCHEMAS, SchemaIds
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 
 _IN_FLIGHT_MIN: Final = 8 << 20
 
@@ -35,14 +35,16 @@ class LinkContext:
     expiration_ms: int = 0
     source_mark: Bookmark = field(default_factory=Bookmark)
 
-    def renewed(self, limits: Limits) -> LinkContext:
+    def renew(self, limits: Limits) -> LinkContext:
         """Return the context of a new lease, with its share of the limits, and the credentials that files hold now, as
         executors do not have the files.
         """
-        return replace(self, source=renewed(self.source), target=renewed(self.target), limits=limits)
+        return replace(
+            self, source=renew_credentials(self.source), target=renew_credentials(self.target), limits=limits
+        )
 
 
-def shared(limits: Limits, company: int) -> Limits:
+def share_limits(limits: Limits, company: int) -> Limits:
     """Return the limits of each of `company` leases in one task: its share of the bytes in flight."""
     share = max(limits.bytes_in_flight // company, min(limits.bytes_in_flight, _IN_FLIGHT_MIN))
     return replace(limits, bytes_in_flight=share)
@@ -83,5 +85,5 @@ class LeaseSpec:
     @property
     def description(self) -> str:
         """The description for the Spark UI."""
-        partitions = counted(len(self.lanes), "partition")
+        partitions = format_count(len(self.lanes), "partition")
         return f"isthmus {self.context.link} slot {self.slot} lease {self.generation}: {partitions}"

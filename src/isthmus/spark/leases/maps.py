@@ -86,7 +86,7 @@ class LedgerMaps:
         resumed: dict[LaneKey, Known | Problem] = {}
         for prefix, segments in found.items():
             lane = wanted[prefix]
-            known = self._resumed(lane, segments.values(), starts.get((lane.target_topic, lane.partition), 0))
+            known = self._resume_lane(lane, segments.values(), starts.get((lane.target_topic, lane.partition), 0))
             if known is not None:
                 resumed[lane.key] = known
             # Thousands of maps take seconds: other leases have their turn in between.
@@ -124,7 +124,7 @@ class LedgerMaps:
             return {}
         return {key: log.start for key, log in found.values.items()}
 
-    def _resumed(self, lane: Lane, found: Collection[MapDocument], log_start: int) -> Known | Problem | None:
+    def _resume_lane(self, lane: Lane, found: Collection[MapDocument], log_start: int) -> Known | Problem | None:
         """Resume a lane from its last segments, in a segment of this lease that replaces them."""
         if lane.key in self._lanes:
             self._numbers[lane.key] = self._numbers.get(lane.key, 0) + 1
@@ -144,7 +144,7 @@ class LedgerMaps:
         except ConfigError as error:
             return Problem(
                 f"what the ledger says of where its records went cannot be true: {error}",
-                "Copy the topic anew under another name (topics.naming), and tell us: this should not happen.",
+                "Copy the topic again under another name (topics.naming), and tell us: this should not happen.",
             )
         last: list[MapDocument] = []
         for segment in reversed(whole.segments):
@@ -205,7 +205,7 @@ class LedgerMaps:
         self._numbers[key] = self._numbers.get(key, 0) + 1
         self._put(replace(self._build_document(key, Transit(transit.cursor)), is_final=True))
 
-    def lost(self) -> None:
+    def note_loss(self) -> None:
         """Write all cursors again at the next `save`, as the ledger was created again."""
         self._saved.clear()
 

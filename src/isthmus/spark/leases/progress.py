@@ -155,9 +155,9 @@ class RunProgress:
         lease.latency = latency or lease.latency
         self._add(lease)
 
-    def ended(self, receipt: Receipt | None) -> None:
+    def note_end(self, receipt: Receipt | None) -> None:
         """Count a lease that has ended, with or without a receipt."""
-        self.leases = self.leases.ended(receipt)
+        self.leases = self.leases.add_lease(receipt)
 
     def _add(self, lease: _Lease) -> None:
         _accumulate(self._totals, lease.counts)

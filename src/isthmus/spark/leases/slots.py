@@ -19,7 +19,7 @@ from isthmus.errors import HostError
 from isthmus.model.process.receipt import Receipt
 from isthmus.model.process.whereabouts import NOT_TOLD, Whereabouts
 from isthmus.spark.leases.jobs import JobFailed, cancel, start_job
-from isthmus.spark.leases.lease import LeaseSpec, shared
+from isthmus.spark.leases.lease import LeaseSpec, share_limits
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -228,7 +228,7 @@ class TaskSlots:
 
     def _build_spec(self, ticket: Ticket, job: SlotJob, company: int, now: float) -> LeaseSpec:
         spec = ticket.spec
-        context = replace(spec.context, limits=shared(spec.context.limits, company))
+        context = replace(spec.context, limits=share_limits(spec.context.limits, company))
         return replace(spec, context=context, term_s=job.ends_at - now, company=company)
 
     def _make_room(self, berth: int, waiting: Sequence[Ticket], now: float) -> None:

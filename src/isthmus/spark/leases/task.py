@@ -22,7 +22,7 @@ from isthmus.ledger.documents.kinds import (
     ReceiptDocument,
     SchemaIdsDocument,
     TaskDocument,
-    decoded,
+    decode_document,
     link_of,
 )
 from isthmus.ledger.log import GATHER_S, RETRY_S, LedgerTail, LedgerWriter
@@ -32,7 +32,7 @@ from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, Milestone
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.process.receipt import Ending, Receipt
 from isthmus.spark.leases.allowance import SourceWord, follow, prove
-from isthmus.spark.leases.lease import LeaseSpec, shared
+from isthmus.spark.leases.lease import LeaseSpec, share_limits
 from isthmus.spark.leases.maps import LedgerMaps
 from isthmus.spark.leases.telling import Milestones, Telling
 from isthmus.spark.leases.tenure import DRAIN_S, Tenure
@@ -255,13 +255,13 @@ class LeaseTask:
                 await asyncio.sleep(RETRY_S)
                 continue
             if poll.is_other_log:
-                self._tenure.lost()
-                self._maps.lost()
+                self._tenure.note_loss()
+                self._maps.note_loss()
                 self._must_announce.set()
             for entry in poll.entries:
                 if entry.value is not None and self._is_ours(entry):
                     self._hear(entry.key, entry.value)
-            self._tenure.looked(poll.asked_at, self._tail.position, at_end=poll.at_end)
+            self._tenure.note_look(poll.asked_at, self._tail.position, at_end=poll.at_end)
             self._step()
             if poll.entries and poll.at_end and not any(map(self._is_ours, poll.entries)):
                 await asyncio.sleep(GATHER_S)
@@ -287,7 +287,7 @@ class LeaseTask:
     def _hear(self, key: str, value: bytes) -> None:
         # Most entries are progress of other leases, which is not needed here.
         if not key.startswith(ProgressDocument.KIND):
-            document = decoded(key, value)
+            document = decode_document(key, value)
             if isinstance(document, SchemaIdsDocument):
                 self._engine.learn(document.ids)
             elif document is not None:
@@ -300,7 +300,7 @@ class LeaseTask:
             self._must_announce.clear()
             ended_through = min(self._tenure.ended_through, self._spec.generation - 1)
             try:
-                self._tenure.announced(await self._writer.append([self._build_task_document(ended_through)]))
+                self._tenure.note_announcement(await self._writer.append([self._build_task_document(ended_through)]))
             except ClusterError as error:
                 self._ledger_error = error
                 self._must_announce.set()
@@ -325,7 +325,7 @@ class LeaseTask:
                 await self._writer.append(
                     [self._progress(left, is_full=False), task_document] if left else [task_document]
                 )
-                self._telling.told(left)
+                self._telling.note_reported(left)
             except ClusterError:
                 self._has_lost.set()
                 await asyncio.sleep(RETRY_S)
@@ -340,7 +340,7 @@ class LeaseTask:
             await self._maps.save(transits, final=self._engine.final(transits), term_s=_RELEASE_TERM_S)
         try:
             marks = self._marks()
-            self._milestones.passed(self._lanes, marks)
+            self._milestones.note_marks(self._lanes, marks)
             last: list[Document] = [
                 self._build_milestones_document(self._milestones.furthest),
                 self._build_task_document(self._spec.generation, marks),
@@ -384,7 +384,7 @@ class LeaseTask:
         """Act on the tenure: end the lease, or extend its time and allow writes; change its lanes and limits."""
         now = lasting_s()
         tenure, engine = self._tenure, self._engine
-        tenure.ticked(now)
+        tenure.note_tick(now)
         if tenure.ending(now) is not None or engine.failure is not None:
             # The time to write is not extended either: the lease may have been revoked.
             self._has_ended.set()
@@ -392,12 +392,12 @@ class LeaseTask:
             engine.write_until(self._write_until)
             if not self._has_written and tenure.is_admitted:
                 self._has_written = True
-                self._milestones.reached(tenure.milestones)
+                self._milestones.note_milestones(tenure.milestones)
                 left: list[LaneMark | Milestone] = [*tenure.marks, *self._milestones.furthest]
                 engine.allow_writes(abandoned=not tenure.is_clean, marks=left)
         self._take_lanes()
         if tenure.limits is not None:
-            engine.room.limit(shared(tenure.limits, self._spec.company))
+            engine.room.limit(share_limits(tenure.limits, self._spec.company))
 
     def _take_lanes(self) -> None:
         if self._lanes != self._tenure.lanes:
@@ -409,7 +409,7 @@ class LeaseTask:
     def _change_lanes(self, wanted: Mapping[LaneKey, Lane]) -> None:
         parted = [key for key, lane in self._lanes.items() if wanted.get(key) != lane]
         self._engine.remove(parted)
-        self._telling.parted(parted)
+        self._telling.forget_lanes(parted)
         self._engine.add([lane for key, lane in wanted.items() if self._lanes.get(key) != lane])
         self._lanes = dict(wanted)
 
@@ -426,7 +426,7 @@ class LeaseTask:
                 self._engine.withheld(problem)
             due = self._telling.due(self._engine.reports(), self._lanes, is_full=is_full)
             beat += 1
-            self._milestones.passed(self._lanes, self._marks())
+            self._milestones.note_marks(self._lanes, self._marks())
             milestones = self._milestones.due(is_full=is_full)
             documents: list[Document] = [self._build_milestones_document(milestones)] if milestones else []
             if due or is_full:
@@ -435,8 +435,8 @@ class LeaseTask:
                 # Progress that cannot be written now is in the next document.
                 with contextlib.suppress(ClusterError):
                     await self._progress_writer.append(documents, term_s=PROGRESS_S)
-                    self._telling.told(due)
-                    self._milestones.told(milestones)
+                    self._telling.note_reported(due)
+                    self._milestones.note_reported(milestones)
 
     async def _map(self) -> None:
         """Write the positions of mapped lanes now and then, so that their next owner reads only what came later."""

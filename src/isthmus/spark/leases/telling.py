@@ -33,13 +33,13 @@ class Telling:
             elif report.key in self._parted or report.records > (0 if reported is None else reported.records):
                 yield _counts(report)
 
-    def told(self, reports: Iterable[LaneReport]) -> None:
+    def note_reported(self, reports: Iterable[LaneReport]) -> None:
         """Note that these reports are in the ledger."""
         found = {report.key: report for report in reports}
         self._reported.update(found)
         self._parted.difference_update(found)
 
-    def parted(self, keys: Iterable[LaneKey]) -> None:
+    def forget_lanes(self, keys: Iterable[LaneKey]) -> None:
         """Note that the lease has given up these lanes. If they come back they are reported again in any state."""
         for key in keys:
             if key in self._reported:
@@ -91,14 +91,14 @@ class Milestones:
         """The furthest milestone of each lane."""
         return tuple(self._of.values())
 
-    def reached(self, milestones: Iterable[Milestone]) -> None:
+    def note_milestones(self, milestones: Iterable[Milestone]) -> None:
         """Take in milestones that lanes reached."""
         for each in milestones:
             between = each.key, each.source_topic_id, each.target_topic_id
             if self._is_further(between, each.source_epoch, each.position):
                 self._put(between, each)
 
-    def passed(self, lanes: Mapping[LaneKey, Lane], marks: Iterable[LaneMark]) -> None:
+    def note_marks(self, lanes: Mapping[LaneKey, Lane], marks: Iterable[LaneMark]) -> None:
         """Take in the marks that lanes are at. Called for all lanes every second, and most of them rest."""
         for mark in marks:
             lane = lanes[mark.key]
@@ -122,7 +122,7 @@ class Milestones:
         moves, epochs = self._reported
         return self.furthest if epochs != self._epochs or (is_full and moves != self._moves) else ()
 
-    def told(self, milestones: tuple[Milestone, ...]) -> None:
+    def note_reported(self, milestones: tuple[Milestone, ...]) -> None:
         """Note that these milestones are in the ledger, unless there are none."""
         if milestones:
             self._reported = self._due

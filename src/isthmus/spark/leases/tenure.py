@@ -56,11 +56,11 @@ class Tenure:
         self._deaf_since: float | None = now
         self._ticked_at = now
 
-    def announced(self, offset: int) -> None:
+    def note_announcement(self, offset: int) -> None:
         """Note that the task's announcement is at `offset` of the ledger."""
         self._announced_at = offset
 
-    def looked(self, asked_at: float, position: int, *, at_end: bool) -> None:
+    def note_look(self, asked_at: float, position: int, *, at_end: bool) -> None:
         """Note that the ledger was read up to `position`; `at_end` if that was its end at `asked_at`."""
         self._position = position
         if not at_end:
@@ -77,7 +77,7 @@ class Tenure:
         if self._deaf_since is None:
             self._deaf_since = now
 
-    def ticked(self, now: float) -> None:
+    def note_tick(self, now: float) -> None:
         """Note a tick, several times a second. All leases of a task share one event loop: if that stood still (it
         decoded, or the machine slept) no lease could read the ledger, and silence does not count.
         """
@@ -85,7 +85,7 @@ class Tenure:
             self.unreadable(self._ticked_at)
         self._ticked_at = now
 
-    def lost(self) -> None:
+    def note_loss(self) -> None:
         """Note that the ledger was created again: the announcement is not in it."""
         self._announced_at = None
 

@@ -57,7 +57,7 @@ class Settling:
         if new and self.neighbours is not None:
             await self.neighbours.look({*new, *new.values()})
 
-    async def settled(self, plan: LinkPlan) -> LinkPlan:
+    async def settle(self, plan: LinkPlan) -> LinkPlan:
         """Return the plan without what others begin at the same time: write what is wanted, then read the others'
         claims. Of links that do so at once the last to read has read all others, and the one the others wait for writes
         its decision soon.
@@ -93,11 +93,11 @@ class Settling:
             del new[name]
             if settled.problem is not None:
                 self.claims.release(self.link, name)
-                left[name] = refused(topic, settled.problem)
+                left[name] = refuse_topic(topic, settled.problem)
         return left
 
 
-def refused(topic: TopicPlan, problem: Problem, state: LaneState = LaneState.REFUSED) -> TopicPlan:
+def refuse_topic(topic: TopicPlan, problem: Problem, state: LaneState = LaneState.REFUSED) -> TopicPlan:
     """Return the plan of a topic that is not copied, with the reason."""
     return TopicPlan(
         topic=topic.topic,

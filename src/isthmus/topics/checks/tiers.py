@@ -11,7 +11,7 @@ from isthmus.model.kafka.topic import LeftInTier, TopicDescription, TopicIds
 from isthmus.model.offsets import EARLIEST, EARLIEST_LOCAL, LATEST, RemotePolicy
 from isthmus.model.problem import Problem
 from isthmus.model.selection import TopicSettings
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 from isthmus.topics.preflight import PartitionDecision, TopicPair, target_end_of
 
 _TIERED: Final = "remote.storage.enable"
@@ -85,8 +85,8 @@ def tier_notes(partitions: tuple[PartitionDecision, ...], local_starts: Mapping[
             offsets += max(min(start, each.source.end) - max(copied_end, each.first), 0)
     if offsets:
         yield Problem(
-            f"{counted(offsets, 'offset')} to copy are in the remote tier of the source alone, and read through its "
-            f"brokers like any others; {_describe_starts(local_starts)}",
+            f"{format_count(offsets, 'offset')} to copy are in the remote tier of the source alone, and read through "
+            f"its brokers like any others; {_describe_starts(local_starts)}",
             "It takes their time and their provider's traffic. The target keeps them on disks, or in a tier of its own "
             "(remote.storage.enable there).",
         )
@@ -100,8 +100,8 @@ def left_notes(
     offsets = sum(max(start - source[partition].start, 0) for partition, start in new.items())
     if offsets:
         yield Problem(
-            f"{counted(offsets, 'offset')} in the remote tier of the source alone are left there: copying begins at "
-            f"the local log start (topics.remote: leave); {_describe_starts(new)}",
+            f"{format_count(offsets, 'offset')} in the remote tier of the source alone are left there: copying begins "
+            f"at the local log start (topics.remote: leave); {_describe_starts(new)}",
             "Who wants them reads them at the source. topics.remote: copy copies them too, as long as the topic has "
             "not begun.",
         )

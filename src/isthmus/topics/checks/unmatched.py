@@ -8,14 +8,14 @@ from typing import Final, Literal
 
 from isthmus.kafka import codes
 from isthmus.kafka.client import Client
-from isthmus.kafka.groups.groups import list_groups, listed
+from isthmus.kafka.groups.groups import list_groups, merge_listings
 from isthmus.kafka.metadata import Metadata
 from isthmus.model.link import Link
 from isthmus.model.namespace import NamespaceNaming
 from isthmus.model.naming import RESERVED_PREFIX
 from isthmus.model.problem import Problem
 from isthmus.model.selection import TopicPattern
-from isthmus.model.text.patterns import NamePattern, unmatched
+from isthmus.model.text.patterns import NamePattern, find_unmatched
 from isthmus.model.text.suggestion import nearest
 from isthmus.model.text.wording import first_few
 
@@ -30,7 +30,7 @@ def unmatched_topic_patterns(link: Link, found: Metadata) -> tuple[TopicPattern,
     there = [name for name, topic in found.topics.items() if topic.error_code != codes.UNKNOWN_TOPIC_OR_PARTITION]
     nameless = set(link.topics.nameless(there))
     patterns = [pattern for pattern in link.topics.include if pattern.kind != "literal"]
-    return unmatched(patterns, [name for name in there if name not in nameless])
+    return find_unmatched(patterns, [name for name in there if name not in nameless])
 
 
 async def topic_names(source: Client) -> list[str]:
@@ -62,8 +62,8 @@ async def unmatched_groups(link: Link, source: Client) -> tuple[Problem, ...]:
     outcome = await list_groups(source)
     if outcome.errors:
         return ()
-    names = list(listed(outcome))
-    patterns = unmatched(link.groups.include, [name for name in names if link.groups.matches(name)])
+    names = list(merge_listings(outcome))
+    patterns = find_unmatched(link.groups.include, [name for name in names if link.groups.matches(name)])
     return warnings(link, "group", patterns, names)
 
 

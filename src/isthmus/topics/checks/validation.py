@@ -33,7 +33,7 @@ class _Validated:
     known: dict[NamedValue, ClusterError] = field(default_factory=dict)
 
 
-async def validated(plan: LinkPlan, target: Client) -> LinkPlan:
+async def validate_plan(plan: LinkPlan, target: Client) -> LinkPlan:
     """Return the plan with what the target's brokers accept of the topics that it creates. Nothing is created.
 
     A topic that they do not accept at all is refused. What they cannot answer now (a quota, a controller that moves) is

@@ -49,7 +49,7 @@ def trail() -> list[Audited]:
 
 
 @contextlib.contextmanager
-def audited(
+def log_change(
     caller: Caller, what: str, target: str, wanted: Mapping[str, Any] | None = None
 ) -> Iterator[dict[str, Any]]:
     """Write a line in the log, whatever happens; the block adds further changes to the yielded value. In ledgers the

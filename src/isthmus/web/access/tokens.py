@@ -94,7 +94,7 @@ class TokenFile:
                 raise HostError(f"the tokens in {self.path} cannot be read: {error.strerror}") from None
             except (ValueError, KeyError, TypeError):
                 raise HostError(
-                    f"{self.path} is no file of tokens", hint="Name another one, or create tokens anew."
+                    f"{self.path} is no file of tokens", hint="Name another one, or create tokens again."
                 ) from None
             return self._tokens
 

@@ -14,7 +14,7 @@ from isthmus.web.access.roles import Operator
 from isthmus.web.desk import FabricDesk
 from isthmus.web.operations import LongOperation, Operations
 from isthmus.web.routes.bodies import DrillBody, VerifyBody
-from isthmus.web.routes.changing import paused, resumed
+from isthmus.web.routes.changing import pause_part, resume_part
 from isthmus.web.routes.operating import begin_drill, begin_verify
 
 _FIELDS_MAX: Final = 20
@@ -27,7 +27,7 @@ class Form:
         try:
             self._fields = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=_FIELDS_MAX, errors="strict")
         except ValueError:
-            raise RequestRefused("this is no form of a page of ours", status=400, hint="Load the page anew.") from None
+            raise RequestRefused("this is no form of a page of ours", status=400, hint="Load the page again.") from None
 
     def get(self, name: str) -> str:
         """Return the value of the field, "" for none."""
@@ -49,13 +49,13 @@ def action_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
     @router.post("/links/{link}/pause")
     async def pause(link: str, request: Request, caller: Operator) -> Response:
         topic = (await form_of(request)).get("topic") or None
-        await paused(desk, caller, link, {"topic": topic})
+        await pause_part(desk, caller, link, {"topic": topic})
         return _to_link(link, topic)
 
     @router.post("/links/{link}/resume")
     async def resume(link: str, request: Request, caller: Operator) -> Response:
         topic = (await form_of(request)).get("topic") or None
-        await resumed(desk, caller, link, {"topic": topic})
+        await resume_part(desk, caller, link, {"topic": topic})
         return _to_link(link, topic)
 
     @router.post("/links/{link}/verify")

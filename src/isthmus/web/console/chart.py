@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 from isthmus.web.history import STEP_S, Sample
 
 
@@ -32,7 +32,7 @@ def told_of_lag(samples: Sequence[Sample]) -> str:
     known = [each.lag_records for each in samples if each.lag_records is not None]
     if not known:
         return "The lag was not seen yet."
-    return f"{counted(known[-1], 'record')} to copy now, at most {max(known):,} and at least {min(known):,} seen."
+    return f"{format_count(known[-1], 'record')} to copy now, at most {max(known):,} and at least {min(known):,} seen."
 
 
 def told_of_rate(samples: Sequence[Sample]) -> str:

@@ -11,14 +11,14 @@ from isthmus.fabric.answers import Reassignment, ReassignmentState
 from isthmus.fabric.async_fabric import AsyncFabric
 from isthmus.model.kafka.assignment import Assignment
 from isthmus.model.kafka.elections import ElectionJson
-from isthmus.web.access.auditing import audited
+from isthmus.web.access.auditing import log_change
 from isthmus.web.access.roles import Admin, Viewer
 from isthmus.web.answers import AnswerRoute
-from isthmus.web.conditions import DryRun, unmatched
+from isthmus.web.conditions import DryRun, refuse_if_match
 from isthmus.web.desk import FabricDesk
 from isthmus.web.operations import OnStep, OperationJson, Operations
 from isthmus.web.routes.bodies import ReassignmentBody, plain
-from isthmus.web.routes.operating import accepted
+from isthmus.web.routes.operating import accept_operation
 
 _Reassigned = Annotated[dict[str, Any], Reassignment]
 _Topics = Annotated[list[str] | None, Query(description="Only these topics.", max_length=1000)]
@@ -44,14 +44,14 @@ def balancing_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
 def _leaders(router: APIRouter, desk: FabricDesk) -> None:
     @router.post(
         "/clusters/{cluster}/leaders:elect",
-        dependencies=[Depends(unmatched)],
+        dependencies=[Depends(refuse_if_match)],
         summary="Elect the preferred replicas that are in sync as leaders",
     )
     async def elect_leaders(
         cluster: str, caller: Admin, topic: _Topics = None, dry_run: DryRun = False
     ) -> list[ElectionJson]:
         async with desk.cluster(cluster) as known:
-            with audited(caller, "elect leaders", cluster, {"topics": topic, "dry_run": dry_run}):
+            with log_change(caller, "elect leaders", cluster, {"topics": topic, "dry_run": dry_run}):
                 elections = await known.elect_leaders(topic or (), dry_run=dry_run)
         return [each.as_dict() for each in elections]
 
@@ -79,7 +79,7 @@ def _moving(router: APIRouter, desk: FabricDesk, operations: Operations) -> None
     @router.post(
         _AT,
         status_code=HTTPStatus.ACCEPTED,
-        dependencies=[Depends(unmatched)],
+        dependencies=[Depends(refuse_if_match)],
         summary="Reassign partitions, throttled, and wait until they have moved",
     )
     async def reassign(
@@ -108,16 +108,16 @@ def _moving(router: APIRouter, desk: FabricDesk, operations: Operations) -> None
         details = {**plain(body), "dry_run": dry_run}
         subject = f"partitions of {cluster}"
         begun = operations.begin("reassign", cluster, caller, details, work, subject=subject, is_of_link=False)
-        return accepted(begun, response)
+        return accept_operation(begun, response)
 
     @router.post(
         _AT + ":cancel",
-        dependencies=[Depends(unmatched)],
+        dependencies=[Depends(refuse_if_match)],
         summary="Cancel reassignments: partitions stay where they were",
     )
     async def cancel_reassignments(
         cluster: str, caller: Admin, topic: _Topics = None, dry_run: DryRun = False
     ) -> list[_Reassigned]:
         async with desk.reassigning(cluster) as known:
-            with audited(caller, "cancel reassignments", cluster, {"topics": topic, "dry_run": dry_run}):
+            with log_change(caller, "cancel reassignments", cluster, {"topics": topic, "dry_run": dry_run}):
                 return [each.as_dict() for each in await known.cancel(topic or (), dry_run=dry_run)]

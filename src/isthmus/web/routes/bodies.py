@@ -161,7 +161,7 @@ class AttachBody(MapsBody):
 
         :raises ConfigError: It names principals to keep, but asks for no rules.
         """
-        return Keeping.asked(self.keep, has_super_user=self.super_user, is_enforced=self.enforce)
+        return Keeping.from_options(self.keep, has_super_user=self.super_user, is_enforced=self.enforce)
 
 
 class EndBody(Body):
@@ -390,7 +390,7 @@ class NamespaceChangeBody(Body):
     @property
     def closing(self) -> Keeping | None:
         """Return the part about closing, as for namespaces that are to follow."""
-        return Keeping.asked(
+        return Keeping.from_options(
             self.keep, has_super_user=self.super_user, is_enforced=self.enforce, is_reserved=self.reserved
         )
 

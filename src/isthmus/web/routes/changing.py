@@ -14,13 +14,13 @@ from isthmus.fabric.async_fabric import AsyncFabric
 from isthmus.model.links.pauses import PauseJson, Pauses
 from isthmus.model.trees.reshaping import Reshaping
 from isthmus.model.trees.treeloss import ReshapingJson
-from isthmus.web.access.auditing import audited
+from isthmus.web.access.auditing import log_change
 from isthmus.web.access.guard import Caller
 from isthmus.web.access.roles import Admin, Operator, Viewer, check_role
 from isthmus.web.access.tokens import Role
 from isthmus.web.answers import AnswerRoute
 from isthmus.web.conditions import DryRun, IfMatch, check_match, etag_of
-from isthmus.web.desk import FabricDesk, found
+from isthmus.web.desk import FabricDesk, require_found
 from isthmus.web.routes.bodies import FiltersBody, NeighbourBody, PlaceBody, TargetBody, plain
 
 Json = dict[str, Any]
@@ -80,7 +80,7 @@ def changing_routes(desk: FabricDesk) -> APIRouter:
     return router
 
 
-async def paused(
+async def pause_part(
     desk: FabricDesk,
     caller: Caller,
     link: str,
@@ -96,14 +96,14 @@ async def paused(
     """
     details = {**parts, "dry_run": dry_run}
     async with desk.fabric(link) as fabric, desk.turn(f"pauses of {link}"):
-        with audited(caller, "pause", link, details) as difference:
+        with log_change(caller, "pause", link, details) as difference:
             await _check_pauses(fabric, link, if_match)
-            was_paused = await found(fabric.link(link).pause(**parts, dry_run=dry_run))
+            was_paused = await require_found(fabric.link(link).pause(**parts, dry_run=dry_run))
             difference["paused"] = [was_paused, True]
             return was_paused
 
 
-async def resumed(
+async def resume_part(
     desk: FabricDesk,
     caller: Caller,
     link: str,
@@ -119,9 +119,9 @@ async def resumed(
     """
     details = {**parts, "dry_run": dry_run}
     async with desk.fabric(link) as fabric, desk.turn(f"pauses of {link}"):
-        with audited(caller, "resume", link, details) as difference:
+        with log_change(caller, "resume", link, details) as difference:
             await _check_pauses(fabric, link, if_match)
-            done = await found(fabric.link(link).resume(**parts, dry_run=dry_run))
+            done = await require_found(fabric.link(link).resume(**parts, dry_run=dry_run))
             difference["paused"] = [done.was_paused, False]
             return done
 
@@ -148,7 +148,7 @@ def _pausing_routes(router: APIRouter, desk: FabricDesk) -> None:
         async with desk.fabric(link) as fabric:
             known = await fabric.link(link).pauses()
         response.headers["ETag"] = etag_of(_parts(known))
-        return {"link": link, **_parts(known), "pauses": [each.as_dict() for each in known.told]}
+        return {"link": link, **_parts(known), "pauses": [each.as_dict() for each in known.authored]}
 
     @router.put("/links/{link}/pause", tags=["links"], summary="Pause a link or a part of it")
     async def pause_link(
@@ -161,7 +161,7 @@ def _pausing_routes(router: APIRouter, desk: FabricDesk) -> None:
         dry_run: DryRun = False,
     ) -> PausedJson:
         parts = {"topic": topic, "namespace": namespace, "task": task}
-        was_paused = await paused(desk, caller, link, parts, if_match=if_match, dry_run=dry_run)
+        was_paused = await pause_part(desk, caller, link, parts, if_match=if_match, dry_run=dry_run)
         is_paused = was_paused or not dry_run
         return {
             "link": link,
@@ -183,7 +183,7 @@ def _pausing_routes(router: APIRouter, desk: FabricDesk) -> None:
         dry_run: DryRun = False,
     ) -> ResumedJson:
         parts = {"topic": topic, "namespace": namespace, "task": task}
-        done = await resumed(desk, caller, link, parts, if_match=if_match, dry_run=dry_run)
+        done = await resume_part(desk, caller, link, parts, if_match=if_match, dry_run=dry_run)
         return {
             "link": link,
             "topic": topic,
@@ -199,7 +199,7 @@ def _filter_routes(router: APIRouter, desk: FabricDesk) -> None:
     async def change_filters(
         link: str, filters: Filters, given: str | None, caller: Caller, *, dry_run: bool
     ) -> tuple[FiltersJson, str]:
-        with audited(caller, "filters", link) as difference:
+        with log_change(caller, "filters", link) as difference:
             async with desk.turn(f"filters of {link}"), desk.link(link) as (fabric, chosen):
                 known = await fabric.filters(link)
                 before = known.as_dict(chosen)
@@ -257,7 +257,7 @@ def _target_routes(router: APIRouter, desk: FabricDesk) -> None:
     )
     async def read_targets(tree: str, response: Response, _: Viewer) -> list[DistributorTargetJson]:
         async with desk.fabric() as fabric:
-            targets = [each.as_dict() for each in await found(fabric.trees.targets(tree))]
+            targets = [each.as_dict() for each in await require_found(fabric.trees.targets(tree))]
         response.headers["ETag"] = etag_of(targets)
         return targets
 
@@ -276,17 +276,17 @@ def _target_routes(router: APIRouter, desk: FabricDesk) -> None:
         dry_run: DryRun = False,
     ) -> DistributorTargetJson:
         details = {**body.model_dump(), "dry_run": dry_run}
-        with audited(caller, "switch", f"{tree}.{cluster}.{level}", details) as difference:
+        with log_change(caller, "switch", f"{tree}.{cluster}.{level}", details) as difference:
             if body.resend:
                 # Messages may come twice.
                 check_role(caller, Role.ADMIN)
             async with desk.fabric() as fabric, desk.turn(f"targets of {tree}"):
                 if if_match is not None:
-                    known = [each.as_dict() for each in await found(fabric.trees.targets(tree))]
+                    known = [each.as_dict() for each in await require_found(fabric.trees.targets(tree))]
                     check_match(if_match, etag_of(known))
                 switch = fabric.trees.switch
                 how = {"force": body.force, "resend": body.resend, "dry_run": dry_run}
-                done = await found(switch(tree, cluster, level, body.to, **how))
+                done = await require_found(switch(tree, cluster, level, body.to, **how))
                 difference.update(target=[done.target, done.wanted], former=list(done.former))
                 return done.as_dict()
 
@@ -294,7 +294,7 @@ def _target_routes(router: APIRouter, desk: FabricDesk) -> None:
 @contextlib.asynccontextmanager
 async def _reshaping(desk: FabricDesk, tree: str, if_match: str | None) -> AsyncIterator[AsyncFabric]:
     """Open a tree for adding or removing clusters, if it runs as the caller knows it: one change at a time."""
-    async with desk.turn(f"tree {tree}"), desk.written() as fabric:
+    async with desk.turn(f"tree {tree}"), desk.open_file_fabric() as fabric:
         if if_match is not None:
             check_match(if_match, etag_of(await desk.tree_now(tree)))
         yield fabric
@@ -321,7 +321,7 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
         dry_run: DryRun = False,
     ) -> ReshapingJson:
         details = {**plain(body), "cluster": cluster, "dry_run": dry_run}
-        with audited(caller, "add to tree", tree, details) as difference:
+        with log_change(caller, "add to tree", tree, details) as difference:
             async with _reshaping(desk, tree, if_match) as fabric:
                 change = await fabric.tree_changes.add(
                     (await desk.tree(tree)).tree.name,
@@ -349,7 +349,7 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
         dry_run: DryRun = False,
     ) -> ReshapingJson:
         details: dict[str, Any] = {"cluster": cluster, "force": force, "gone": list(gone), "dry_run": dry_run}
-        with audited(caller, "remove from tree", tree, details) as difference:
+        with log_change(caller, "remove from tree", tree, details) as difference:
             async with _reshaping(desk, tree, if_match) as fabric:
                 remove, name = fabric.tree_changes.remove, (await desk.tree(tree)).tree.name
                 change = await remove(name, cluster, force=force, gone=gone, dry_run=dry_run)
@@ -370,7 +370,7 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
         dry_run: DryRun = False,
     ) -> ReshapingJson:
         details = {**plain(body), "cluster": cluster, "dry_run": dry_run}
-        with audited(caller, "move in tree", tree, details) as difference:
+        with log_change(caller, "move in tree", tree, details) as difference:
             async with _reshaping(desk, tree, if_match) as fabric:
                 move, name = fabric.tree_changes.move, (await desk.tree(tree)).tree.name
                 change = await move(name, cluster, beside=body.beside, level=body.level, dry_run=dry_run)

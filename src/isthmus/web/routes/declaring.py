@@ -10,12 +10,12 @@ from fastapi import APIRouter, Depends, Query, Response
 from isthmus.errors import RequestRefused
 from isthmus.fabric.answers import DeclaredLink, DeclaredLinkJson
 from isthmus.model.registers import difference
-from isthmus.web.access.auditing import audited
+from isthmus.web.access.auditing import log_change
 from isthmus.web.access.guard import Caller
 from isthmus.web.access.roles import Admin
 from isthmus.web.answers import AnswerRoute
-from isthmus.web.conditions import ONLY_TOLD, DryRun, IfMatch, unmatched
-from isthmus.web.desk import FabricDesk, answered
+from isthmus.web.conditions import ONLY_TOLD, DryRun, IfMatch, refuse_if_match
+from isthmus.web.desk import FabricDesk, add_etag
 from isthmus.web.routes.bodies import AttachBody, LinkBody, LinkChangeBody, plain
 
 _Validate = Annotated[bool, Query(description="Examine both clusters first: false declares the link unseen.")]
@@ -34,15 +34,15 @@ def _whole(router: APIRouter, desk: FabricDesk) -> None:
         "/links",
         status_code=HTTPStatus.CREATED,
         responses=ONLY_TOLD,
-        dependencies=[Depends(unmatched)],
+        dependencies=[Depends(refuse_if_match)],
         summary="Create a link on both its clusters, after examining them",
     )
     async def create_link(
         body: LinkBody, response: Response, caller: Admin, validate: _Validate = True, dry_run: DryRun = False
     ) -> DeclaredLinkJson:
         source, target = body.ends
-        with audited(caller, "create link", body.link, {**plain(body), "validate": validate, "dry_run": dry_run}):
-            async with desk.written() as fabric:
+        with log_change(caller, "create link", body.link, {**plain(body), "validate": validate, "dry_run": dry_run}):
+            async with desk.open_file_fabric() as fabric:
                 declared = await fabric.declarations.create(
                     body.link,
                     source=source.alias,
@@ -57,7 +57,7 @@ def _whole(router: APIRouter, desk: FabricDesk) -> None:
                 )
         if dry_run:
             response.status_code = HTTPStatus.OK
-        return answered(declared, response).as_dict()
+        return add_etag(declared, response).as_dict()
 
     @router.patch("/links/{link}", summary="Change settings of a declared link; its run follows them")
     async def update_link(
@@ -71,23 +71,23 @@ def _whole(router: APIRouter, desk: FabricDesk) -> None:
         if not body.settings and body.mode is None:
             raise RequestRefused("nothing is to be changed", status=422, hint="Give settings or mode.")
         wanted = {**plain(body), "dry_run": dry_run}
-        with audited(caller, "update link", link, wanted) as audit:
-            async with desk.known(link, if_match, is_needed=True) as (fabric, before):
+        with log_change(caller, "update link", link, wanted) as audit:
+            async with desk.open_for_change(link, if_match, is_needed=True) as (fabric, before):
                 update = fabric.declarations.update
                 after = await update(link, settings=body.settings, mode=body.mode, dry_run=dry_run)
                 audit.update(difference(before, after.declaration.registers))
-                return answered(after, response).as_dict()
+                return add_etag(after, response).as_dict()
 
     @router.delete("/links/{link}", summary="Delete a declared link: all is detached, topics stay as they are")
     async def delete_link(
         link: str, response: Response, caller: Admin, if_match: IfMatch = None, dry_run: DryRun = False
     ) -> DeclaredLinkJson:
         wanted = {"dry_run": dry_run}
-        with audited(caller, "delete link", link, wanted) as audit:
-            async with desk.known(link, if_match, is_needed=True, half_deleted=True) as (fabric, before):
+        with log_change(caller, "delete link", link, wanted) as audit:
+            async with desk.open_for_change(link, if_match, is_needed=True, half_deleted=True) as (fabric, before):
                 after = await fabric.declarations.delete(link, dry_run=dry_run)
                 audit.update(difference(before, after.declaration.registers))
-                return answered(after, response).as_dict()
+                return add_etag(after, response).as_dict()
 
 
 def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
@@ -95,8 +95,8 @@ def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
         verb: str, link: str, body: AttachBody, caller: Caller, given: str | None, *, dry_run: bool
     ) -> DeclaredLink:
         closing = body.closing
-        with audited(caller, verb, link, {**plain(body), "dry_run": dry_run}) as audit:
-            async with desk.known(link, given) as (fabric, before):
+        with log_change(caller, verb, link, {**plain(body), "dry_run": dry_run}) as audit:
+            async with desk.open_for_change(link, given) as (fabric, before):
                 links = fabric.declarations
                 follow = links.attach if verb == "attach" else links.reattach
                 after = await follow(link, body.maps, enforce=closing, dry_run=dry_run)
@@ -117,7 +117,7 @@ def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
     ) -> DeclaredLinkJson:
         if not body.attached:
             raise RequestRefused("no namespace is named", status=422, hint="Name them in attached.")
-        return answered(
+        return add_etag(
             await attach_namespaces("attach", link, body, caller, if_match, dry_run=dry_run), response
         ).as_dict()
 
@@ -134,4 +134,4 @@ def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
         dry_run: DryRun = False,
     ) -> DeclaredLinkJson:
         after = await attach_namespaces("reattach", link, body or AttachBody(), caller, if_match, dry_run=dry_run)
-        return answered(after, response).as_dict()
+        return add_etag(after, response).as_dict()

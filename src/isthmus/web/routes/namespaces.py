@@ -13,11 +13,11 @@ from isthmus.errors import RequestRefused
 from isthmus.fabric.answers import AsyncNamespaces, Keeping, NamespaceReport, NamespaceReportJson
 from isthmus.model.namespace import Namespace, NamespaceKind
 from isthmus.model.registers import Registers, difference
-from isthmus.web.access.auditing import audited
+from isthmus.web.access.auditing import log_change
 from isthmus.web.access.roles import Admin, Viewer
 from isthmus.web.answers import AnswerRoute
-from isthmus.web.conditions import ONLY_TOLD, DryRun, IfMatch, check_match, etag_of, unmatched
-from isthmus.web.desk import FabricDesk, found
+from isthmus.web.conditions import ONLY_TOLD, DryRun, IfMatch, check_match, etag_of, refuse_if_match
+from isthmus.web.desk import FabricDesk, require_found
 from isthmus.web.routes.bodies import NamespaceBody, NamespaceChangeBody, plain
 
 _Named = Annotated[str, Path(description="A prefix with a star behind it, or one whole name.", max_length=300)]
@@ -57,7 +57,7 @@ def _reading(router: APIRouter, desk: FabricDesk) -> None:
     ) -> NamespaceReportJson:
         asked = _namespace(namespace, kind, is_exact=exact)
         async with desk.cluster(cluster) as there:
-            return _answer(await found(there.namespaces.describe(asked)), response)
+            return _answer(await require_found(there.namespaces.describe(asked)), response)
 
 
 def _changing(router: APIRouter, desk: FabricDesk) -> None:
@@ -66,7 +66,7 @@ def _changing(router: APIRouter, desk: FabricDesk) -> None:
         cluster: str, asked: Namespace, given: str | None
     ) -> AsyncIterator[tuple[AsyncNamespaces, Registers]]:
         async with desk.turn(f"namespace {cluster} {asked.kind} {asked}"), desk.cluster(cluster) as there:
-            before = await found(there.namespaces.describe(asked))
+            before = await require_found(there.namespaces.describe(asked))
             check_match(given, etag_of(before.as_dict()["said"]))
             yield there.namespaces, before.registers
 
@@ -74,14 +74,14 @@ def _changing(router: APIRouter, desk: FabricDesk) -> None:
         _AT,
         status_code=HTTPStatus.CREATED,
         responses=ONLY_TOLD,
-        dependencies=[Depends(unmatched)],
+        dependencies=[Depends(refuse_if_match)],
         summary="Declare a namespace",
     )
     async def create_namespace(
         cluster: str, body: NamespaceBody, response: Response, caller: Admin, dry_run: DryRun = False
     ) -> NamespaceReportJson:
         async with desk.cluster(cluster) as there:
-            with audited(caller, "create namespace", cluster, {**plain(body), "dry_run": dry_run}):
+            with log_change(caller, "create namespace", cluster, {**plain(body), "dry_run": dry_run}):
                 asked, create = _namespace(body.namespace, body.kind, is_exact=body.exact), there.namespaces.create
                 report = await create(asked, reserved=body.reserved, async_only=body.async_only, dry_run=dry_run)
         if dry_run:
@@ -104,7 +104,7 @@ def _changing(router: APIRouter, desk: FabricDesk) -> None:
             raise RequestRefused("nothing is to be changed", status=422, hint="Give reserved, enforce or async_only.")
         asked, target = _namespace(namespace, kind, is_exact=exact), f"{cluster} {kind} {namespace}"
         wanted, closing = {**plain(body), "dry_run": dry_run}, body.closing
-        with audited(caller, "update namespace", target, wanted) as audit:
+        with log_change(caller, "update namespace", target, wanted) as audit:
             async with open_known(cluster, asked, if_match) as (namespaces, before):
                 report = await _apply_change(namespaces, asked, body, closing, dry_run=dry_run)
                 audit.update(difference(before, report.registers))
@@ -123,7 +123,7 @@ def _changing(router: APIRouter, desk: FabricDesk) -> None:
     ) -> NamespaceReportJson:
         asked, target = _namespace(namespace, kind, is_exact=exact), f"{cluster} {kind} {namespace}"
         wanted = {"dry_run": dry_run}
-        with audited(caller, "delete namespace", target, wanted) as audit:
+        with log_change(caller, "delete namespace", target, wanted) as audit:
             async with open_known(cluster, asked, if_match) as (namespaces, before):
                 report = await namespaces.delete(asked, dry_run=dry_run)
                 audit.update(difference(before, report.registers))

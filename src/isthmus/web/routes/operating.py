@@ -16,7 +16,7 @@ from isthmus.status.condition import WaitCondition
 from isthmus.web.access.guard import Caller
 from isthmus.web.access.roles import Admin, Operator, Viewer
 from isthmus.web.answers import AnswerRoute
-from isthmus.web.conditions import DryRun, unmatched
+from isthmus.web.conditions import DryRun, refuse_if_match
 from isthmus.web.desk import FabricDesk
 from isthmus.web.operations import LongOperation, OnStep, OperationJson, OperationKind, Operations, WaitedJson
 from isthmus.web.routes.bodies import DrillBody, RecoverBody, ReplayBody, TreeVerifyBody, VerifyBody, WaitBody, plain
@@ -33,7 +33,7 @@ def operating_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
     return router
 
 
-def accepted(operation: LongOperation, response: Response) -> OperationJson:
+def accept_operation(operation: LongOperation, response: Response) -> OperationJson:
     """Return the answer to a request that started an operation: the place of its progress."""
     response.headers["Location"] = f"/v1/operations/{operation.id}"
     return operation.as_dict()
@@ -56,11 +56,11 @@ def _looking(router: APIRouter, operations: Operations) -> None:
         "/operations/{operation}:cancel",
         tags=["operations"],
         status_code=HTTPStatus.ACCEPTED,
-        dependencies=[Depends(unmatched)],
+        dependencies=[Depends(refuse_if_match)],
         summary="Cancel an operation; the same request again resumes it",
     )
     def cancel_operation(operation: str, response: Response, caller: Operator) -> OperationJson:
-        return accepted(operations.cancel(operation, caller), response)
+        return accept_operation(operations.cancel(operation, caller), response)
 
 
 def _recovering(router: APIRouter, desk: FabricDesk, operations: Operations) -> None:
@@ -89,7 +89,7 @@ def _recovering(router: APIRouter, desk: FabricDesk, operations: Operations) -> 
             return (await recoverer.recover(dry_run=dry_run)).as_dict()
 
         details = {**plain(body), "dry_run": dry_run}
-        return accepted(operations.begin("recover", link, caller, details, work, subject=link), response)
+        return accept_operation(operations.begin("recover", link, caller, details, work, subject=link), response)
 
     @router.post(
         "/links/{link}/quarantine:replay",
@@ -116,7 +116,7 @@ def _recovering(router: APIRouter, desk: FabricDesk, operations: Operations) -> 
             return [each.as_dict() for each in found]
 
         details = {**plain(body), "dry_run": dry_run}
-        return accepted(operations.begin("replay", link, caller, details, work, subject=link), response)
+        return accept_operation(operations.begin("replay", link, caller, details, work, subject=link), response)
 
 
 def _verifying(router: APIRouter, desk: FabricDesk, operations: Operations) -> None:
@@ -128,7 +128,7 @@ def _verifying(router: APIRouter, desk: FabricDesk, operations: Operations) -> N
         summary="Verify a link: compare both logs record by record, on Spark",
     )
     async def verify(link: str, response: Response, caller: Operator, body: VerifyBody | None = None) -> OperationJson:
-        return accepted(await begin_verify(desk, operations, caller, link, body or VerifyBody()), response)
+        return accept_operation(await begin_verify(desk, operations, caller, link, body or VerifyBody()), response)
 
     @router.post(
         "/trees/{tree}:verify",
@@ -147,7 +147,7 @@ def _verifying(router: APIRouter, desk: FabricDesk, operations: Operations) -> N
         begun = operations.begin(
             "verify", chosen, caller, plain(body), work, subject=subject, is_of_link=False, kind=OperationKind.COMPARES
         )
-        return accepted(begun, response)
+        return accept_operation(begun, response)
 
 
 def _proving(router: APIRouter, desk: FabricDesk, operations: Operations) -> None:
@@ -159,7 +159,7 @@ def _proving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         summary="Prove that a group could fail over, without failing over",
     )
     async def drill(link: str, body: DrillBody, response: Response, caller: Operator) -> OperationJson:
-        return accepted(await begin_drill(desk, operations, caller, link, body), response)
+        return accept_operation(await begin_drill(desk, operations, caller, link, body), response)
 
     @router.post(
         "/links/{link}:wait",
@@ -195,7 +195,9 @@ def _proving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
                 "lag_records": outcome.lag_records,
             }
 
-        return accepted(operations.begin("wait", link, caller, plain(body), work, kind=OperationKind.WAITS), response)
+        return accept_operation(
+            operations.begin("wait", link, caller, plain(body), work, kind=OperationKind.WAITS), response
+        )
 
 
 async def begin_drill(

@@ -19,7 +19,7 @@ from isthmus.web.conditions import DryRun, IfMatch
 from isthmus.web.desk import FabricDesk
 from isthmus.web.operations import LongOperation, OnStep, OperationJson, Operations
 from isthmus.web.routes.bodies import LeaveBody, PromoteBody, ReverseBody, plain
-from isthmus.web.routes.operating import accepted
+from isthmus.web.routes.operating import accept_operation
 
 Json = dict[str, Any]
 _Verb = Callable[[Promoter], Awaitable[Promotion]]
@@ -76,7 +76,7 @@ def _leaving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         if_match: IfMatch = None,
         dry_run: DryRun = False,
     ) -> OperationJson:
-        return accepted(await leave("detach", link, body, caller, if_match, dry_run=dry_run), response)
+        return accept_operation(await leave("detach", link, body, caller, if_match, dry_run=dry_run), response)
 
     @router.post(
         "/links/{link}:failover",
@@ -91,7 +91,7 @@ def _leaving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         if_match: IfMatch = None,
         dry_run: DryRun = False,
     ) -> OperationJson:
-        return accepted(await leave("failover", link, body, caller, if_match, dry_run=dry_run), response)
+        return accept_operation(await leave("failover", link, body, caller, if_match, dry_run=dry_run), response)
 
 
 def _leading(router: APIRouter, desk: FabricDesk, operations: Operations) -> None:
@@ -119,7 +119,7 @@ def _leading(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         operation = await _submit(
             desk, operations, promoter, "promote", lambda one: one.promote(dry_run=dry_run), caller, if_match, details
         )
-        return accepted(operation, response)
+        return accept_operation(operation, response)
 
     @router.post(
         "/links/{link}:reverse",
@@ -140,4 +140,4 @@ def _leading(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
             return one.reverse(body.as_link, dry_run=dry_run)
 
         operation = await _submit(desk, operations, promoter_of(link, body), "reverse", verb, caller, if_match, details)
-        return accepted(operation, response)
+        return accept_operation(operation, response)

@@ -29,12 +29,12 @@ from isthmus.model.links.needs import Side
 from isthmus.model.links.progress import LinkProgress
 from isthmus.model.links.progressforms import LinkStatusJson, PartitionStatusJson, TopicStatusJson
 from isthmus.model.trees.treeforms import TreeJson, TreeSettingsJson
-from isthmus.web.access.auditing import audited
+from isthmus.web.access.auditing import log_change
 from isthmus.web.access.roles import Admin, needs
 from isthmus.web.access.tokens import Role
 from isthmus.web.answers import AnswerRoute
 from isthmus.web.conditions import etag_of
-from isthmus.web.desk import DescribedLinkJson, FabricDesk, LinkSummaryJson, declared_etag, found, link_summary
+from isthmus.web.desk import DescribedLinkJson, FabricDesk, LinkSummaryJson, declared_etag, link_summary, require_found
 
 Json = dict[str, Any]
 _Principal = Annotated[str | None, Query(description="Who Isthmus is there, such as User:isthmus.", max_length=300)]
@@ -121,7 +121,7 @@ def _fabric_routes(router: APIRouter, desk: FabricDesk) -> None:
         cluster: Annotated[str | None, Query(description="Only those started for this cluster, or serving it.")] = None,
     ) -> GatewaysJson:
         async with desk.fabric() as fabric:
-            return (await found(fabric.gateways(cluster))).as_dict()
+            return (await require_found(fabric.gateways(cluster))).as_dict()
 
     @router.get("/doctor", tags=["clusters"], summary="Examine clusters, rights, limits, clocks and this host")
     async def run_doctor() -> list[FindingJson]:
@@ -130,7 +130,7 @@ def _fabric_routes(router: APIRouter, desk: FabricDesk) -> None:
 
     @router.get("/provenance/{topic}", tags=["links"], summary="Show where the records of a topic came from")
     async def read_provenance(topic: str) -> Annotated[Json, Provenance]:
-        async with desk.written() as fabric:
+        async with desk.open_file_fabric() as fabric:
             return (await fabric.provenance(topic)).as_dict()
 
 
@@ -146,8 +146,8 @@ def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
         settings = await desk.tree(tree)
         if desk.writes_tree(tree):
             return {**settings.as_dict(), "declaration": None}
-        async with desk.written() as fabric:
-            declared = await found(fabric.declared_trees.describe(tree))
+        async with desk.open_file_fabric() as fabric:
+            declared = await require_found(fabric.declared_trees.describe(tree))
         response.headers["ETag"] = declared_etag(declared)
         return {**settings.as_dict(), "declaration": declared.as_dict()}
 
@@ -162,7 +162,7 @@ def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
     )
     async def read_tree_plan(tree: str) -> TreePlanJson:
         async with desk.fabric() as fabric:
-            plan = await found(fabric.plan(tree=tree))
+            plan = await require_found(fabric.plan(tree=tree))
             carrying = [link.name for link in fabric.links() if link.tree == tree and link.groups.is_configured]
             groups = [each for name in carrying for each in await fabric.groups.plan(link=name)]
         return {**plan.as_dict(), "groups": [each.as_dict() for each in groups]}
@@ -171,7 +171,7 @@ def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
 def _link_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get("/links/{link}", tags=["links"], summary="Describe a link, with its declaration")
     async def describe_link(link: str, response: Response) -> DescribedLinkJson:
-        answer, response.headers["ETag"] = await desk.described(link)
+        answer, response.headers["ETag"] = await desk.describe_link(link)
         return answer
 
     @router.get("/links/{link}/status", tags=["links"], summary="Get the status of a link")
@@ -240,10 +240,10 @@ def _carried_routes(router: APIRouter, desk: FabricDesk) -> None:
         summary="Get the key to one group's positions in an encrypted copy (admins)",
     )
     async def read_group_key(link: str, group: _Group, response: Response, caller: Admin) -> GroupKeyJson:
-        with audited(caller, "groups key", link, {"group": group}):
+        with log_change(caller, "groups key", link, {"group": group}):
             if not caller.sha256:
                 raise TokenRefused(
-                    "a key is told to somebody with a token only",
+                    "a key is shown to somebody with a token only",
                     status=403,
                     hint="Make one: isthmus token create; or ask on this host: isthmus groups key.",
                 )
@@ -308,7 +308,7 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
     )
     async def read_last_known(cluster: str) -> LastKnownJson:
         async with desk.cluster(cluster) as administration:
-            return (await found(administration.last_known())).as_dict()
+            return (await require_found(administration.last_known())).as_dict()
 
     @router.get(
         "/clusters/{cluster}/topics", tags=["clusters"], summary="List partitions with leaders, replicas and offsets"
@@ -317,7 +317,7 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
         cluster: str, topic: Annotated[list[str] | None, Query(description="Only these topics.")] = None
     ) -> Annotated[Json, TopicsReport]:
         async with desk.cluster(cluster) as known:
-            return (await found(known.topics(topic or ()))).as_dict()
+            return (await require_found(known.topics(topic or ()))).as_dict()
 
     @router.get(
         "/clusters/{cluster}/groups", tags=["clusters"], summary="List consumer groups with state, coordinator and lag"
@@ -343,7 +343,7 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
             raise RequestRefused("a key is that of one group", status=422, hint="Say which: ?group=NAME.")
         key = None if group_key is None else bytes.fromhex(group_key)
         async with desk.cluster(cluster) as known:
-            copied = await found(known.copied_commits(source_id=source, groups=group or (), key=key))
+            copied = await require_found(known.copied_commits(source_id=source, groups=group or (), key=key))
         return [each.as_dict() for each in copied]
 
     @router.get(

@@ -12,14 +12,14 @@ from fastapi import APIRouter, Depends, Query, Response
 from isthmus.fabric.answers import RegistrySummary, SchemasPlanJson
 from isthmus.fabric.async_fabric import AsyncFabric
 from isthmus.model.schemas.content import SchemaVersionJson
-from isthmus.web.access.auditing import audited
+from isthmus.web.access.auditing import log_change
 from isthmus.web.access.roles import Admin, Viewer
 from isthmus.web.answers import AnswerRoute
-from isthmus.web.conditions import DryRun, unmatched
-from isthmus.web.desk import FabricDesk, found
+from isthmus.web.conditions import DryRun, refuse_if_match
+from isthmus.web.desk import FabricDesk, require_found
 from isthmus.web.operations import OnStep, OperationJson, Operations
 from isthmus.web.routes.bodies import PrimaryBody, RegistriesBody, plain
-from isthmus.web.routes.operating import accepted
+from isthmus.web.routes.operating import accept_operation
 
 
 class NamedSchemaVersionJson(SchemaVersionJson):
@@ -39,7 +39,7 @@ def schema_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
 def _reading(router: APIRouter, desk: FabricDesk) -> None:
     @router.get("/schemas", summary="List the schema registries: the primary one, and what each holds")
     async def list_registries(_: Viewer) -> list[Annotated[dict[str, Any], RegistrySummary]]:
-        async with desk.written() as fabric:
+        async with desk.open_file_fabric() as fabric:
             return [each.as_dict() for each in await fabric.schemas.registries()]
 
     @router.get("/schemas/diff", summary="Compare the schema registries with the primary one")
@@ -49,14 +49,14 @@ def _reading(router: APIRouter, desk: FabricDesk) -> None:
             list[str] | None, Query(description="Only the registries of these clusters.", max_length=1000)
         ] = None,
     ) -> list[SchemasPlanJson]:
-        async with desk.written() as fabric:
+        async with desk.open_file_fabric() as fabric:
             return [each.as_dict() for each in await fabric.schemas.plan(cluster or ())]
 
     @router.get("/clusters/{cluster}/schemas", summary="List the versions of all subjects that a schema registry holds")
     async def list_schemas(cluster: str, _: Viewer) -> list[NamedSchemaVersionJson]:
-        async with desk.written() as fabric:
+        async with desk.open_file_fabric() as fabric:
             schemas = fabric.schemas
-            held = await found(schemas.contents(cluster))
+            held = await require_found(schemas.contents(cluster))
         return [{**row, "name": schemas.logical(cluster, row["subject"])} for row in held.as_rows()]
 
 
@@ -64,7 +64,7 @@ def _changing(router: APIRouter, desk: FabricDesk, operations: Operations) -> No
     @router.post(
         "/schemas:sync",
         status_code=HTTPStatus.ACCEPTED,
-        dependencies=[Depends(unmatched)],
+        dependencies=[Depends(refuse_if_match)],
         summary="Copy the primary schema registry into the others once",
     )
     async def sync_schemas(
@@ -88,15 +88,15 @@ def _changing(router: APIRouter, desk: FabricDesk, operations: Operations) -> No
         details = {**plain(body), "dry_run": dry_run}
         what = ", ".join(body.clusters) or "all registries"
         begun = operations.begin("schemas sync", what, caller, details, work, subject="schemas", is_of_link=False)
-        return accepted(begun, response)
+        return accept_operation(begun, response)
 
     @router.post(
         "/schemas:primary",
-        dependencies=[Depends(unmatched)],
+        dependencies=[Depends(refuse_if_match)],
         summary="Make another schema registry the primary one, once it holds the same",
     )
     async def move_primary(body: PrimaryBody, caller: Admin, dry_run: DryRun = False) -> list[SchemasPlanJson]:
-        with audited(caller, "schemas primary", body.cluster, {**plain(body), "dry_run": dry_run}):
-            async with desk.written() as fabric:
+        with log_change(caller, "schemas primary", body.cluster, {**plain(body), "dry_run": dry_run}):
+            async with desk.open_file_fabric() as fabric:
                 plans = await fabric.schemas.move_primary(body.cluster, force=body.force, dry_run=dry_run)
         return [each.as_dict() for each in plans]

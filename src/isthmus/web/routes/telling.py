@@ -13,7 +13,7 @@ from isthmus.errors import RequestRefused
 from isthmus.web.access.guard import is_let_in
 from isthmus.web.access.roles import Viewer
 from isthmus.web.access.tokens import TokenFile
-from isthmus.web.events import told
+from isthmus.web.events import encode_event
 from isthmus.web.watching import Watch, link_event
 
 _FIRST_S: Final = 10.0
@@ -40,8 +40,8 @@ def telling_routes(watch: Watch, tokens: TokenFile) -> APIRouter:
     ) -> StreamingResponse:
         listener = watch.happenings.listen(link, last_event_id, caller.identity)
         watch.want()
-        known = [] if last_event_id else [each for each in watch.known() if link in (None, each.link)]
-        first = [told("link", link_event(each)) for each in known]
+        known = [] if last_event_id else [each for each in watch.read_state() if link in (None, each.link)]
+        first = [encode_event("link", link_event(each)) for each in known]
         return StreamingResponse(
             watch.happenings.stream(listener, first, lambda: is_let_in(caller, tokens)),
             media_type="text/event-stream",

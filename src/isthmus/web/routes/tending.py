@@ -9,12 +9,12 @@ from fastapi import APIRouter, Depends, Path, Query, Response
 from isthmus.errors import RequestRefused
 from isthmus.fabric.answers import Forgotten, GroupsPlanJson, LiveSettingsJson
 from isthmus.model.gateways.registered import ForgottenGatewayJson
-from isthmus.web.access.auditing import audited
+from isthmus.web.access.auditing import log_change
 from isthmus.web.access.guard import Caller
 from isthmus.web.access.roles import Admin, Operator, Viewer
 from isthmus.web.answers import AnswerRoute
-from isthmus.web.conditions import DryRun, IfMatch, check_match, etag_of, unmatched
-from isthmus.web.desk import FabricDesk, LimitsJson, found, limits_of
+from isthmus.web.conditions import DryRun, IfMatch, check_match, etag_of, refuse_if_match
+from isthmus.web.desk import FabricDesk, LimitsJson, limits_of, require_found
 from isthmus.web.routes.bodies import ForgetBody, LimitsBody, SettingsBody, plain
 
 
@@ -54,7 +54,7 @@ def _limits(router: APIRouter, desk: FabricDesk) -> None:
         if_match: IfMatch = None,
         dry_run: DryRun = False,
     ) -> LimitsJson:
-        with audited(caller, "limits", link, {"dry_run": dry_run}) as difference:
+        with log_change(caller, "limits", link, {"dry_run": dry_run}) as difference:
             async with desk.turn(f"link {link}"), desk.link(link) as (fabric, chosen):
                 known = await fabric.link(link).settings()
                 before, wanted = limits_of(known.of(chosen)), body.limits
@@ -76,7 +76,7 @@ def _settings(router: APIRouter, desk: FabricDesk) -> None:
     async def change_settings(
         link: str, body: SettingsBody, given: str | None, caller: Caller, *, reset: bool, dry_run: bool
     ) -> tuple[LiveSettingsJson, str]:
-        with audited(caller, "settings", link, {**plain(body), "reset": reset, "dry_run": dry_run}) as difference:
+        with log_change(caller, "settings", link, {**plain(body), "reset": reset, "dry_run": dry_run}) as difference:
             async with desk.turn(f"link {link}"), desk.link(link) as (fabric, chosen):
                 one = fabric.link(link)
                 known = await one.settings()
@@ -150,7 +150,7 @@ def _groups(router: APIRouter, desk: FabricDesk) -> None:
         dry_run: DryRun = False,
     ) -> list[GroupsPlanJson]:
         async with desk.fabric(link) as fabric:
-            with audited(caller, "groups sync", link, {"group": group, "dry_run": dry_run}):
+            with log_change(caller, "groups sync", link, {"group": group, "dry_run": dry_run}):
                 carry = fabric.groups.plan if dry_run else fabric.groups.sync
                 plans = await carry(link=link, group=group)
         return [each.as_dict() for each in plans]
@@ -168,22 +168,22 @@ def _forgetting(router: APIRouter, desk: FabricDesk) -> None:
     ) -> list[Annotated[dict[str, Any], Forgotten]]:
         body = body or ForgetBody()
         async with desk.fabric(link) as fabric:
-            with audited(caller, "forget", link, {**plain(body), "dry_run": dry_run}):
+            with log_change(caller, "forget", link, {**plain(body), "dry_run": dry_run}):
                 done = await fabric.forget(link, body.topics, delete_at_target=body.delete_at_target, dry_run=dry_run)
                 return [each.as_dict() for each in done]
 
     @router.post(
         "/clusters/{cluster}/links/{link}:forget",
         tags=["links"],
-        dependencies=[Depends(unmatched)],
+        dependencies=[Depends(refuse_if_match)],
         summary="Forget a link that is no longer run, in the ledger of its target",
     )
     async def forget_link(cluster: str, link: str, caller: Admin, dry_run: DryRun = False) -> ForgottenLinkJson:
         async with desk.cluster(cluster):
             pass
-        with audited(caller, "forget link", link, {"cluster": cluster, "dry_run": dry_run}):
-            async with desk.written() as fabric:
-                keys = await found(fabric.forget_link(link, cluster=cluster, dry_run=dry_run))
+        with log_change(caller, "forget link", link, {"cluster": cluster, "dry_run": dry_run}):
+            async with desk.open_file_fabric() as fabric:
+                keys = await require_found(fabric.forget_link(link, cluster=cluster, dry_run=dry_run))
         return {"link": link, "cluster": cluster, "documents": list(keys)}
 
 
@@ -191,7 +191,7 @@ def _forgetting_gateways(router: APIRouter, desk: FabricDesk) -> None:
     @router.post(
         "/clusters/{cluster}/gateways/{gateway}:forget",
         tags=["links"],
-        dependencies=[Depends(unmatched)],
+        dependencies=[Depends(refuse_if_match)],
         summary="Forget a silent gateway of a cluster: it has ended",
     )
     async def forget_gateway(
@@ -202,8 +202,8 @@ def _forgetting_gateways(router: APIRouter, desk: FabricDesk) -> None:
     ) -> ForgottenGatewayJson:
         async with desk.cluster(cluster):
             pass
-        with audited(caller, "forget gateway", gateway, {"cluster": cluster, "dry_run": dry_run}) as audit:
+        with log_change(caller, "forget gateway", gateway, {"cluster": cluster, "dry_run": dry_run}) as audit:
             async with desk.fabric() as fabric:
-                done = await found(fabric.forget_gateway(cluster, gateway, dry_run=dry_run))
+                done = await require_found(fabric.forget_gateway(cluster, gateway, dry_run=dry_run))
             audit["ids"] = list(done.gateway.ids)
         return done.as_dict()

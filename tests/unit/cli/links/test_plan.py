@@ -91,7 +91,7 @@ def test_what_an_operator_selects_is_told_with_who_said_so(capsys: pytest.Captur
 def test_what_an_operator_has_set_is_told_with_who_said_so(capsys: pytest.CaptureFixture[str]) -> None:
     """In place of what the file says, on stderr, and under `settings` of the answer."""
     chosen = LiveSettings(
-        said={"limits.bytes_per_s": 5, "mm2.offset_syncs": "target"}, since_ms=1_700_000_000_000, by="ada@host"
+        changed={"limits.bytes_per_s": 5, "mm2.offset_syncs": "target"}, since_ms=1_700_000_000_000, by="ada@host"
     )
     link = replace(link_of(), settings=chosen)
     _, err = shown(capsys, link)

@@ -18,7 +18,7 @@ def test_a_bar_tells_how_many_partitions_are_through(
     screen = io.StringIO()
     shown = Console(file=screen, force_terminal=is_terminal, width=80, _environ={"TERM": "xterm"})
     monkeypatch.setattr(promoting, "console", shown)
-    with promoting._followed() as (begun, progressed):
+    with promoting._report_steps() as (begun, progressed):
         begun("waiting for the lanes to end")
         progressed(3, 7)
     assert "waiting for the lanes to end" in capsys.readouterr().err

@@ -14,7 +14,7 @@ from isthmus import config
 from isthmus.cli.links.link import list_links
 from isthmus.cli.links.status import status
 from isthmus.cli.output import OutputFormat
-from isthmus.cli.setup.config import check, configured, linked, resolved, show
+from isthmus.cli.setup.config import check, load_configuration, load_with_declared, resolve_configuration, show
 from isthmus.config.reading.places import SMALLEST
 from isthmus.errors import ConfigError
 
@@ -53,7 +53,7 @@ def test_shown_configuration_can_be_read_again() -> None:
     ):
         configuration = config.parse(text)
 
-        assert config.parse(yaml.safe_dump(resolved(configuration))) == configuration
+        assert config.parse(yaml.safe_dump(resolve_configuration(configuration))) == configuration
 
 
 @pytest.mark.parametrize("output", OutputFormat)
@@ -109,7 +109,7 @@ def test_check_tells_what_is_configured_and_what_is_unwise(path: Path, capsys: C
 
 def test_other_commands_warn_on_stderr(path: Path, capsys: Capture) -> None:
     """Results and warnings do not mix."""
-    assert configured(path).link("east-west").target.alias == "west"
+    assert load_configuration(path).link("east-west").target.alias == "west"
 
     out, err = capsys.readouterr()
     assert out == ""
@@ -127,7 +127,7 @@ def test_links_of_a_cluster_that_is_away_are_not_known(path: Path, capsys: Captu
     with pytest.raises(typer.Exit) as listed:
         list_links(path=path)
     with pytest.raises(ConfigError, match="no link named orders") as unknown:
-        linked(path).link("orders")
+        load_with_declared(path).link("orders")
 
     told = capsys.readouterr().err
     assert (ended.value.exit_code, listed.value.exit_code) == (1, 1)

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from isthmus.cli.tables.columns import Cells, Column
-from isthmus.cli.tables.grid import Grid, shortened, wrapped
+from isthmus.cli.tables.grid import Grid, shorten_name, wrap_text
 from isthmus.model.lane import LaneState
 
 COLUMNS = (
@@ -150,19 +150,19 @@ def test_numbers_and_states_are_whole_or_their_column_is_not_there(
 
 def test_a_word_that_is_longer_than_a_line_is_broken_behind_punctuation() -> None:
     """A setting stays readable: its name in one line and its value in another."""
-    assert wrapped("Set producer.id.expiration.ms=604800000 there", 28) == [
+    assert wrap_text("Set producer.id.expiration.ms=604800000 there", 28) == [
         "Set",
         "producer.id.expiration.ms=",
         "604800000 there",
     ]
-    assert wrapped("x" * 10, 4) == ["xxxx", "xxxx", "xx"]
-    assert wrapped("", 4) == []
+    assert wrap_text("x" * 10, 4) == ["xxxx", "xxxx", "xx"]
+    assert wrap_text("", 4) == []
 
 
 @given(st.text(st.characters(categories=["L", "N", "P", "S"]) | st.just(" "), max_size=200), st.integers(2, 60))
 def test_wrapped_text_is_whole_and_fits(text: str, width: int) -> None:
     """No line is too long or empty, and nothing is lost; some letters take no room of their own."""
-    lines = wrapped(text, width)
+    lines = wrap_text(text, width)
     assert all(line and cell_len(line) <= width for line in lines)
     assert "".join("".join(lines).split()) == "".join(text.split())
 
@@ -170,7 +170,7 @@ def test_wrapped_text_is_whole_and_fits(text: str, width: int) -> None:
 @given(st.text(max_size=60), st.integers(1, 40))
 def test_a_shortened_name_has_both_its_ends(name: str, width: int) -> None:
     """It is never too long, and begins and ends as the name does."""
-    short = shortened(name, width)
+    short = shorten_name(name, width)
     assert cell_len(short) <= width
     if short != name:
         head, _, tail = short.partition("…")

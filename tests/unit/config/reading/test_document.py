@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.config.reading.document import ConfigDocument, dotted
+from isthmus.config.reading.document import ConfigDocument, format_path
 from isthmus.errors import ConfigError
 
 TEXT = """\
@@ -104,4 +104,4 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 def test_dotted_path() -> None:
     """Paths are written the way people point at them."""
-    assert dotted(("links", 0, "topics", "include", 2)) == "links[0].topics.include[2]"
+    assert format_path(("links", 0, "topics", "include", 2)) == "links[0].topics.include[2]"

@@ -14,7 +14,7 @@ import pytest
 from keyring.errors import PasswordSetError
 
 from isthmus.config.reading.references import Resolution
-from isthmus.config.reading.vaults import kept, typed
+from isthmus.config.reading.vaults import ask_password, read_keyring
 from isthmus.model.text.reference import FileReference
 
 
@@ -121,7 +121,7 @@ def test_file_of_a_folder(tmp_path: Path) -> None:
 
 def test_typed_on_a_terminal(tmp_path: Path) -> None:
     """A person is asked once, unseen; where there is no terminal the reference leads nowhere."""
-    typed.cache_clear()
+    ask_password.cache_clear()
     (problem,) = resolved("${prompt:Password of east}", tmp_path).problems
     assert "no terminal" in problem.message
     program = (
@@ -148,7 +148,7 @@ def test_kept_in_a_keyring(tmp_path: Path) -> None:
     # Its own constructor has no types.
     drawer: Callable[[], keyring.backend.KeyringBackend] = _Drawer
     keyring.set_keyring(drawer())
-    kept.cache_clear()
+    read_keyring.cache_clear()
 
     assert resolved("${keyring:isthmus:ada}", tmp_path).root == {"key": ("s3cret",)}
     (problem,) = resolved("${keyring:isthmus:bob}", tmp_path).problems

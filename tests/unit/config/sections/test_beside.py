@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from isthmus import config
-from isthmus.cli.setup.config import resolved
+from isthmus.cli.setup.config import resolve_configuration
 from isthmus.errors import ConfigError
 from isthmus.model.configsettings import ConfigSettings
 from isthmus.model.configuration import MetricsSettings
@@ -67,7 +67,7 @@ def test_off_is_off(word: str) -> None:
 def test_what_is_shown_can_be_read_again() -> None:
     """Kept overrides and policies are shown in the form of the file."""
     configuration = config.parse(text("configs: {keep: {'*': [a.b, 'c*']}}, access: {policy: full}"), environment={})
-    again = config.parse(yaml.safe_dump(resolved(configuration)), environment={})
+    again = config.parse(yaml.safe_dump(resolve_configuration(configuration)), environment={})
     assert again.links == configuration.links
 
 

@@ -59,7 +59,10 @@ def test_heartbeats_are_written_without_mirroring_those_of_the_source() -> None:
     assert first.mm2.heartbeats
     assert not first.topics.matches(SourceTopic("heartbeats"))
     assert second.topics.matches(SourceTopic("heartbeats"))
-    assert kept.topics.named(["heartbeats", "orders"]).sources == {"a.heartbeats": "heartbeats", "orders": "orders"}
+    assert kept.topics.name_topics(["heartbeats", "orders"]).sources == {
+        "a.heartbeats": "heartbeats",
+        "orders": "orders",
+    }
 
 
 def test_the_separator_is_that_of_the_naming() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from isthmus import config
-from isthmus.cli.setup.config import resolved
+from isthmus.cli.setup.config import resolve_configuration
 from isthmus.config.declared import declared_link
 from isthmus.errors import ConfigError
 from isthmus.kafka.connect.address import reached_at, whereabouts
@@ -16,7 +16,7 @@ from isthmus.links.reversal import reversed_settings
 from isthmus.model.cluster import ClientProperties, Cluster, Proxy, Secret, Tls, ZooKeeper
 from isthmus.model.configuration import Configuration
 from isthmus.model.links.declaration import Declaration
-from isthmus.model.registers import SETTINGS, Author, changed
+from isthmus.model.registers import SETTINGS, Author, change_registers
 from isthmus.run.following import change_of
 
 LINK = "links: [{name: a-b, source: a, target: b, topics: {include: [orders]}, %s}]"
@@ -183,29 +183,31 @@ def test_logins_of_clients_with_certificates() -> None:
     configuration = configured(LOGINS.replace("sesame}}}", "sesame}, certificates: ['/CN=m,.*/', CN=n]}}"))
     (login,) = configuration.cluster("a").logins
     assert [str(each) for each in login.certificates] == ["/CN=m,.*/", "CN=n"]
-    assert "'certificates': ['/CN=m,.*/', 'CN=n']" in str(resolved(configuration))
+    assert "'certificates': ['/CN=m,.*/', 'CN=n']" in str(resolve_configuration(configuration))
 
 
 def test_a_declared_link_names_its_logins() -> None:
     """What is declared holds the name; who does not have it in the file is told, and does not run the link."""
-    registers = changed((), {f"{SETTINGS}source_login": "mirror"}, Author(by="me", at_ms=1, where="cluster"))
+    registers = change_registers((), {f"{SETTINGS}source_login": "mirror"}, Author(by="me", at_ms=1, where="cluster"))
     declared = Declaration(name="a-b", registers=registers)
     known, other = configured(LOGINS).cluster("a"), Cluster(alias="b", bootstrap_servers=("b:1",))
     assert declared_link(declared, known, other).source.security.username == "m"
     with pytest.raises(ConfigError, match=r"clusters\.b\.logins has no mirror") as told:
         declared_link(declared, other, known)
-    assert "of whoever runs the link" in told.value.hint
+    assert "of the operator who runs the link" in told.value.hint
     assert reversed_settings(declared.settings, ()) == {"target_login": "mirror"}
 
 
 def test_a_declared_link_has_properties() -> None:
     """They are set one by one, and change sides when the link is reversed."""
     settings = {f"{SETTINGS}properties.source.send.buffer.bytes": 4096, f"{SETTINGS}properties.receive.buffer.bytes": 1}
-    declared = Declaration(name="a-b", registers=changed((), settings, Author(by="me", at_ms=1, where="cluster")))
+    declared = Declaration(
+        name="a-b", registers=change_registers((), settings, Author(by="me", at_ms=1, where="cluster"))
+    )
     ends = configured("client_id: me").clusters
     with pytest.raises(ConfigError, match=r"link a-b: properties\.receive\.buffer\.bytes must be a number from 1024"):
         declared_link(declared, *ends)
-    sound = replace(declared, registers=tuple(each for each in declared.registers if each.said != 1))
+    sound = replace(declared, registers=tuple(each for each in declared.registers if each.decoded != 1))
     assert declared_link(sound, *ends).source.properties == ClientProperties(send_buffer_bytes=4096)
     assert reversed_settings(sound.settings, ()) == {"properties.target.send.buffer.bytes": 4096}
 

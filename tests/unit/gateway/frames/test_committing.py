@@ -37,7 +37,7 @@ class Owing:
 
 def begun() -> tuple[Conversation, RequestStream]:
     """A conversation through it."""
-    conversation, requests, _ = Conversation.begun(DEFAULTS, lambda *_: ("", 0), duties=cast(Duties, Owing()))
+    conversation, requests, _ = Conversation.create(DEFAULTS, lambda *_: ("", 0), duties=cast(Duties, Owing()))
     return conversation, requests
 
 
@@ -95,7 +95,7 @@ def test_a_commit_that_another_cluster_has_decided(version: int, size: int, is_h
     own = CarriedTransaction("payments", 5, 2 if version >= 5 else 1, is_committed=True)
     known = CarriedTransactions([own], stay=1)
     duties = cast(Duties, Owing()) if is_holding else NO_DUTIES
-    conversation, requests, _ = Conversation.begun(DEFAULTS, lambda *_: ("", 0), Serving(transactions=known), duties)
+    conversation, requests, _ = Conversation.create(DEFAULTS, lambda *_: ("", 0), Serving(transactions=known), duties)
     commit = ending(version, is_commit=True)
 
     def answered(code: int, producer_id: int, epoch: int, ending: bytes = commit) -> bool:
@@ -131,7 +131,7 @@ def test_a_producer_that_came_along_asks_as_the_one_that_was_here(
     """
     own, here = CarriedTransaction("payments", 5, 1), CarriedTransaction("payments", 9, 4)
     serving = Serving(transactions=CarriedTransactions([own], [here] if is_back else [], stay=1))
-    _, requests, _ = Conversation.begun(DEFAULTS, lambda *_: ("", 0), serving)
+    _, requests, _ = Conversation.create(DEFAULTS, lambda *_: ("", 0), serving)
 
     def asking(producer_id: int, producer_epoch: int) -> bytearray:
         request = InitProducerIdRequest(
@@ -209,7 +209,7 @@ def test_epochs_of_the_other_cluster_are_forgotten(request_class: Any, version: 
     all others as they are.
     """
     serving = Serving(common={("a", 0): 7, ("a", 1): 7})
-    _, requests, _ = Conversation.begun(DEFAULTS, lambda *_: ("", 0), serving)
+    _, requests, _ = Conversation.create(DEFAULTS, lambda *_: ("", 0), serving)
     topic = getattr(request_class, f"{request_class.__name__}Topic")
     partition = getattr(topic, f"{request_class.__name__}Partition")
 

@@ -31,7 +31,7 @@ def test_a_group_that_is_not_there(stay: int, epoch: int, code: int, told: int, 
     """Its members join it where they came to: it is none that went away. Who joins and hears that meets a group of
     another kind, and would ask for ever.
     """
-    _, requests, answers = Conversation.begun(DEFAULTS, lambda *_: ("", 0), Serving(stay=stay))
+    _, requests, answers = Conversation.create(DEFAULTS, lambda *_: ("", 0), Serving(stay=stay))
     request = ConsumerGroupHeartbeatRequest(group_id="readers", member_id="one", member_epoch=epoch)
     sent = bytes(encode_request(request, version, 7, "client"))
 

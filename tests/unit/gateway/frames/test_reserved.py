@@ -7,11 +7,11 @@ from typing import Final
 
 from isthmus.gateway.arriving import take_reserved
 from isthmus.gateway.frames.reserved import ReservedNames
-from isthmus.ledger.documents.kinds import NamespaceDocument, encoded
+from isthmus.ledger.documents.kinds import NamespaceDocument, encode_document
 from isthmus.ledger.records import Entry
 from isthmus.model.links.writability import KEPT
 from isthmus.model.namespace import NamespaceKind
-from isthmus.model.registers import RESERVED, Author, changed
+from isthmus.model.registers import RESERVED, Author, change_registers
 
 HERE: Final = "E"
 
@@ -27,7 +27,7 @@ def record(
 ) -> Entry:
     """What a ledger holds of a namespace; `kept` by rules for these principals."""
     said = {RESERVED: is_reserved, **({KEPT: list(kept)} if kept else {})}
-    registers = changed((), said, Author(by="somebody", at_ms=1, where=cluster))
+    registers = change_registers((), said, Author(by="somebody", at_ms=1, where=cluster))
     document = NamespaceDocument(
         kind=kind,
         prefix=prefix,
@@ -35,7 +35,7 @@ def record(
         cluster=cluster,
         registers=registers,
     )
-    return Entry(offset, document.key, encoded(document))
+    return Entry(offset, document.key, encode_document(document))
 
 
 def held(*entries: Entry) -> ReservedNames:

@@ -35,7 +35,7 @@ def begun(last: Sequence[int], *, stay: int = 1) -> tuple[Serving, Conversation,
     """A conversation with a cluster that producers came to that had written up to there."""
     carried = [CarriedProducer(*key, ME, 3, sequence) for key, sequence in zip(KEYS, last, strict=False)]
     serving = Serving(stay=stay, carried=CarriedProducers(carried, stay=stay))
-    return serving, *Conversation.begun(DEFAULTS, lambda node, host, port: (host, port), serving)
+    return serving, *Conversation.create(DEFAULTS, lambda node, host, port: (host, port), serving)
 
 
 def passed(way: RequestStream | AnswerStream, data: bytes | bytearray, size: int = 1000) -> bytes:
@@ -70,7 +70,7 @@ def test_a_connection_that_is_lost_leaves_it_to_the_next_one() -> None:
 
     conversation.forget()
 
-    _, again, _ = Conversation.begun(DEFAULTS, lambda *_: ("", 0), serving)
+    _, again, _ = Conversation.create(DEFAULTS, lambda *_: ("", 0), serving)
     assert passed(again, sent) == sent
 
 
@@ -101,7 +101,7 @@ def test_nothing_passes_behind_what_was_reserved_when_the_ledger_was_not_heard(v
     kept = ReservedNames()
     kept.take("kept", 0, Namespace(prefix="orders"))
     kept.heard_at = float("-inf")
-    conversation, requests, answers = Conversation.begun(
+    conversation, requests, answers = Conversation.create(
         DEFAULTS, lambda node, host, port: (host, port), Serving(reserved=kept)
     )
     (first, _, beside), (second, _, _) = parts_of([5, 5, 5]), parts_of([6, 6, 6])
@@ -123,7 +123,7 @@ def test_what_is_reserved_for_certain_does_not_come_again() -> None:
     kept = ReservedNames()
     kept.take("kept", 0, Namespace(prefix="orders"))
     kept.heard_at = float("-inf")
-    conversation, requests, answers = Conversation.begun(
+    conversation, requests, answers = Conversation.create(
         DEFAULTS, lambda node, host, port: (host, port), Serving(reserved=kept)
     )
     for code in (6, 29):

@@ -33,7 +33,7 @@ POSITIONS = {"paid": [0, 2], "sent": [1]}
 def begun() -> tuple[CarriedTransactions, Conversation, RequestStream, AnswerStream]:
     """A conversation at a cluster that its producer came to."""
     known = CarriedTransactions([OWN], stay=1)
-    return known, *Conversation.begun(DEFAULTS, lambda *_: ("", 0), Serving(stay=1, transactions=known))
+    return known, *Conversation.create(DEFAULTS, lambda *_: ("", 0), Serving(stay=1, transactions=known))
 
 
 def adding_partitions(version: int) -> tuple[bytes, Any]:

@@ -69,7 +69,9 @@ def test_a_coordinator_that_was_cut_off_ends_no_commit(last: Any) -> None:
     source = Source(*late, told("PrepareCommit"), last)
 
     asyncio.run(
-        CommitLooks(NO_DUTIES, cast("Any", source)).completed(CommitOwed(CommitAsked("id", 4, 9, 0.0), seen=SEEN))
+        CommitLooks(NO_DUTIES, cast("Any", source)).wait_until_complete(
+            CommitOwed(CommitAsked("id", 4, 9, 0.0), seen=SEEN)
+        )
     )
 
     assert not source._found

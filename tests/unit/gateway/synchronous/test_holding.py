@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from isthmus.gateway.bounds import DEFAULTS
 from isthmus.gateway.conversation import AnswerStream, Conversation, Expected, NotPassed, RequestStream
-from isthmus.gateway.frames.acknowledging import acknowledged, ends_of, fail, refused
+from isthmus.gateway.frames.acknowledging import build_refusal, ends_of, fail, read_acknowledgements
 from isthmus.gateway.frames.duties import Duties, Duty
 from isthmus.gateway.frames.walking import BatchWritten, ProduceWalk
 from isthmus.gateway.synchronous.holding import HeldAnswer, HoldingQueue, Leaving
@@ -69,7 +69,7 @@ def written(draw: st.DrawFn) -> Parts:
 def begun(*links: Link) -> tuple[Conversation, RequestStream, AnswerStream]:
     """A conversation through a gateway that owes something."""
     owing = cast(Duties, Owing(links))
-    return Conversation.begun(DEFAULTS, lambda node, host, port: ("gateway.example", 19092), duties=owing)
+    return Conversation.create(DEFAULTS, lambda node, host, port: ("gateway.example", 19092), duties=owing)
 
 
 def passed(way: RequestStream, data: bytearray, size: int) -> bytes:
@@ -200,7 +200,7 @@ def test_what_is_not_held() -> None:
 def test_what_passed_unlooked_at_is_known() -> None:
     """An acknowledgement is blind if its request passed while there was no synchronous link, until it has come."""
     owing = Owing([])
-    conversation, requests, answers = Conversation.begun(DEFAULTS, lambda *_: ("", 0), duties=cast(Duties, owing))
+    conversation, requests, answers = Conversation.create(DEFAULTS, lambda *_: ("", 0), duties=cast(Duties, owing))
     part: Parts = [(BatchWritten("orders", 0, 3, False), batch(3))]
     passed(requests, produce(part, 9), 50)
     owing.links = [Link(["orders"])]
@@ -228,7 +228,7 @@ def test_an_acknowledgement_is_read(parts: Parts, version: int, size: int, codes
 
     assert b"".join(map(bytes, found)) == sent
     held = next(each for each in found if isinstance(each, HeldAnswer))
-    told = acknowledged(memoryview(held.frame), version)
+    told = read_acknowledgements(memoryview(held.frame), version)
     wanted = [(each, code) for (each, _), code in zip(parts, codes, strict=False)]
     assert [(*each.key, each.code, each.base) for each in told] == [
         (each.topic, each.partition, code, 1000) for each, code in wanted
@@ -248,7 +248,7 @@ def test_a_refusal_is_read_by_others(parts: Parts, version: int) -> None:
     first = parts[0][0]
     keys = {(first.topic, first.partition)}
 
-    found = refused([each for each, _ in parts], dict.fromkeys(keys, 19), version=version, correlation=7)
+    found = build_refusal([each for each, _ in parts], dict.fromkeys(keys, 19), version=version, correlation=7)
 
     assert found == answered(parts, [19 if each == first else 6 for each, _ in parts], version)
 

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from isthmus.gateway.frames.acknowledging import acknowledged
+from isthmus.gateway.frames.acknowledging import read_acknowledgements
 from isthmus.gateway.frames.committing import CommitAsked, CommitOwed, Span, commit_refused
 from isthmus.gateway.frames.duties import Duties, Duty
 from isthmus.gateway.frames.walking import BatchWritten, ProduceWalk
@@ -85,13 +85,13 @@ class Link:
     def cancel(self) -> None:
         """Nobody waits."""
 
-    async def covered(self, ends: Mapping[PartitionKey, int]) -> None:
+    async def wait_until_covered(self, ends: Mapping[PartitionKey, int]) -> None:
         """It is."""
 
     def forget(self, producer_id: int, ends: Mapping[PartitionKey, int]) -> None:
         """Nothing was noted."""
 
-    async def compared(self, ends: Mapping[PartitionKey, int]) -> Mapping[PartitionKey, bool | None]:
+    async def compare(self, ends: Mapping[PartitionKey, int]) -> Mapping[PartitionKey, bool | None]:
         """As the test says."""
         self.asked.append(ends)
         return dict(self.alike)
@@ -183,7 +183,7 @@ def test_a_commit_is_compared_before_it_is_answered(monkeypatch: pytest.MonkeyPa
     async def story() -> None:
         link = Link()
         keeper, owner = Keeper(cast(Duties, Owing([link])), cast(Client, None)), Owner()
-        monkeypatch.setattr(keeper._commits, "ended", ended)
+        monkeypatch.setattr(keeper._commits, "wait_for_end", ended)
         owed = CommitOwed(asked := CommitAsked("id", 4, 1, time.monotonic()), {KEY: Span(BASE, BASE + 2)})
         answer = HeldAnswer(bytearray(commit_refused(asked, codes.NONE)), 4, owed)
         keeper.keep(answer, owner)
@@ -243,7 +243,7 @@ def test_what_others_write_at_a_follower_that_failed_over_is_not_what_is_held(lo
             owing.links.insert(0, Link(is_lost=True, now=Duty.REFUSE))
         link.wakes[0]()
         await leaves(answer)
-        (told,) = acknowledged(memoryview(answer.frame), answer.version)
+        (told,) = read_acknowledgements(memoryview(answer.frame), answer.version)
         assert told.code == code
         await keeper.aclose()
 

@@ -35,7 +35,7 @@ class Held:
     """A link that this gateway holds for, and what its target's ledger was told."""
 
     name: str = "orders"
-    said: str = SAID
+    mode_statement: str = SAID
     attached_said: str = "all"
     noted_by: Collection[str] = ()
     may_be: asyncio.Event = field(default_factory=asyncio.Event)
@@ -43,9 +43,11 @@ class Held:
 
     def word_of(self, other: GatewayDocument) -> GatewayPairDocument:
         """It is in sync."""
-        return replace(WORD, gateway=other.gateway, said=self.said, state=SyncState.IN_SYNC, reason="", lets_go=())
+        return replace(
+            WORD, gateway=other.gateway, said=self.mode_statement, state=SyncState.IN_SYNC, reason="", lets_go=()
+        )
 
-    async def covered(self) -> None:
+    async def wait_until_covered(self) -> None:
         """Once the test says so."""
         await self.may_be.wait()
 
@@ -89,7 +91,7 @@ class Owner:
             return SimpleNamespace(documents={each.key: each for each in words if each.link == link})
 
         links = sorted({each.link for each in words})
-        return cast(LedgerMemory, SimpleNamespace(links=links, unlinked=lambda: unlinked, of=of))
+        return cast(LedgerMemory, SimpleNamespace(links=links, find_unlinked=lambda: unlinked, of=of))
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """It goes on beside."""

@@ -21,10 +21,10 @@ from isthmus.model.gateways.synchrony import SYNC, SyncState
 from isthmus.model.links.declaration import SOURCE, TARGET, attachment
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.process.listening import ListenAddress
-from isthmus.model.registers import MODE, Author, changed
+from isthmus.model.registers import MODE, Author, change_registers
 
 HOST: Final = "127.0.0.1"
-SAID: Final = changed(
+SAID: Final = change_registers(
     (),
     {
         SOURCE: {"cluster_id": "E", "alias": "east"},

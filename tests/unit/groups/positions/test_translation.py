@@ -94,10 +94,10 @@ def test_a_group_waits_for_its_map() -> None:
     memory = GroupMemory("east-west", {})
     first = planned(seen(12, None), memory)
     assert (first.standing, first.positions[0].commit) == (Standing.CATCHING_UP, 45)
-    memory.done(first)
+    memory.note_commit(first)
     still = planned(seen(12, 45), memory)
     assert (still.standing, still.has_changes) == (Standing.CATCHING_UP, False)
-    memory.agreed(still)
+    memory.note_agreement(still)
     longer = maps(MappedRange(0, 10, 5), MappedRange(5, 40, 5), MappedRange(10, 60, 4), copied_to=14)
     then = planned(seen(12, 45, longer), memory)
     assert (then.standing, then.positions[0].commit) == (Standing.DUE, 62)
@@ -106,7 +106,7 @@ def test_a_group_waits_for_its_map() -> None:
 def test_a_group_goes_back_with_its_source_alone() -> None:
     """By the map, where the position was written here; not where consumers went on at the target."""
     memory = GroupMemory("east-west", {})
-    memory.done(planned(seen(9, None)))
+    memory.note_commit(planned(seen(9, None)))
     assert planned(seen(3, 44), memory).positions[0].commit == 13
     assert planned(seen(3, 47), memory).standing is Standing.AHEAD_AT_TARGET
 

@@ -9,7 +9,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.kafka.batches.checksum import changed
+from isthmus.kafka.batches.checksum import update_crc
 
 BLOCK = 8192
 
@@ -22,7 +22,7 @@ BLOCK = 8192
 def test_crc_follows_the_front(fronts: tuple[bytes, bytes], behind: bytes, damage: int) -> None:
     """What comes out is the CRC of the new bytes; one that was wrong is wrong by the same bits."""
     before, after = fronts
-    found = changed(crc32c(before + behind) ^ damage, memoryview(before), after, len(behind))
+    found = update_crc(crc32c(before + behind) ^ damage, memoryview(before), after, len(behind))
     assert found == crc32c(after + behind) ^ damage
 
 
@@ -31,4 +31,4 @@ def test_however_much_is_behind(size: int) -> None:
     """Sizes of batches, from one block of zeros to many."""
     behind = random.Random(size).randbytes(size)
     before, after = b"what it was", b"what it is."
-    assert changed(crc32c(before + behind), before, after, size) == crc32c(after + behind)
+    assert update_crc(crc32c(before + behind), before, after, size) == crc32c(after + behind)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus.kafka.batches.batch import LOG_APPEND_TIME, crc_ok
-from isthmus.kafka.batches.records import encoded, header_key, records_in
+from isthmus.kafka.batches.records import encode_records, header_key, records_in
 from testing.records.stored import PLAIN, Given, given_records, octets, one, patched, stored
 
 NOT_UTF_8 = b"\xff\xfe\x80"
@@ -51,7 +51,7 @@ def test_decoded_as_the_compiled_codec_does(base: int, records: list[Given]) -> 
 )
 def test_there_and_back(records: list[Given]) -> None:
     """Keys of any bytes come back as they were, in a batch that a broker takes."""
-    batch = one(encoded(records))
+    batch = one(encode_records(records))
 
     assert crc_ok(batch)
     assert batch.is_dense

@@ -109,7 +109,7 @@ def test_transactions_tell_who_committed() -> None:
             (batch,) = scan(record_set(len(log), event))
             log.append(event)
             table.take(0, batch)
-        found = table.transacted("a").get(("t", 0), ())
+        found = table.find_transacted("a").get(("t", 0), ())
         assert all(one.place == one.committed.offset for one in found)
         return {(one.producer_id, one.place) for one in found}
 
@@ -189,7 +189,7 @@ def test_one_batch_may_hold_many_commits() -> None:
     (open_batch,) = scan(stored(9, [*records[1:], *records], producer_id=7, transactional=True))
     assert table.take(0, open_batch) == set()
     assert taken(table, 30, Event("committed", producer=7)) == {"b"}
-    assert {key: [one.place for one in found] for key, found in table.transacted("b").items()} == {
+    assert {key: [one.place for one in found] for key, found in table.find_transacted("b").items()} == {
         ("t", 0): [16],
         ("u", 1): [17],
     }
@@ -217,10 +217,10 @@ def test_only_the_last_producers_are_remembered() -> None:
         taken(table, place, Event("commit", producer=producer))
         taken(table, place + 1, Event("committed", producer=producer))
         place += 2
-    found = table.transacted("a")[("t", 0)]
+    found = table.find_transacted("a")[("t", 0)]
     assert [one.producer_id for one in found] == [3, 4, 5, 6, 7, 8, 1, 9]
     assert found[-1].place == place - 2
-    assert table.transacted("b") == {}
+    assert table.find_transacted("b") == {}
 
 
 def test_nothing_is_told_of_a_group_that_is_gone() -> None:
@@ -230,9 +230,9 @@ def test_nothing_is_told_of_a_group_that_is_gone() -> None:
         taken(table, place, Event("commit", partition=partition, producer=7))
         taken(table, place + 1, Event("committed", producer=7))
     taken(table, 4, Event("tombstone"))
-    assert set(table.transacted("a")) == {("t", 1)}
+    assert set(table.find_transacted("a")) == {("t", 1)}
     taken(table, 5, Event("tombstone", partition=1))
-    assert (table.transacted("a"), list(table)) == ({}, [])
+    assert (table.find_transacted("a"), list(table)) == ({}, [])
     table.begin()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from isthmus.config.file import parse
-from isthmus.kafka.connect.credentials import renewed
+from isthmus.kafka.connect.credentials import renew_credentials
 from isthmus.model.cluster import Cluster, Security
 
 LOGIN = """\
@@ -62,7 +62,7 @@ def test_what_files_hold_now(folder: Path) -> None:
     (folder / "login").write_text("user=second\n")
     (folder / "password").write_text("new\n")
 
-    assert login(renewed(pickle.loads(pickle.dumps(cluster))).security) == ("second", "peppernew!")  # noqa: S301
+    assert login(renew_credentials(pickle.loads(pickle.dumps(cluster))).security) == ("second", "peppernew!")  # noqa: S301
     assert login(cluster.security) == ("first", "pepperold!")
 
 
@@ -71,7 +71,7 @@ def test_nested_texts(folder: Path) -> None:
     cluster = configured(TOKEN, folder)
     (folder / "password").write_text("new")
 
-    security = renewed(cluster).security
+    security = renew_credentials(cluster).security
 
     assert security.oauth is not None
     assert security.tls.key_password is not None
@@ -83,7 +83,7 @@ def test_files_that_cannot_be_read_now(folder: Path) -> None:
     cluster = configured(LOGIN, folder)
     (folder / "login").write_text("other=second\n")
     (folder / "password").write_text("new")
-    assert login(renewed(cluster).security) == ("first", "peppernew!")
+    assert login(renew_credentials(cluster).security) == ("first", "peppernew!")
     for spoil in (
         lambda: (folder / "password").write_text(""),
         lambda: (folder / "password").write_bytes(b"\xff"),
@@ -91,14 +91,14 @@ def test_files_that_cannot_be_read_now(folder: Path) -> None:
         lambda: os.mkfifo(folder / "password"),
     ):
         spoil()
-        assert login(renewed(cluster).security) == ("first", "pepperold!")
+        assert login(renew_credentials(cluster).security) == ("first", "pepperold!")
 
 
 def test_written_out(folder: Path) -> None:
     """What does not come from a file is never read again."""
     cluster = configured(LOGIN.replace("${file:login:user}", "me").replace("${file:password}", ""), folder)
 
-    assert renewed(cluster) is cluster
+    assert renew_credentials(cluster) is cluster
 
 
 def test_secrets_stay_hidden(folder: Path) -> None:
@@ -113,7 +113,7 @@ def test_the_password_of_a_proxy(folder: Path) -> None:
     """It is read again like that of a login, and hidden like it."""
     cluster = configured(PROXY, folder)
     (folder / "password").write_text("new\n")
-    proxy = renewed(cluster).proxy
+    proxy = renew_credentials(cluster).proxy
     assert proxy is not None
     assert proxy.password is not None
     assert proxy.password.reveal() == "new"

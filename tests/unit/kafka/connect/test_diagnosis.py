@@ -8,7 +8,7 @@ import ssl
 import pytest
 
 from isthmus.errors import Unreachable
-from isthmus.kafka.connect.diagnosis import misunderstood, unreached
+from isthmus.kafka.connect.diagnosis import build_unreached, misunderstood
 from isthmus.model.cluster import Cluster, Security, Tls
 
 
@@ -44,6 +44,6 @@ def test_a_broker_that_hangs_up_in_a_handshake_is_out_of_reach(error: OSError) -
 )
 def test_why_a_broker_is_out_of_reach_is_never_empty(error: OSError, why: str) -> None:
     """A timer of ours has no words: of a broker that hangs the log ended behind the colon."""
-    told = unreached(error, Cluster(alias="east", bootstrap_servers=("east:9092",)), "east at east:9092")
+    told = build_unreached(error, Cluster(alias="east", bootstrap_servers=("east:9092",)), "east at east:9092")
 
     assert told.message.endswith(why)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 import trustme
 
-from isthmus.kafka.connect.tunnel import secured
+from isthmus.kafka.connect.tunnel import wrap_tls
 from isthmus.relay.passing import Stream, pass_between
 
 LARGE = 16 << 20
@@ -95,7 +95,7 @@ def test_both_layers_pass_everything() -> None:
     client, _ = contexts(INNER, "broker.invalid")
     sent = bytes(range(256)) * (LARGE // 256)
     with relayed() as outer:
-        stream = secured(outer, client, "broker.invalid")
+        stream = wrap_tls(outer, client, "broker.invalid")
         stream.sendall(b"small")
         buffer = bytearray(5)
         assert stream.recv_into(memoryview(buffer)) == 5
@@ -122,16 +122,16 @@ def test_the_inner_certificate_counts() -> None:
     """The broker has to be the one that is meant, by its own certificate: the relay's is none of it."""
     client, _ = contexts(INNER, "broker.invalid")
     with relayed() as outer, pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
-        secured(outer, client, "other.invalid")
+        wrap_tls(outer, client, "other.invalid")
     stranger, _ = contexts(OUTER, "broker.invalid")
     with relayed() as outer, pytest.raises(ssl.SSLCertVerificationError, match="unable to get local issuer"):
-        secured(outer, stranger, "broker.invalid")
+        wrap_tls(outer, stranger, "broker.invalid")
 
 
 def test_an_end_is_an_end() -> None:
     """Where the outer connection ends nothing more comes, as with any socket."""
     client, _ = contexts(INNER, "broker.invalid")
     with relayed() as outer:
-        stream = secured(outer, client, "broker.invalid")
+        stream = wrap_tls(outer, client, "broker.invalid")
         socket.socket.shutdown(outer, socket.SHUT_WR)
         assert stream.recv_into(memoryview(bytearray(1))) == 0

@@ -89,7 +89,7 @@ class BrokerSession(RuleBasedStateMachine):
         else:
             answer = SimpleNamespace(error_code=codes.NONE, session_id=self.id if outcome == "answered" else 0)
         self.epoch += 1
-        assert self.session.answered(answer) == answer.error_code
+        assert self.session.take_answer(answer) == answer.error_code
 
     @invariant()
     def counts(self) -> None:
@@ -106,10 +106,10 @@ def test_epochs_wrap() -> None:
     session = FetchSession()
     session.want(KEYS[0], want(KEYS[0], 0))
     request_of(session)
-    session.answered(SimpleNamespace(error_code=0, session_id=9))
+    session.take_answer(SimpleNamespace(error_code=0, session_id=9))
     session._epoch = 0x7FFFFFFF
     assert request_of(session).session_epoch == 0x7FFFFFFF
-    session.answered(SimpleNamespace(error_code=0, session_id=9))
+    session.take_answer(SimpleNamespace(error_code=0, session_id=9))
     assert request_of(session).session_epoch == 1
 
 
@@ -121,7 +121,7 @@ def test_without_a_session_every_request_is_full() -> None:
         request = request_of(session)
         assert (request.session_id, request.session_epoch) == (0, -1)
         assert asked(request) == {KEYS[0]: n}
-        session.answered(SimpleNamespace(error_code=0, session_id=0))
+        session.take_answer(SimpleNamespace(error_code=0, session_id=0))
 
 
 def answer(version: int, partitions: list[Any], *, topic: str = "a", session_id: int = 1) -> Any:
@@ -172,7 +172,7 @@ def test_a_broker_without_room_for_a_session() -> None:
         assert (request.session_id, request.session_epoch) == (0, 0)
         assert asked(request) == {("a", 0): offset, ("a", 1): 7}
         told = answer(13, [partition(0, records=b"xyz"), partition(1, error_code=1)], session_id=0)
-        assert session.answered(told) == codes.NONE
+        assert session.take_answer(told) == codes.NONE
         found = [(fetched.key, fetched.offset, fetched.error_code) for fetched in session.partitions(told)]
         assert found == [(("a", 0), offset, 0), (("a", 1), 7, 1)]
 
@@ -186,7 +186,7 @@ def test_a_topic_that_was_made_anew(by_topic_id: bool, is_forgotten: bool) -> No
     session = FetchSession()
     session.want(("a", 0), want(("a", 0), 10))
     request_of(session)
-    assert session.answered(SimpleNamespace(error_code=0, session_id=9)) == codes.NONE
+    assert session.take_answer(SimpleNamespace(error_code=0, session_id=9)) == codes.NONE
     if is_forgotten:
         session.forget(("a", 0))
     session.want(("a", 0), Want(uuid.UUID(int=7), 0, 0, -1))
@@ -262,7 +262,7 @@ def test_partitions_stand_under_their_topics() -> None:
         session.want(key, want(key, 5))
     request = request_of(session)
     assert [(topic.topic, len(topic.partitions)) for topic in request.topics] == [("a", 3), ("b", 3)]
-    session.answered(answer(13, []))
+    session.take_answer(answer(13, []))
     for key in KEYS:
         session.forget(key)
     request = request_of(session)
@@ -290,9 +290,9 @@ def test_a_lost_session_begins_anew(code: int) -> None:
     session = FetchSession()
     session.want(("a", 0), want(("a", 0), 10))
     request_of(session)
-    session.answered(answer(13, []))
+    session.take_answer(answer(13, []))
     assert asked(request_of(session)) == {}
-    assert session.answered(SimpleNamespace(error_code=code, session_id=0)) == code
+    assert session.take_answer(SimpleNamespace(error_code=code, session_id=0)) == code
     request = request_of(session)
     assert (request.session_id, request.session_epoch) == (0, 0)
     assert asked(request) == {("a", 0): 10}
@@ -303,8 +303,8 @@ def test_other_errors_are_the_callers() -> None:
     session = FetchSession()
     session.want(("a", 0), want(("a", 0), 10))
     request_of(session)
-    session.answered(answer(13, [], session_id=4))
-    assert session.answered(SimpleNamespace(error_code=codes.TOPIC_AUTHORIZATION_FAILED, session_id=0)) == 29
+    session.take_answer(answer(13, [], session_id=4))
+    assert session.take_answer(SimpleNamespace(error_code=codes.TOPIC_AUTHORIZATION_FAILED, session_id=0)) == 29
     request = request_of(session)
     assert (request.session_id, request.session_epoch) == (4, 1)
 
@@ -333,7 +333,7 @@ def test_what_is_forgotten_before_it_was_asked_for_is_not_named() -> None:
     session.want(("a", 1), want(("a", 1), 10))
     request = request_of(session)
     assert (asked(request), forgotten(request)) == ({("a", 1): 10}, set())
-    session.answered(answer(13, []))
+    session.take_answer(answer(13, []))
     session.want(("a", 2), want(("a", 2), 10))
     session.forget(("a", 2))
     assert asked(request_of(session)) == {}
@@ -344,7 +344,7 @@ def test_what_is_wanted_again_is_not_forgotten() -> None:
     session = FetchSession()
     session.want(("a", 0), want(("a", 0), 10))
     request_of(session)
-    session.answered(answer(13, []))
+    session.take_answer(answer(13, []))
     session.forget(("a", 0))
     session.want(("a", 0), want(("a", 0), 12))
     request = request_of(session)

@@ -60,7 +60,7 @@ def test_what_retention_has_taken_before_a_transaction_is_not_needed(
     monkeypatch.setattr(finishing, "leaders_of", lambda *_: ({1: {KEY: 0}}, {}))
     monkeypatch.setattr(finishing, "control_type", lambda _: COMMIT)
     monkeypatch.setattr(
-        finishing, "_scanned", lambda _, at: [each for each in log if each.offset_end > at and at >= start]
+        finishing, "_scan_batches", lambda _, at: [each for each in log if each.offset_end > at and at >= start]
     )
     client = cast(
         Client, SimpleNamespace(metadata=metadata, connection=connection, cluster=SimpleNamespace(alias="west"))

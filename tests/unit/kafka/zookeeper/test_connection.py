@@ -13,7 +13,7 @@ import pytest
 import trustme
 
 from isthmus.errors import AuthenticationFailed, HostError
-from isthmus.kafka.zookeeper.connection import connected
+from isthmus.kafka.zookeeper.connection import open_session
 from isthmus.model.cluster import Cluster, Tls, ZooKeeper
 
 
@@ -22,7 +22,7 @@ def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "kazoo.client", None)
     cluster = Cluster(alias="old", bootstrap_servers=("a:1",), zookeeper=ZooKeeper(connect="z:2181"))
 
-    with pytest.raises(HostError, match="needs kazoo") as error, connected(cluster):
+    with pytest.raises(HostError, match="needs kazoo") as error, open_session(cluster):
         pass
 
     assert "isthmus[zookeeper]" in error.value.hint
@@ -54,6 +54,6 @@ def test_tls_that_cannot_be_is_told() -> None:
         with listening(speaks) as address:
             zookeeper = ZooKeeper(connect=f"{address}/kafka", tls=Tls())
             cluster = Cluster(alias="old", bootstrap_servers=("a:1",), zookeeper=zookeeper)
-            with pytest.raises(AuthenticationFailed, match=says) as told, connected(cluster):
+            with pytest.raises(AuthenticationFailed, match=says) as told, open_session(cluster):
                 pass
             assert "clusters.old.zookeeper" in told.value.hint

@@ -44,13 +44,13 @@ from isthmus.ledger.documents.kinds import (
     TopicDocument,
     TransactionNamesDocument,
     VerificationDocument,
-    decoded,
-    encoded,
+    decode_document,
+    encode_document,
     kind_of,
     link_of,
 )
 from isthmus.ledger.documents.lastknown import KnownClusterDocument, KnownNamesDocument
-from isthmus.ledger.records import Deletion, LedgerChange, packed, unpacked
+from isthmus.ledger.records import Deletion, LedgerChange, pack_changes, unpack_batches
 from isthmus.model.gateways.synchrony import FirstUnheld, OutOfSync, SyncState
 from isthmus.model.kafka.access import PermissionType, Rule, RulePattern
 from isthmus.model.kafka.rights import Resource
@@ -287,7 +287,7 @@ def test_a_document_survives_the_ledger(key: str) -> None:
     document = DOCUMENTS[key]
 
     assert document.key == key
-    assert decoded(key, encoded(document)) == document
+    assert decode_document(key, encode_document(document)) == document
     assert (kind_of(key), link_of(key)) == (document.KIND, "" if key.startswith("gateway/") else "l")
 
 
@@ -297,18 +297,18 @@ def test_a_namespace_is_of_no_link(is_exact: bool, name: str) -> None:
     document = NamespaceDocument(kind="topic", prefix="local-", is_exact=is_exact, cluster="T", registers=())
     key = f"namespace/topic/{name}/@T"
     assert document.key == key
-    assert decoded(key, encoded(document)) == document
+    assert decode_document(key, encode_document(document)) == document
     assert (kind_of(key), link_of(key)) == ("namespace", "")
-    assert decoded(key, encoded(document).replace(b'"topic"', b'"colour"')) is None
+    assert decode_document(key, encode_document(document).replace(b'"topic"', b'"colour"')) is None
 
 
 def test_a_known_cluster_is_of_no_link() -> None:
     """It belongs to whoever saw it last, and holds nothing that helps to log in there."""
     document = KnownClusterDocument(cluster=EAST)
     assert document.key == "known/@id-of-east"
-    assert decoded(document.key, encoded(document)) == document
+    assert decode_document(document.key, encode_document(document)) == document
     assert (kind_of(document.key), link_of(document.key)) == ("known", "")
-    assert sorted(json.loads(encoded(document))["cluster"]) == [
+    assert sorted(json.loads(encode_document(document))["cluster"]) == [
         "alias", "brokers", "cluster_id", "features", "host", "link", "nodes", "seen_ms", "topics", "versions",
     ]  # fmt: skip
 
@@ -317,13 +317,13 @@ def test_what_is_known_of_names_is_of_their_link() -> None:
     """It goes with the link, and comes back as it was."""
     document = KnownNamesDocument(link="l", names=NAMES)
     assert document.key == "known-names/l/@id-of-east"
-    assert decoded(document.key, encoded(document)) == document
+    assert decode_document(document.key, encode_document(document)) == document
     assert (kind_of(document.key), link_of(document.key)) == ("known-names", "l")
 
 
 def test_what_is_written_keeps_its_shape() -> None:
     """The stored form of every kind stays as it is: other versions of Isthmus read it."""
-    stored = {key: sorted(json.loads(encoded(document))) for key, document in DOCUMENTS.items()}
+    stored = {key: sorted(json.loads(encode_document(document))) for key, document in DOCUMENTS.items()}
 
     assert stored["link/l"] == [
         "link", "marker_producer_id", "producer_id", "schema_version", "source_cluster_id", "target_cluster_id",
@@ -351,7 +351,7 @@ def test_a_document_of_a_newer_version_is_refused() -> None:
     value = json.dumps({"schema_version": SCHEMA_VERSION + 1, "link": "l", "since_ms": 1}).encode()
 
     with pytest.raises(PlanRefused, match="schema version 2"):
-        decoded("pause/l", value)
+        decode_document("pause/l", value)
 
 
 @pytest.mark.parametrize(
@@ -383,10 +383,12 @@ def test_a_document_of_a_newer_version_is_refused() -> None:
 )
 def test_what_is_no_document_is_passed_over(key: str, value: bytes) -> None:
     """Kinds of a later release and other people's records say nothing and do no harm."""
-    assert decoded(key, value) is None
+    assert decode_document(key, value) is None
 
 
-PLAUSIBLE = st.sampled_from([*{field for document in DOCUMENTS.values() for field in json.loads(encoded(document))}])
+PLAUSIBLE = st.sampled_from(
+    [*{field for document in DOCUMENTS.values() for field in json.loads(encode_document(document))}]
+)
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(PLAUSIBLE | st.text(max_size=3), inner, max_size=4),
@@ -397,21 +399,21 @@ ANYTHING = st.recursive(
 @given(key=st.sampled_from(sorted(DOCUMENTS)), field=PLAUSIBLE, value=ANYTHING)
 def test_a_document_with_anything_in_a_field(key: str, field: str, value: object) -> None:
     """It is a whole document, which can be written again, or it is passed over; nothing else is raised."""
-    fields = json.loads(encoded(DOCUMENTS[key])) | {field: value}
+    fields = json.loads(encode_document(DOCUMENTS[key])) | {field: value}
     if field == "schema_version" and type(value) is int and value > SCHEMA_VERSION:
         return
-    document = decoded(key, json.dumps(fields).encode())
+    document = decode_document(key, json.dumps(fields).encode())
 
     if document is not None:
         assert document.key == key
-        assert decoded(key, encoded(document)) == document or value != value  # NaN is like nothing
+        assert decode_document(key, encode_document(document)) == document or value != value  # NaN is like nothing
 
 
 def test_what_is_passed_over_is_told_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """The ledger is read many times; a warning names the record, and what to do."""
     monkeypatch.setattr(poison, "_told", set())
     for _ in range(3):
-        assert decoded("pause/l/told-once", b"not json") is None
+        assert decode_document("pause/l/told-once", b"not json") is None
 
     (record,) = caplog.records
     assert "pause/l/told-once" in record.getMessage()
@@ -421,11 +423,11 @@ def test_what_is_passed_over_is_told_once(monkeypatch: pytest.MonkeyPatch, caplo
 def test_a_batch_that_cannot_be_decoded(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Those around it are read, and so are records whose header keys are no UTF-8."""
     monkeypatch.setattr(poison, "_told", set())
-    broken = bytearray(records.encoded([(1, b"pause/l", b"x", [])]))
+    broken = bytearray(records.encode_records([(1, b"pause/l", b"x", [])]))
     broken[-1] = 77
-    odd = records.encoded([(1, b"pause/l", b"y", [(b"\xff".decode(errors="surrogateescape"), None)])])
+    odd = records.encode_records([(1, b"pause/l", b"y", [(b"\xff".decode(errors="surrogateescape"), None)])])
 
-    found = list(unpacked(bytes(broken) + odd))
+    found = list(unpack_batches(bytes(broken) + odd))
 
     assert [(batch.offset_end, [entry.value for entry in entries]) for batch, entries in found] == [
         (1, []),
@@ -438,13 +440,13 @@ def test_fields_unknown_here_are_left_out() -> None:
     """A release may add fields without a new schema version."""
     value = b'{"schema_version":1,"link":"l","since_ms":5,"reason":"maintenance"}'
 
-    assert decoded("pause/l", value) == PauseDocument(link="l", since_ms=5)
+    assert decode_document("pause/l", value) == PauseDocument(link="l", since_ms=5)
 
 
 def test_a_pause_of_an_older_release_is_of_nobody_known() -> None:
     """Who paused was not written then."""
     of_link, of_task = (
-        decoded(key, b'{"schema_version":1,"link":"l","since_ms":5,"task":"a"}')
+        decode_document(key, b'{"schema_version":1,"link":"l","since_ms":5,"task":"a"}')
         for key in ("pause/l", "task-pause/l/a")
     )
     assert of_link == PauseDocument(link="l", since_ms=5, by="")
@@ -454,24 +456,26 @@ def test_a_pause_of_an_older_release_is_of_nobody_known() -> None:
 def test_a_topic_of_an_older_release_has_the_same_offsets() -> None:
     """Its document does not say: there was nothing else then."""
     key = "topic/l/orders"
-    fields = json.loads(encoded(DOCUMENTS[key]))
+    fields = json.loads(encode_document(DOCUMENTS[key]))
     assert fields.pop("is_mapped") is False
-    assert decoded(key, json.dumps(fields).encode()) == DOCUMENTS[key]
+    assert decode_document(key, json.dumps(fields).encode()) == DOCUMENTS[key]
 
 
 def test_a_topic_of_an_older_release_settles_nothing() -> None:
     """Its document does not say what a topic gets that is filled: the target's configuration tells whether it is."""
     for key in ("topic/l/orders", "recovery/l/orders"):
-        fields = json.loads(encoded(DOCUMENTS[key]))
+        fields = json.loads(encode_document(DOCUMENTS[key]))
         del fields["settles"]
-        found = decoded(key, json.dumps(fields).encode())
+        found = decode_document(key, json.dumps(fields).encode())
         assert isinstance(found, TopicDocument | RecoveryDocument)
         assert found.settles == ()
 
 
 def test_a_controller_of_the_first_release_does_not_say_where_it_runs() -> None:
     """Its document has fewer fields, so nothing is known of its process; what is known is told."""
-    document = decoded("controller/l", b'{"schema_version":1,"link":"l","generation":5,"beat":1,"started_ms":0}')
+    document = decode_document(
+        "controller/l", b'{"schema_version":1,"link":"l","generation":5,"beat":1,"started_ms":0}'
+    )
 
     assert isinstance(document, ControllerDocument)
     assert document.whereabouts == Whereabouts()
@@ -485,11 +489,11 @@ def test_changes_travel_in_one_batch(copies: int) -> None:
     """Documents and deletions are packed together, compressed where that is worth it, and come out in order."""
     changes: list[LedgerChange] = [*DOCUMENTS.values(), Deletion("pause/l")] * copies
 
-    batch = packed(changes)
-    ((found, entries),) = list(unpacked(bytes(batch.view)))
+    batch = pack_changes(changes)
+    ((found, entries),) = list(unpack_batches(bytes(batch.view)))
 
     assert found.offset_end == len(changes)
     assert [entry.key for entry in entries] == [change.key for change in changes]
-    assert [None if entry.value is None else decoded(entry.key, entry.value) for entry in entries] == [
+    assert [None if entry.value is None else decode_document(entry.key, entry.value) for entry in entries] == [
         None if isinstance(change, Deletion) else change for change in changes
     ]

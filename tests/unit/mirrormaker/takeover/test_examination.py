@@ -43,7 +43,7 @@ def problem(pair: BothLogs, found: Aligned, *, begins_late: bool = True) -> str:
 
 def test_a_source_that_was_made_anew_is_none_whose_beginning_was_left_out() -> None:
     """A flow that began late has at least the last record before its position at the target."""
-    assert "has no record of the source: that topic was created anew" in problem(PAIR, FOREIGN)
+    assert "has no record of the source: that topic was created again" in problem(PAIR, FOREIGN)
 
 
 @pytest.mark.parametrize(

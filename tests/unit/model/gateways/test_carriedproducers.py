@@ -65,10 +65,10 @@ def test_what_was_answered_is_forgotten() -> None:
     assert known.judge([batch(10)], "second", 0.0)[KEY] is CarriedVerdict.EARLY
     assert known.judge([batch(9)], "second", 0.0)[KEY] is CarriedVerdict.DUPLICATE
 
-    known.answered("second", [KEY])
+    known.take_answer("second", [KEY])
     assert known
 
-    known.answered("first", [KEY])
+    known.take_answer("first", [KEY])
     assert not known
     assert known.judge([batch(11)], "second", 0.0)[KEY] is CarriedVerdict.NEW
 
@@ -92,7 +92,7 @@ def test_what_was_not_taken_comes_again() -> None:
     known = carried()
     known.judge([batch(10)], "first", 0.0)
 
-    known.answered("first", [])
+    known.take_answer("first", [])
 
     assert known.judge([batch(11)], "first", 0.0)[KEY] is CarriedVerdict.DOUBTED
     assert known.judge([batch(10)], "first", 0.0)[KEY] is CarriedVerdict.NEXT
@@ -204,14 +204,14 @@ class GoingOn(RuleBasedStateMachine):
     def answer(self) -> None:
         """The first answer comes."""
         known, owner, base = self.waiting.pop(0)
-        known.answered(owner, [KEY])
+        known.take_answer(owner, [KEY])
         self._take(base)
 
     @rule()
     def lose(self) -> None:
         """All connections are lost."""
         for known, owner, _ in self.waiting:
-            known.answered(owner, [])
+            known.take_answer(owner, [])
         self.waiting.clear()
 
     @rule(which=st.integers(0, 1))

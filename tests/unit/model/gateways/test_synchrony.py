@@ -235,7 +235,7 @@ class _World:
             if one.is_at_work:
                 self.ledger.setdefault(key, None)
                 if one.part.word is not None and self.ledger[key] != one.part.word and one.sent is None:
-                    one.part.lost()
+                    one.part.note_loss()
                 if one.is_doubted and self.was_in_sync:
                     one.part.owe()
                 one.is_doubted &= one.is_doomed
@@ -505,7 +505,7 @@ def test_one_that_was_taken_for_gone_begins_anew() -> None:
     """Whose words were deleted while it was paused holds from the first answer on, and proves everything again."""
     found = in_sync()
     begun = found.round
-    found.lost()
+    found.note_loss()
     assert found.due == SyncWord()
     found.wrote(SyncWord())
     found.prove(begun)
@@ -539,7 +539,7 @@ def test_one_that_was_taken_for_gone_owes_what_others_promised() -> None:
     """
     found = part()
     assert found.duty(is_transactional=False) is Duty.PASS
-    found.lost()
+    found.note_loss()
     assert (found.duty(is_transactional=False), found.may_leave({("t", 0): 7})) == (Duty.HOLD, False)
     found.let_go({("t", 0): 7}, "it stood still")
     assert not found.may_leave({("t", 0): 7})

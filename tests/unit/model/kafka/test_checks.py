@@ -22,7 +22,7 @@ NAMES = (
     "under-replicated zookeeper"
 )
 # What these are given as a check, by where it stands among their arguments.
-HELPERS = {"_error": 1, "_of_problem": 2, "_unexamined": 1, "_topics": 1}
+HELPERS = {"_error": 1, "_of_problem": 2, "_build_unexamined": 1, "_topics": 1}
 
 
 def test_codes_stay_what_they_are() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from isthmus.model.kafka.elections import ElectionOutcome, planned
+from isthmus.model.kafka.elections import ElectionOutcome, plan_elections
 from isthmus.model.kafka.partitions import PartitionState
 from tests.unit.model.topics import partition
 
@@ -21,7 +21,7 @@ from tests.unit.model.topics import partition
 )
 def test_preferred_replica_is_elected_only_when_in_sync(state: PartitionState, outcome: ElectionOutcome) -> None:
     """Electing a replica that lacks records would lose them."""
-    (election,) = planned([state])
+    (election,) = plan_elections([state])
 
     assert election.outcome is outcome
     assert election.is_refused is (outcome is ElectionOutcome.NOT_POSSIBLE)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from isthmus.model.links.declaration import LET_GO, Declaration, attachment, letting_go, said_name
 from isthmus.model.namespace import NamespaceMap
-from isthmus.model.registers import Author, changed
+from isthmus.model.registers import Author, change_registers
 
 A, B = NamespaceMap.parse("a-:x-"), NamespaceMap.parse("b:y", is_exact=True)
 ATTACHED = Declaration(
-    name="l", registers=changed((), {attachment(A): True, attachment(B): True}, Author(by="ann", at_ms=1, where="W"))
+    name="l",
+    registers=change_registers((), {attachment(A): True, attachment(B): True}, Author(by="ann", at_ms=1, where="W")),
 )
 
 
 def said(known: Declaration, values: dict[str, object], at_ms: int = 2, where: str = "W") -> Declaration:
     """The declaration after somebody has said this."""
-    return known.joined(changed(known.registers, values, Author(by="ann", at_ms=at_ms, where=where)))
+    return known.join(change_registers(known.registers, values, Author(by="ann", at_ms=at_ms, where=where)))
 
 
 def test_each_verb_knows_what_it_let_go_of_last() -> None:
@@ -38,7 +39,7 @@ def test_of_verbs_that_were_given_apart_the_later_one_goes_on() -> None:
     """Whoever merges, and in which order: the other one has to name what it means."""
     east = said(ATTACHED, letting_go("detach", [A, B], ATTACHED), at_ms=5, where="E")
     west = said(ATTACHED, letting_go("failover", [A], ATTACHED), at_ms=6)
-    for both in (east.joined(west.registers), west.joined(east.registers)):
+    for both in (east.join(west.registers), west.join(east.registers)):
         assert (both.let_go_by("failover"), both.let_go_by("detach"), both.detached) == ((A,), (), (A, B))
 
 

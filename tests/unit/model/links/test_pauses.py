@@ -42,10 +42,10 @@ def test_documents_of_pauses_have_keys_of_their_own() -> None:
 def test_people_are_told_of_ten_pauses() -> None:
     """That of the whole link first, each with who gave it where that is known, and then how many more there are."""
     parts: list[PausedPart] = [*(TargetTopic(f"t{number:02}") for number in range(11)), None]
-    paused = Pauses.given(Pause(part=part, since_ms=0, by="" if part is None else "anna") for part in parts)
-    told = told_of(paused.told)
+    paused = Pauses.from_pauses(Pause(part=part, since_ms=0, by="" if part is None else "anna") for part in parts)
+    told = told_of(paused.authored)
 
     assert told[0] == "all of it is paused since 1970-01-01T00:00:00Z"
     assert told[1] == "topic t00 is paused since 1970-01-01T00:00:00Z by anna"
     assert (len(told), told[-1]) == (11, "2 more pauses: -o json has them all")
-    assert told_of(paused.without(None).told)[-1] == "1 more pause: -o json has them all"
+    assert told_of(paused.without(None).authored)[-1] == "1 more pause: -o json has them all"

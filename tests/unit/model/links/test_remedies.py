@@ -6,9 +6,9 @@ from isthmus.model.cluster import Cluster, Security
 from isthmus.model.links.remedies import (
     HeldOffsets,
     console_consumer,
+    explain_recreated,
     keep_or_delete,
     keep_or_delete_unknown,
-    recreated,
 )
 
 WEST = Cluster(alias="west", bootstrap_servers=("w1:9092", "w2:9092"))
@@ -31,7 +31,7 @@ def test_nothing_to_lose() -> None:
     """Where the target has nothing of its own nobody is sent to copy it first."""
     told = keep_or_delete("orders", WEST, [HeldOffsets(1, 5, 5)])
     assert told == (
-        "`isthmus link recover LINK --topic orders` deletes the target topic and has it filled anew: its partition 1 "
+        "`isthmus link recover LINK --topic orders` deletes the target topic and has it filled again: its partition 1 "
         "has no record that the source lacks."
     )
     assert "console-consumer" not in keep_or_delete("orders", WEST, [])
@@ -53,7 +53,7 @@ def test_unknown_extent() -> None:
 
 def test_unknown_end() -> None:
     """A log whose end was not seen is to be kept to its end, whatever that is."""
-    told = recreated("orders", WEST, [HeldOffsets(0, 7, -1)])
+    told = explain_recreated("orders", WEST, [HeldOffsets(0, 7, -1)])
     assert "orders-0 from offset 7 on, however many records that are" in told
     assert "--offset 7 --timeout-ms" in told
 

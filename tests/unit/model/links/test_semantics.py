@@ -46,7 +46,7 @@ KEPT = {
         ({"kafka": "4.2", "features": {"metadata.version": 29, "transaction.version": 2}, "isthmus": "1.3"}, None),
         ({"features": {"metadata.version": 27, "transaction.version": 1}}, "its transaction.version was 2, and is 1"),
         ({"features": {"metadata.version": 27}}, "its transaction.version was 2, and is 0"),
-        ({"topic_ids": False}, "it told the ids of topics, and does so no more"),
+        ({"topic_ids": False}, "it reported the ids of topics, and does so no more"),
         ({"markers": False}, "it took control records (WriteTxnMarkers), and does so no more"),
         ({"schema_version": 0}, "its ledger had schema 1, and this Isthmus writes 0"),
         ({"kafka": "4.0", "markers": False}, "it was Kafka 4.1, and is 4.0; it took control records"),

@@ -26,20 +26,20 @@ SHORT = NameTemplate.parse("{tenant}-{environment}-{topic}")
 )
 def test_subjects_are_translated_and_end_as_they_did(subject: str, expected: str) -> None:
     """The topic within a subject is named as in the other registry; names of records alone stay."""
-    assert SubjectNaming.of(LONG, SHORT).translated(subject) == expected
+    assert SubjectNaming.of(LONG, SHORT).translate(subject) == expected
 
 
 def test_a_suffix_is_no_part_of_the_last_placeholder() -> None:
     """Where the topic does not come last its suffix is still behind all."""
     naming = SubjectNaming.of(LONG, NameTemplate.parse("{topic}.{environment}"))
-    assert naming.translated("acme-a-live-orders-value") == "orders.live-value"
+    assert naming.translate("acme-a-live-orders-value") == "orders.live-value"
 
 
 def test_registries_without_templates_have_the_same_names() -> None:
     """One without a template has the primary's names; a template for one alone is about whole topics."""
     settings = SchemaSettings(primary="east", templates={"west": NameTemplate.parse("copy-{topic}")})
-    assert settings.naming("north").translated("orders-value") == "orders-value"
-    assert settings.naming("west").translated("orders-value") == "copy-orders-value"
+    assert settings.naming("north").translate("orders-value") == "orders-value"
+    assert settings.naming("west").translate("orders-value") == "copy-orders-value"
 
 
 def test_a_template_cannot_ask_for_more_than_there_is() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus.errors import ConfigError
-from isthmus.model.text.expression import TooLarge, Unbounded, followed, matcher
+from isthmus.model.text.expression import TooLarge, Unbounded, build_simulator, matcher
 from isthmus.model.text.patterns import NamePattern
 
 ATOMS: Final = st.sampled_from(
@@ -31,7 +31,7 @@ def grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 @given(st.recursive(ATOMS, grown, max_leaves=8), st.text("aAb-.1\n\xa0éi٣", max_size=6))
 def test_the_answer_is_that_of_python(text: str, name: str) -> None:
     """Whether an expression goes back and tries again or is followed in all its ways, the same names match."""
-    found = followed(text)(name)
+    found = build_simulator(text)(name)
     assert found == (re.fullmatch(text, name) is not None)
     assert matcher(text)(name) == found
 

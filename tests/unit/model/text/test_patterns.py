@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from isthmus.model.selection import TopicPattern
-from isthmus.model.text.patterns import unmatched
+from isthmus.model.text.patterns import find_unmatched
 from isthmus.model.text.suggestion import nearest
 
 NAMES = ["orders.eu", "orders.us", "payments", "audit-17"]
@@ -14,8 +14,8 @@ NAMES = ["orders.eu", "orders.us", "payments", "audit-17"]
 def test_patterns_without_a_match() -> None:
     """Each pattern is asked for itself, in the order of the configuration."""
     patterns = [TopicPattern.parse(text) for text in ("odrers.*", "pay*", "/audit-[0-9]+/", "missing")]
-    assert [str(pattern) for pattern in unmatched(patterns, NAMES)] == ["odrers.*", "missing"]
-    assert unmatched(patterns, [*NAMES, "odrers.x", "missing"]) == ()
+    assert [str(pattern) for pattern in find_unmatched(patterns, NAMES)] == ["odrers.*", "missing"]
+    assert find_unmatched(patterns, [*NAMES, "odrers.x", "missing"]) == ()
 
 
 @pytest.mark.parametrize(

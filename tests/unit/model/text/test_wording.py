@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.model.text.wording import counted, first_few
+from isthmus.model.text.wording import first_few, format_count
 
 
 @pytest.mark.parametrize(
@@ -27,19 +27,19 @@ from isthmus.model.text.wording import counted, first_few
 )
 def test_one_is_singular_and_all_else_plural(count: float, told: str) -> None:
     """Whatever is shown as 1 is one thing; thousands are set apart."""
-    assert counted(count, "record") == told
+    assert format_count(count, "record") == told
 
 
 def test_verbs_agree_too() -> None:
     """What follows a number may be more than a noun."""
-    assert counted(1, "batch is", "batches are") == "1 batch is"
-    assert counted(3, "batch is", "batches are") == "3 batches are"
+    assert format_count(1, "batch is", "batches are") == "1 batch is"
+    assert format_count(3, "batch is", "batches are") == "3 batches are"
 
 
 @given(st.integers(min_value=0))
 def test_no_digit_is_lost(count: int) -> None:
     """A whole number can be read back."""
-    assert int(counted(count, "record").split()[0].replace(",", "")) == count
+    assert int(format_count(count, "record").split()[0].replace(",", "")) == count
 
 
 def test_of_many_names_the_first_are_told() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.trees.departure import to_leave, undoubted, without
+from isthmus.model.trees.departure import remove_doubt, to_leave, without
 from isthmus.model.trees.switching import Allowance, DoubtedLane, LaneBegin, LeafDoubt, LeftAt, TargetChoice
 from isthmus.model.trees.tree import Tree, node_of
 from isthmus.model.trees.treeloss import Undistributed, Unsent, loss_of
@@ -89,7 +89,7 @@ def test_what_may_not_have_come_is_sent_again() -> None:
     """By a distributor that leaves now: it begins where the cluster acknowledged last, and nothing is in doubt."""
     found = without(B2, "c", "d", None)
     assert found is not None
-    left = found.left([Allowance(X, ID, 0, 7, 90)], {("x", 0): LeftAt(50)})
+    left = found.leave([Allowance(X, ID, 0, 7, 90)], {("x", 0): LeftAt(50)})
     assert (left.target, left.begins, left.doubts) == ("c", (LaneBegin(X, ID, 0, 7),), ())
     assert to_leave(TREE, {"t.b.2": left}, "d") == ()
 
@@ -97,11 +97,11 @@ def test_what_may_not_have_come_is_sent_again() -> None:
 def test_nobody_waits_for_what_a_cluster_lacks_that_is_gone() -> None:
     """What other leaves lack they get still."""
     other = LeafDoubt(leaf="c", lanes=DOUBT.lanes)
-    found = undoubted("d", chosen("e", doubts=(DOUBT, other)))
+    found = remove_doubt("d", chosen("e", doubts=(DOUBT, other)))
     assert found is not None
     assert (found.doubts, found.serial) == ((other,), 2)
-    assert undoubted("d", found) is None
-    assert undoubted("d", None) is None
+    assert remove_doubt("d", found) is None
+    assert remove_doubt("d", None) is None
 
 
 def report(partition: int, position: int, end: int) -> LaneReport:

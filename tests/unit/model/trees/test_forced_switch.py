@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isthmus.model.copyflags import copied, distributor_producer_id, is_done_with, is_to_copy
+from isthmus.model.copyflags import add_flag, distributor_producer_id, is_done_with, is_to_copy
 from isthmus.model.naming import SourceTopic
 from isthmus.model.trees.switching import (
     AHEAD_RECORDS,
@@ -121,7 +121,7 @@ class World:
         for offset in range(begin, end):
             message = self.logs[each.cluster][offset]
             if self.is_to_copy(message, each.level):
-                flags = copied(message.flags, each.level)
+                flags = add_flag(message.flags, each.level)
                 copy = message._replace(
                     flags=flags, producer_id=producer_id, brought_by=each.name, source_offset=offset
                 )
@@ -154,7 +154,7 @@ class World:
             return
         if leaf != choice.target:
             begin = LaneBegin(TOPIC, TOPIC_ID, 0, self.cursor(each))
-            self.choices[each.name] = choice.asked(leaf).over([begin])
+            self.choices[each.name] = choice.ask_for(leaf).over([begin])
             self.hasty.add(each.name)
 
     def force(self, each: Distributor, leaf: str) -> None:
@@ -163,14 +163,14 @@ class World:
         is_known = self.stated.get(each.name, ("", ()))[0] == choice.target
         if each.cluster not in self.down and is_known and leaf != choice.target and not choice.doubt(leaf):
             self.orphans[each.name, choice.target] = self.cursor(each), self.stated[each.name][1][0].end
-            self.choices[each.name] = choice.asked(leaf, is_forced=True, is_resent=self.is_resending)
+            self.choices[each.name] = choice.ask_for(leaf, is_forced=True, is_resent=self.is_resending)
             self.hasty.add(each.name)
 
     def leave(self, each: Distributor) -> None:
         choice = self.choices[each.name]
         if choice.is_forced and each.cluster not in self.down:
             ends = {(str(TOPIC), 0): LeftAt(len(self.logs[each.cluster]))}
-            self.choices[each.name] = choice.left(self.stated[each.name][1], ends)
+            self.choices[each.name] = choice.leave(self.stated[each.name][1], ends)
 
     def go_back(self, each: Distributor) -> None:
         """To a leaf that lacks something and is there; on from one that is gone again, or lacks nothing any more."""
@@ -181,7 +181,7 @@ class World:
             if choice.finishes in self.down:
                 self.choices[each.name] = choice.going_back("")
             elif self.cursor(each) >= self.end_of(each):
-                self.choices[each.name] = choice.reconciled()
+                self.choices[each.name] = choice.reconcile()
         elif leaf := next((doubt.leaf for doubt in choice.doubts if doubt.leaf not in self.down), ""):
             self.choices[each.name] = choice.going_back(leaf)
 

@@ -16,14 +16,14 @@ from isthmus.model.trees.positions import (
     PositionEntry,
     PositionKey,
     SeenCommit,
+    add_flags,
     entry_in,
-    flagged,
     is_news,
     is_to_commit,
     level_in,
     record_of,
     sent_entry,
-    unflagged,
+    split_flags,
 )
 from isthmus.model.trees.tree import Distributor, Tree, node_of
 from tests.unit.model.treeshapes import shaped
@@ -82,8 +82,8 @@ def test_others_entries_need_a_time_and_flags_only() -> None:
 @given(own=st.text(max_size=30), flags=st.integers(1, 2**64 - 1))
 def test_metadata_of_consumers_stays(own: str, flags: int) -> None:
     """Flags stand in front of it and come off again; without them it is all the consumer's."""
-    assert unflagged(flagged(own, flags)) == (own, flags)
-    assert unflagged(own)[1] == 0 or own.startswith("copy-flags=")
+    assert split_flags(add_flags(own, flags)) == (own, flags)
+    assert split_flags(own)[1] == 0 or own.startswith("copy-flags=")
 
 
 def test_who_has_read_on_has_not_gone_back() -> None:

@@ -66,7 +66,7 @@ def test_what_lies_before_a_beginning_has_its_leader_epoch() -> None:
     over = TargetChoice(target="c", wanted="d").over(*stopped)
     assert before_begin(over.begins, over.epochs, FLIGHTS, ID, 0) == (2, 4)
     assert before_begin(over.begins, over.epochs, FLIGHTS, uuid.UUID(int=9), 0) == (0, -1), "another topic"
-    again = over.asked("c").over((LaneBegin(FLIGHTS, ID, 0, 40),))
+    again = over.ask_for("c").over((LaneBegin(FLIGHTS, ID, 0, 40),))
     assert (again.epochs, before_begin(again.begins, again.epochs, FLIGHTS, ID, 0)) == ((), (0, -1))
 
 
@@ -74,14 +74,14 @@ def test_what_a_source_lost_before_its_leaf_was_left_is_told() -> None:
     """The next leaf begins in the epoch in which its source ended, or with what it lost: then it stops there. Where a
     partition ends that its broker does not know is not known: all that was allowed is in doubt.
     """
-    forced = TargetChoice(target="c", wanted="c").asked("d", is_forced=True)
+    forced = TargetChoice(target="c", wanted="c").ask_for("d", is_forced=True)
     allowed = [Allowance(FLIGHTS, ID, 0, 10, 90)]
     copied = BeginEpoch(FLIGHTS, ID, 0, 10, 4)
-    left = forced.left(allowed, {("flights", 0): LeftAt(50, 6)})
+    left = forced.leave(allowed, {("flights", 0): LeftAt(50, 6)})
     assert before_begin(left.begins, left.epochs, FLIGHTS, ID, 0) == (0, 6)
-    lost = forced.left(allowed, {("flights", 0): LeftAt(50, 6, copied)})
+    lost = forced.leave(allowed, {("flights", 0): LeftAt(50, 6, copied)})
     assert before_begin(lost.begins, lost.epochs, FLIGHTS, ID, 0) == (40, 4)
-    unknown = forced.left(allowed, {})
+    unknown = forced.leave(allowed, {})
     assert (unknown.begins, unknown.doubts[0].records_max) == ((LaneBegin(FLIGHTS, ID, 0, 90),), 80)
     assert before_begin(unknown.begins, unknown.epochs, FLIGHTS, ID, 0) == (0, -1)
 
@@ -91,12 +91,12 @@ def test_a_leaf_that_is_left_got_nothing_from_before_its_beginning() -> None:
     leaf got what came in between: the next one begins behind that.
     """
     begins = (LaneBegin(FLIGHTS, ID, 0, 20_000),)
-    forced = TargetChoice(target="c", wanted="c", former=("c", "d"), begins=begins).asked("e", is_forced=True)
+    forced = TargetChoice(target="c", wanted="c", former=("c", "d"), begins=begins).ask_for("e", is_forced=True)
     allowed = [Allowance(FLIGHTS, ID, 0, 100, 10_100)]
     for ends in ({("flights", 0): LeftAt(30_000, 6)}, {}):
-        left = forced.left(allowed, ends)
+        left = forced.leave(allowed, ends)
         assert (left.begins, left.doubts) == (begins, ())
-    resent = replace(forced, is_resent=True).left(allowed, {("flights", 0): LeftAt(30_000, 6)})
+    resent = replace(forced, is_resent=True).leave(allowed, {("flights", 0): LeftAt(30_000, 6)})
     assert resent.begins == begins
 
 
@@ -120,12 +120,12 @@ def test_a_topic_that_was_created_anew_begins_anew() -> None:
 def test_a_choice_is_asked_for_taken_back_and_carried_out() -> None:
     """Each change has a number of its own, so that what was found out for one is not taken for another."""
     first = TargetChoice(target="c", wanted="d")
-    back = first.asked("c")
+    back = first.ask_for("c")
     assert (first.is_under_way, back.is_under_way, back.serial) == (True, False, 2)
     begins = (LaneBegin(SourceTopic("flights"), ID, 0, 12),)
     done = first.over(begins)
     assert (done.target, done.wanted, done.former, done.begins, done.serial) == ("d", "d", ("c",), begins, 2)
-    again = done.asked("c").over(begins)
+    again = done.ask_for("c").over(begins)
     assert (again.target, again.former, again.serial) == ("c", ("c", "d"), 4)
 
 
@@ -134,7 +134,7 @@ def test_what_a_leaf_was_never_sent_begins_where_it_did() -> None:
     the leaf before has that.
     """
     flights, arrivals = LaneBegin(SourceTopic("flights"), ID, 0, 12), LaneBegin(SourceTopic("arrivals"), ID, 0, 40)
-    choice = TargetChoice(target="c", wanted="d").over([flights, arrivals]).asked("e")
+    choice = TargetChoice(target="c", wanted="d").over([flights, arrivals]).ask_for("e")
     assert {*choice.over([flights._replace(offset=20)]).begins} == {flights._replace(offset=20), arrivals}
     anew = arrivals._replace(topic_id=uuid.UUID(int=9), offset=3)
     assert {*choice.over([anew]).begins} == {flights, anew}, "a topic that was created anew"

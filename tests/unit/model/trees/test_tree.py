@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus.errors import ConfigError
-from isthmus.model.copyflags import FlagsHeader, copied, is_to_copy
+from isthmus.model.copyflags import FlagsHeader, add_flag, is_to_copy
 from isthmus.model.trees.tree import Tree, node_of
 
 BALANCED = {"level": 3, "clusters": [["c1", "c2"], ["c3", "c4"]]}
@@ -23,7 +23,7 @@ def tree(written: Any, **fields: Any) -> Tree:
 def work(of: Tree, cluster: str, flags: int) -> list[tuple[int, str, int]]:
     """What the distributors of a cluster do with a message: level, target, flags of the copy."""
     return [
-        (each.level, each.target, copied(flags, each.level))
+        (each.level, each.target, add_flag(flags, each.level))
         for each in of.distributors
         if each.cluster == cluster and is_to_copy(flags, each.level)
     ]
@@ -134,7 +134,7 @@ HEADERS = st.lists(st.tuples(st.sampled_from(["copy-flags", "trace"]), st.none()
 def test_other_headers_stay(headers: list[tuple[str, bytes | None]], flags: int) -> None:
     """What is written is read again, whatever was there, and no header of anybody else is touched."""
     header = FlagsHeader()
-    after = header.written(headers, flags)
+    after = header.write_flags(headers, flags)
     assert header.read(after) == (flags, False)
     assert [each for each in after if each[0] == "trace"] == [each for each in headers if each[0] == "trace"]
 
@@ -153,5 +153,5 @@ def test_the_lowest_flag_alone_decides(flags: int, level: int) -> None:
 
     assert is_to_copy(lowest, level) == is_to_copy(flags, level)
     if is_to_copy(flags, level):
-        copy = copied(flags, level)
+        copy = add_flag(flags, level)
         assert copy & -copy == 1 << (level - 1)

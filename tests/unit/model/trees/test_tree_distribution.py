@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isthmus.errors import GateNotMet, PlanRefused
-from isthmus.model.copyflags import FlagsHeader, copied, distributor_producer_id, is_done_with, is_to_copy
-from isthmus.model.trees.reshaping import TreeShape, added, become, check_empty, last_with, removed
+from isthmus.model.copyflags import FlagsHeader, add_flag, distributor_producer_id, is_done_with, is_to_copy
+from isthmus.model.trees.reshaping import TreeShape, add_cluster, become, check_empty, last_with, remove_cluster
 from isthmus.model.trees.switching import TargetChoice
 from isthmus.model.trees.tree import Distributor, Tree, node_of
 from tests.unit.model.treeshapes import shaped
@@ -88,7 +88,7 @@ class World:
         for offset in range(cursor, min(cursor + count, len(log)) if each.name not in self.going else cursor):
             message = log[offset]
             if self.is_to_copy(message, each.level):
-                flags = copied(message.flags, each.level)
+                flags = add_flag(message.flags, each.level)
                 copy = message._replace(
                     flags=flags, producer_id=producer_id, brought_by=each.name, source_offset=offset
                 )
@@ -157,7 +157,7 @@ class World:
                 # A new one, or one that has left: nobody knows what it had.
                 gone = sorted(self.left.keys() - self.logs.keys())
                 name = chance.choice(gone) if gone and chance.random() < 0.5 else f"x{next(self.names)}"
-                found = added(self.tree, choices, name, beside=beside, among=among, spent=self.spent)
+                found = add_cluster(self.tree, choices, name, beside=beside, among=among, spent=self.spent)
                 kept = [log] if (log := self.kept.get(name)) is not None and chance.random() < 0.5 else []
                 if last_with(self.shape, name) is not None:
                     check_empty("t", name, ["x" for _ in kept])
@@ -167,7 +167,7 @@ class World:
                         known.pop(each.name, None)
             else:
                 leaving = chance.choice(self.tree.clusters)
-                found = removed(self.tree, choices, leaving, spent=self.spent)
+                found = remove_cluster(self.tree, choices, leaving, spent=self.spent)
                 own = [each for each in self.tree.distributors if each.cluster == leaving]
                 if any(self.cursors.get(each.name, 0) < len(self.logs[leaving]) for each in own):
                     return
@@ -266,8 +266,8 @@ def test_what_a_cluster_still_has_would_come_once_more() -> None:
     world = World.of(Tree(name="t", root=node_of({"level": 5, "clusters": two})))
     world.produce("b")
     world.end()
-    left = removed(world.tree, {"t.d.5": TargetChoice(target="a", wanted="a")}, "b")
-    back = added(left.after, left.pins, "b", beside="d", spent=left.spent)
+    left = remove_cluster(world.tree, {"t.d.5": TargetChoice(target="a", wanted="a")}, "b")
+    back = add_cluster(left.after, left.pins, "b", beside="d", spent=left.spent)
     world.tree = back.after
     for each in back.begun:
         world.cursors.pop(each.name, None)

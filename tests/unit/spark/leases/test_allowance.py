@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Iterable
 
 from isthmus.errors import ClusterError
-from isthmus.ledger.documents.kinds import AllowanceDocument, Document, SwitchDocument, encoded
+from isthmus.ledger.documents.kinds import AllowanceDocument, Document, SwitchDocument, encode_document
 from isthmus.ledger.log import Poll
 from isthmus.ledger.records import Deletion, Entry
 from isthmus.model.naming import SourceTopic
@@ -31,7 +31,7 @@ def poll(
 ) -> Poll:
     """What a look showed from offset `at` on."""
     entries = [
-        Entry(offset, each.key, None if isinstance(each, Deletion) else encoded(each))
+        Entry(offset, each.key, None if isinstance(each, Deletion) else encode_document(each))
         for offset, each in enumerate(changes, at)
     ]
     return Poll(entries, asked_at, at_end, is_other_log)
@@ -57,13 +57,13 @@ def test_nothing_is_written_without_what_the_source_took() -> None:
     word = word_of()
     assert word.write_until < 0
     word.take(poll(at=7))
-    word.taken(10.0, 7)
+    word.note_mark(10.0, 7)
     assert word.write_until < 0
     word.take(poll(word.mark, at=7, at_end=False))
     assert word.write_until == 10.0 + SILENCE_S
     word.take(poll(word.mark, at=8))
     assert word.write_until == 10.0 + SILENCE_S
-    word.taken(12.0, 8)
+    word.note_mark(12.0, 8)
     assert word.write_until == 12.0 + SILENCE_S
 
 
@@ -72,9 +72,9 @@ def test_a_leader_that_is_cut_off_lets_nobody_write() -> None:
     there has had its last word in time, whoever else's is heard still.
     """
     word = word_of()
-    word.taken(10.0, 7)
+    word.note_mark(10.0, 7)
     word.take(poll(word.mark, at=7))
-    word.taken(13.0, 9)
+    word.note_mark(13.0, 9)
     for _ in range(3):
         word.take(poll())
     word.take(poll(SourceWord(LINK, SLOT + 1, "c", lambda _: None).mark, at=8))
@@ -86,9 +86,9 @@ def test_who_does_not_show_what_was_taken_is_not_who_leads() -> None:
     tells nothing.
     """
     word = word_of()
-    word.taken(10.0, 7)
+    word.note_mark(10.0, 7)
     assert not word.is_elsewhere(poll(asked_at=12.0), 7)
-    word.taken(13.0, 8)
+    word.note_mark(13.0, 8)
     assert not word.is_elsewhere(poll(asked_at=12.9), 7)
     assert not word.is_elsewhere(poll(asked_at=13.0, at_end=False), 7)
     assert word.is_elsewhere(poll(asked_at=13.0), 7)
@@ -100,11 +100,11 @@ def test_who_does_not_show_what_was_taken_is_not_who_leads() -> None:
 def test_why_nothing_may_be_written_is_told() -> None:
     """With what the source said last, as long as it takes nothing; that another leaf is chosen is told elsewhere."""
     word = word_of()
-    word.refused(ClusterError("WRITE is missing", hint="Grant it."))
+    word.note_refusal(ClusterError("WRITE is missing", hint="Grant it."))
     found = word.withheld(5.0)
     assert found is not None
     assert (found.message.endswith(": WRITE is missing"), found.hint) == (True, "Grant it.")
-    word.taken(5.0, 7)
+    word.note_mark(5.0, 7)
     word.take(poll(word.mark, at=7))
     assert word.withheld(6.0) is None
     told = word.withheld(16.0)
@@ -117,7 +117,7 @@ def test_why_nothing_may_be_written_is_told() -> None:
 def test_a_ledger_that_begins_anew_has_taken_nothing() -> None:
     """What lies at the same offset there is another word."""
     word = word_of()
-    word.taken(10.0, 7)
+    word.note_mark(10.0, 7)
     word.take(poll(at=0, is_other_log=True))
     word.take(poll(word.mark, at=7))
     assert word.write_until < 0
@@ -128,13 +128,13 @@ def test_whoever_forces_another_leaf_bars_the_present_one() -> None:
     A leaf that gets what it lacks gets it from another lease than one that was there before it was gone.
     """
     word = word_of()
-    word.taken(20.0, 0)
+    word.note_mark(20.0, 0)
     word.take(poll(word.mark))
     choice = TargetChoice(target="c", wanted="c")
     for document, is_barred in (
-        (chosen(choice.asked("d")), False),
-        (chosen(choice.asked("d", is_forced=True)), True),
-        (chosen(choice.asked("c")), False),
+        (chosen(choice.ask_for("d")), False),
+        (chosen(choice.ask_for("d", is_forced=True)), True),
+        (chosen(choice.ask_for("c")), False),
         (chosen(TargetChoice(target="d", wanted="d"), link="t.b.2"), False),
         (chosen(TargetChoice(target="d", wanted="d")), True),
         (chosen(TargetChoice(target="d", wanted="d", finishes="c")), True),

@@ -119,7 +119,7 @@ def test_a_moving_lane_waits_for_the_end_of_its_lease() -> None:
     assert [moved.partition for moved in parting] == [0]
     lanes.assign(lane(number) for number in range(4))
     assert partitions(second) == {1, 3}
-    lanes.ended(first, 1, is_clean=True)
+    lanes.note_end(first, 1, is_clean=True)
     assert partitions(second) == {0, 1, 3}
 
 
@@ -135,7 +135,7 @@ def test_a_moving_lane_stays_when_its_lease_dies() -> None:
     first.begin()
     assert lanes.hand_over(first)
 
-    lanes.ended(first, 1, is_clean=False)
+    lanes.note_end(first, 1, is_clean=False)
 
     assert partitions(first) == {0, 1, 2, 3}
     assert not first.is_clean
@@ -148,7 +148,7 @@ def test_a_lane_that_was_away_when_its_lease_died() -> None:
     first = lanes.groups[0]
     first.begin()
     lanes.assign([lane(1)])
-    lanes.ended(first, 1, is_clean=False)
+    lanes.note_end(first, 1, is_clean=False)
     lanes.assign([lane(0), lane(1)])
     home = next(group for group in lanes.groups if 0 in partitions(group))
     assert home.lanes[LaneKey(TargetTopic("orders"), 0)] == replace(lane(0), is_unsettled=True)
@@ -157,10 +157,10 @@ def test_a_lane_that_was_away_when_its_lease_died() -> None:
     lanes.assign([lane(0), lane(1)])
     assert not home.is_untold
     lanes.hand_over(home)
-    lanes.ended(home, home.generation, is_clean=None)
+    lanes.note_end(home, home.generation, is_clean=None)
     lanes.hand_over(home)
     assert home.lanes[LaneKey(TargetTopic("orders"), 0)].is_unsettled
-    lanes.ended(home, home.generation, is_clean=True)
+    lanes.note_end(home, home.generation, is_clean=True)
     lanes.hand_over(home)
     assert home.lanes[LaneKey(TargetTopic("orders"), 0)] == lane(0)
 
@@ -245,9 +245,9 @@ def test_what_was_taken_from_a_slot_is_parting_until_every_lease_let_go_of_it() 
     assert group.document().parting == (first.key,)
     lanes.let_go(group, 2, group.revision)
     assert group.document().parting == (first.key,)
-    lanes.ended(group, 1, is_clean=True)
+    lanes.note_end(group, 1, is_clean=True)
     assert group.document().parting == ()
-    lanes.ended(group, 2, is_clean=True)
+    lanes.note_end(group, 2, is_clean=True)
     assert (group.document().parting, group.taken, group.let_go) == ((), {}, {})
 
 
@@ -259,11 +259,11 @@ def test_the_end_of_a_lease_is_told_where_the_next_one_waits_for_it() -> None:
     for _ in range(3):
         group.begin()
     group.is_untold = False
-    lanes.ended(group, 1, is_clean=True)
+    lanes.note_end(group, 1, is_clean=True)
     assert not group.is_untold
     lanes.assign([lane(1)])
     group.is_untold = False
-    lanes.ended(group, 2, is_clean=True)
+    lanes.note_end(group, 2, is_clean=True)
     assert group.is_untold
 
 
@@ -306,7 +306,7 @@ def test_changes_are_told() -> None:
     first.stirred.clear()
     lanes.changed.clear()
     first.begin()
-    lanes.ended(first, 1, is_clean=True)
+    lanes.note_end(first, 1, is_clean=True)
     assert first.stirred.is_set()
     assert not lanes.changed.is_set()
 
@@ -316,16 +316,16 @@ def test_the_end_of_a_lease_counts_once() -> None:
     lanes = distribution(groups=1)
     (group,) = lanes.groups
     group.begin()
-    lanes.ended(group, 5, is_clean=False)
+    lanes.note_end(group, 5, is_clean=False)
     assert (group.is_clean, set(group.held)) == (True, {1})
-    lanes.ended(group, 1, is_clean=False)
-    lanes.ended(group, 1, is_clean=True)
+    lanes.note_end(group, 1, is_clean=False)
+    lanes.note_end(group, 1, is_clean=True)
     assert not group.is_clean
     group.begin()
-    lanes.ended(group, 2, is_clean=None)
+    lanes.note_end(group, 2, is_clean=None)
     assert not group.is_clean
     group.begin()
-    lanes.ended(group, 3, is_clean=True)
+    lanes.note_end(group, 3, is_clean=True)
     assert group.is_clean
 
 
@@ -403,7 +403,7 @@ class OneWriter(RuleBasedStateMachine):
                 self.dirty |= told
             elif is_clean:
                 self.dirty -= begun
-            self.lanes.ended(group, generation, is_clean=is_clean)
+            self.lanes.note_end(group, generation, is_clean=is_clean)
             self._admit(group)
 
     @rule(number=st.integers(0, 11))
@@ -445,7 +445,7 @@ class OneWriter(RuleBasedStateMachine):
         """Once every lease is over each lane that has not ended for good has a home."""
         for group in self.lanes.groups:
             for generation in sorted(group.held):
-                self.lanes.ended(group, generation, is_clean=True)
+                self.lanes.note_end(group, generation, is_clean=True)
         self.lanes.assign([])
         self.lanes.assign(lane(number) for number in sorted(self.wanted))
         assert set().union(*(partitions(group) for group in self.lanes.groups)) == self.wanted
@@ -482,9 +482,9 @@ def test_lanes_that_move_at_once_are_told_apart() -> None:
     assert (partitions(first), partitions(second)) == ({1}, {3})
 
     # What left something on its way settles it where it is; that is no business of the other one's lane.
-    lanes.ended(second, 1, is_clean=False)
+    lanes.note_end(second, 1, is_clean=False)
     lanes.assign(lane(number) for number in range(4))
     assert (partitions(first), partitions(second)) == ({1}, {2, 3})
-    lanes.ended(first, 1, is_clean=True)
+    lanes.note_end(first, 1, is_clean=True)
 
     assert partitions(third) == {0}

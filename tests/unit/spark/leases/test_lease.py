@@ -22,7 +22,7 @@ def test_credentials_of_the_day(tmp_path: Path) -> None:
     producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
     context = LinkContext(link="l", source=cluster, target=cluster, producer=producer, limits=Limits())
 
-    renewed = context.renewed(Limits(bytes_per_s=5))
+    renewed = context.renew(Limits(bytes_per_s=5))
 
     assert renewed.limits.bytes_per_s == 5
     assert renewed.source.security.password == renewed.target.security.password == Secret("new")

@@ -13,7 +13,7 @@ import pytest
 
 from isthmus.errors import Unreachable
 from isthmus.kafka.client import Client
-from isthmus.ledger.documents.kinds import MapDocument, encoded
+from isthmus.ledger.documents.kinds import MapDocument, encode_document
 from isthmus.ledger.records import Entry
 from isthmus.model.lane import Lane
 from isthmus.model.naming import SourceTopic, TargetTopic
@@ -58,7 +58,7 @@ def test_others_have_their_turn_while_maps_are_put_together() -> None:
     """All leases of a task share one event loop: it turns at least once for each lane."""
     lanes = [lane_of(partition) for partition in range(LANES)]
     segments = [segment_of(lane) for lane in lanes]
-    entries = [Entry(offset, each.key, encoded(each)) for offset, each in enumerate(segments)]
+    entries = [Entry(offset, each.key, encode_document(each)) for offset, each in enumerate(segments)]
     turns = 0
 
     async def turning() -> None:
@@ -118,5 +118,6 @@ def test_a_look_that_fails_when_nobody_waits_any_more_is_no_overlooked_failure()
 def test_nothing_was_on_its_way_only_if_the_last_owner_says_so(*, taken_at: int, said: bool, is_final: bool) -> None:
     """An earlier release says nothing of it, and may have been killed before it wrote down what it had sent."""
     lane = lane_of(0)
-    found = store_of(Client(NOWHERE))._resumed(lane, [replace(segment_of(lane), taken_at=taken_at, is_final=said)], 0)
+    segments = [replace(segment_of(lane), taken_at=taken_at, is_final=said)]
+    found = store_of(Client(NOWHERE))._resume_lane(lane, segments, 0)
     assert found.is_final is is_final

@@ -191,8 +191,8 @@ def test_lanes_that_were_taken_away_tell_where_they_end_before_they_are_let_go_o
         lease._maps = SimpleNamespace(save=nothing)
         lease._writer = SimpleNamespace(append=append)
         lease._lanes, lease._has_written = {here: None}, True
-        lease._telling.told([replace(each, position=3, records=3) for each in last])
-        lease._telling.parted([gone])
+        lease._telling.note_reported([replace(each, position=3, records=3) for each in last])
+        lease._telling.forget_lanes([gone])
         lease._has_lost.set()
         telling = asyncio.create_task(lease._let_go())
         async with asyncio.timeout(TERM_S):

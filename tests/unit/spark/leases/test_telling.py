@@ -49,7 +49,7 @@ def test_idle_lanes_are_told_now_and_then_only() -> None:
     telling = Telling()
     reports = [report(5), report(0, key=SECOND)]
     assert telling.due(reports, LANES, is_full=False) == reports
-    telling.told(reports)
+    telling.note_reported(reports)
     assert telling.due(reports, LANES, is_full=False) == []
     assert telling.due([report(6), reports[1]], LANES, is_full=False) == [report(6)]
     assert telling.due(reports, LANES, is_full=True) == reports
@@ -62,7 +62,7 @@ def test_what_a_lease_that_ends_has_not_told_yet() -> None:
     telling, ended = Telling(), LaneState.STOPPED
     assert telling.untold([report(5, state=ended)], LANES) == [replace(report(5, state=ended), problem=None)]
     assert telling.untold([replace(report(0, state=ended), position=-1)], LANES) == []
-    telling.told([report(5), report(0, key=SECOND)])
+    telling.note_reported([report(5), report(0, key=SECOND)])
     last = [report(6, state=ended), report(0, state=ended, key=SECOND)]
     assert telling.untold(last, LANES) == [report(6)]
     diverged = report(5, state=LaneState.DIVERGED)
@@ -74,26 +74,26 @@ def test_what_a_lease_that_ends_has_not_told_yet() -> None:
 def test_a_lane_that_was_given_up_is_told_only_for_its_counts() -> None:
     """Its state is no business of the lease any more: as long as nothing was copied in the end, nothing is said."""
     telling = Telling()
-    telling.told([report(5)])
+    telling.note_reported([report(5)])
     assert telling.due([report(5, state=LaneState.STOPPED)], {}, is_full=True) == []
     (last,) = telling.due([report(7, state=LaneState.DATA_GAP)], {}, is_full=False)
     assert (last.records, last.state, last.problem) == (7, LaneState.STOPPED, None)
-    telling.told([last])
+    telling.note_reported([last])
     assert telling.due([report(7, state=LaneState.DATA_GAP)], {}, is_full=True) == []
 
 
 def test_a_lane_that_comes_back_is_told_anew() -> None:
     """The driver has forgotten how it stood, even where it stands as before."""
     telling = Telling()
-    telling.told([report(5)])
-    telling.parted([FIRST, SECOND])
+    telling.note_reported([report(5)])
+    telling.forget_lanes([FIRST, SECOND])
     assert telling.due([report(5)], LANES, is_full=False) == [report(5)]
 
 
 def test_the_last_word_has_the_counts_of_all_lanes_the_lease_ever_had() -> None:
     """Whoever takes the receipt may have missed what was told before."""
     telling = Telling()
-    telling.told([report(5), report(3, key=SECOND)])
+    telling.note_reported([report(5), report(3, key=SECOND)])
     last = telling.last([report(5, state=LaneState.STOPPED), report(3, key=SECOND)], {SECOND: LANES[SECOND]})
     assert [(r.key, r.records, r.state) for r in last] == [
         (FIRST, 5, LaneState.STOPPED),
@@ -119,18 +119,18 @@ def test_a_new_leader_epoch_is_told_at_once_and_other_milestones_now_and_then() 
     milestones = Milestones()
     assert milestones.due(is_full=True) == ()
     for reached, at_once in ((milestone(10), True), (milestone(20), False), (milestone(20, 6), True)):
-        milestones.reached([reached])
+        milestones.note_milestones([reached])
         due = milestones.due(is_full=False)
         assert due == ((reached,) if at_once else ())
-        milestones.told(due)
-    milestones.reached([milestone(30, 6)])
+        milestones.note_reported(due)
+    milestones.note_milestones([milestone(30, 6)])
     assert milestones.due(is_full=True) == (milestone(30, 6),)
-    milestones.told(milestones.furthest)
-    milestones.reached([milestone(30, 6), milestone(31, 5)])
+    milestones.note_reported(milestones.furthest)
+    milestones.note_milestones([milestone(30, 6), milestone(31, 5)])
     assert milestones.due(is_full=True) == (), "it rests, and goes by no older epoch"
-    milestones.reached([milestone(3, key=SECOND)])
+    milestones.note_milestones([milestone(3, key=SECOND)])
     assert milestones.due(is_full=False) == (milestone(30, 6), milestone(3, key=SECOND))
-    milestones.told(())
+    milestones.note_reported(())
     assert milestones.due(is_full=False), "what could not be told is due still"
 
 
@@ -140,13 +140,13 @@ def test_lanes_at_their_marks_have_milestones() -> None:
     """
     milestones = Milestones()
 
-    milestones.passed(LANES, [LaneMark(*FIRST, 10, 5)])
-    milestones.told(milestones.due(is_full=True))
+    milestones.note_marks(LANES, [LaneMark(*FIRST, 10, 5)])
+    milestones.note_reported(milestones.due(is_full=True))
     for position in (10, 9):
-        milestones.passed(LANES, [LaneMark(*FIRST, position, 5)])
+        milestones.note_marks(LANES, [LaneMark(*FIRST, position, 5)])
         assert milestones.furthest == (milestone(10),)
         assert milestones.due(is_full=True) == ()
-    milestones.passed({FIRST: replace(LANES[FIRST], target_topic_id=uuid.UUID(int=3))}, [LaneMark(*FIRST, 4, 5)])
+    milestones.note_marks({FIRST: replace(LANES[FIRST], target_topic_id=uuid.UUID(int=3))}, [LaneMark(*FIRST, 4, 5)])
     assert len(milestones.furthest) == 2
 
 
@@ -212,7 +212,7 @@ class World:
         if lease is not None:
             del lease.lanes[key]
             lease.engine.remove([key])
-            lease.telling.parted([key])
+            lease.telling.forget_lanes([key])
             self.progress.forget([key])
 
     def copy(self, key: LaneKey, records: int) -> None:
@@ -229,13 +229,13 @@ class World:
         """A lease writes its progress into the ledger, where the driver reads it."""
         lease = self.leases[slot]
         due = lease.telling.due(lease.engine.reports(), lease.lanes, is_full=False)
-        lease.telling.told(due)
+        lease.telling.note_reported(due)
         self.progress.take(slot, lease.generation, due, [], 0.0)
 
     def miss(self, key: LaneKey, slot: int) -> None:
         """A lease writes its progress into the ledger just before it ends: the receipt is there sooner."""
         lease = self.leases[slot]
-        lease.telling.told(lease.telling.due(lease.engine.reports(), lease.lanes, is_full=False))
+        lease.telling.note_reported(lease.telling.due(lease.engine.reports(), lease.lanes, is_full=False))
         self.hand_over(key, slot)
 
     def hand_over(self, key: LaneKey, slot: int) -> None:
@@ -311,11 +311,11 @@ def test_what_was_told_before_a_lane_was_given_up_is_not_told_again() -> None:
     stood is not repeated at the end.
     """
     telling = Telling()
-    telling.told([report(5)])
-    telling.parted([FIRST])
+    telling.note_reported([report(5)])
+    telling.forget_lanes([FIRST])
     (left,) = telling.due([report(5)], {}, is_full=False)
     assert (left.state, left.records) == (LaneState.STOPPED, 5)
-    telling.told([left])
+    telling.note_reported([left])
     assert telling.due([report(5)], {}, is_full=True) == []
     (last,) = telling.last([report(5, state=LaneState.REFUSED)], {})
     assert (last.state, last.records, last.problem) == (LaneState.STOPPED, 5, None)

@@ -102,18 +102,18 @@ def may_write(lease: Tenure) -> bool:
 
 def announce(lease: Tenure, now: float = BEGUN) -> None:
     """The announcement was written at offset 103, and read."""
-    lease.announced(103)
-    lease.looked(now, 104, at_end=True)
+    lease.note_announcement(103)
+    lease.note_look(now, 104, at_end=True)
 
 
 def test_the_first_lease_writes_once_its_announcement_was_read() -> None:
     """It may have been declared over in the ledger before its announcement, so it reads up to that first."""
     lease = tenure(generation=1)
-    lease.looked(BEGUN, 103, at_end=True)
+    lease.note_look(BEGUN, 103, at_end=True)
     assert not may_write(lease)
-    lease.announced(103)
+    lease.note_announcement(103)
     assert not may_write(lease)
-    lease.looked(BEGUN, 104, at_end=True)
+    lease.note_look(BEGUN, 104, at_end=True)
     assert may_write(lease)
 
 
@@ -169,9 +169,9 @@ def test_nothing_is_written_after_ten_seconds_without_the_ledger() -> None:
     lease.unreadable(BEGUN + 21)
     assert lease.write_until == BEGUN + 20 + SILENCE_S
     assert lease.ending(BEGUN + 45) is None
-    lease.looked(BEGUN + 45, 200, at_end=False)
+    lease.note_look(BEGUN + 45, 200, at_end=False)
     assert lease.write_until == BEGUN + 20 + SILENCE_S
-    lease.looked(BEGUN + 46, 300, at_end=True)
+    lease.note_look(BEGUN + 46, 300, at_end=True)
     assert lease.write_until == BEGUN + 46 + SILENCE_S
 
 
@@ -210,7 +210,7 @@ def test_a_lease_without_a_controller_ends() -> None:
     announce(lease)
     lease.hear(beat(1), BEGUN + 5)
     lease.hear(beat(1), BEGUN + 14)
-    lease.looked(BEGUN + 14, 105, at_end=True)
+    lease.note_look(BEGUN + 14, 105, at_end=True)
     assert lease.ending(BEGUN + 14) is None
     assert lease.ending(BEGUN + 15.1) is Ending.ORPHANED
 
@@ -221,7 +221,7 @@ def test_silence_does_not_count_while_nothing_could_be_heard() -> None:
     announce(lease)
     lease.unreadable(BEGUN)
     assert lease.ending(BEGUN + 30) is None
-    lease.looked(BEGUN + 31, 106, at_end=True)
+    lease.note_look(BEGUN + 31, 106, at_end=True)
     assert lease.ending(BEGUN + 40) is None
     assert lease.ending(BEGUN + 41.5) is Ending.ORPHANED
 
@@ -232,19 +232,19 @@ def test_silence_does_not_count_while_the_loop_stood_still() -> None:
     """
     lease = tenure(ended_through=1)
     announce(lease)
-    lease.ticked(BEGUN + 0.2)
-    lease.ticked(BEGUN + 20)
+    lease.note_tick(BEGUN + 0.2)
+    lease.note_tick(BEGUN + 20)
     # The answer to what was asked before.
-    lease.looked(BEGUN + 0.1, 105, at_end=True)
+    lease.note_look(BEGUN + 0.1, 105, at_end=True)
     assert lease.ending(BEGUN + 20) is None
     assert lease.write_until < BEGUN + 20
-    lease.ticked(BEGUN + 20.2)
+    lease.note_tick(BEGUN + 20.2)
     assert lease.ending(BEGUN + 20.2) is None
-    lease.looked(BEGUN + 20.3, 106, at_end=True)
+    lease.note_look(BEGUN + 20.3, 106, at_end=True)
     for tenths in range(203, 299):
-        lease.ticked(BEGUN + tenths / 10)
+        lease.note_tick(BEGUN + tenths / 10)
     assert lease.ending(BEGUN + 29.8) is None
-    lease.ticked(BEGUN + 30.5)
+    lease.note_tick(BEGUN + 30.5)
     assert lease.ending(BEGUN + 30.5) is Ending.ORPHANED
 
 
@@ -257,9 +257,9 @@ def test_a_ledger_that_cannot_be_read_now_and_then_hides_no_silence() -> None:
         if at % 4:
             lease.unreadable(BEGUN + at + 1)
         else:
-            lease.looked(BEGUN + at + 1, 104, at_end=False)
+            lease.note_look(BEGUN + at + 1, 104, at_end=False)
         assert lease.ending(BEGUN + at + 1) is None
-        lease.looked(BEGUN + at + 2, 104, at_end=True)
+        lease.note_look(BEGUN + at + 2, 104, at_end=True)
     # It could be heard in every other second.
     assert lease.ending(BEGUN + 18.9) is None
     assert lease.ending(BEGUN + 19.1) is Ending.ORPHANED
@@ -283,11 +283,11 @@ def test_a_beat_that_is_read_late_is_a_sign_of_life() -> None:
     """Whoever reads a long ledger piece by piece hears what is in it, and counts silence from its end on."""
     lease = tenure(ended_through=1)
     announce(lease)
-    lease.looked(BEGUN + 8, 110, at_end=False)
+    lease.note_look(BEGUN + 8, 110, at_end=False)
     lease.hear(beat(1), BEGUN + 12)
-    lease.looked(BEGUN + 11, 120, at_end=False)
+    lease.note_look(BEGUN + 11, 120, at_end=False)
     assert lease.ending(BEGUN + 30) is None
-    lease.looked(BEGUN + 30, 130, at_end=True)
+    lease.note_look(BEGUN + 30, 130, at_end=True)
     assert lease.ending(BEGUN + 40) is None
     assert lease.ending(BEGUN + 40.1) is Ending.ORPHANED
 
@@ -317,11 +317,11 @@ def test_a_lost_ledger_needs_a_new_announcement() -> None:
     """A waiting lease is not admitted by an announcement that stands nowhere any more."""
     lease = tenure()
     announce(lease)
-    lease.lost()
+    lease.note_loss()
     lease.hear(said(1, 1), BEGUN)
     assert not may_write(lease)
-    lease.announced(4)
-    lease.looked(BEGUN, 5, at_end=True)
+    lease.note_announcement(4)
+    lease.note_look(BEGUN, 5, at_end=True)
     assert may_write(lease)
 
 
@@ -359,9 +359,9 @@ def test_a_lease_is_admitted_as_it_was_started() -> None:
     assert (lease.ended_through, lease.is_clean, lease.write_until) == (2, False, -1.0)
     assert lease.marks == lease.spec.marks == ()
     assert lease.ending(BEGUN) is None
-    lease.announced(100)
+    lease.note_announcement(100)
     assert not may_write(lease)
-    lease.looked(BEGUN, 101, at_end=True)
+    lease.note_look(BEGUN, 101, at_end=True)
     assert may_write(lease)
 
 
@@ -405,8 +405,8 @@ def test_beats_count_from_the_first_to_the_newest() -> None:
 def test_silence_counts_from_when_the_ledger_could_be_read_again() -> None:
     """Looking again while it can be read gives a silent controller no more time."""
     lease = tenure(ended_through=1)
-    lease.looked(BEGUN + 3, 104, at_end=True)
-    lease.looked(BEGUN + 12, 104, at_end=True)
+    lease.note_look(BEGUN + 3, 104, at_end=True)
+    lease.note_look(BEGUN + 12, 104, at_end=True)
     assert lease.ending(BEGUN + 13) is None
     assert lease.ending(BEGUN + 13.1) is Ending.ORPHANED
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from isthmus.memory.claims import Claim, Claims, ToldClaims
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
-from isthmus.topics.checks.settling import Settling, refused
+from isthmus.topics.checks.settling import Settling, refuse_topic
 from isthmus.topics.plan import Action, LinkPlan, TopicPlan
 
 TOPIC = TargetTopic("orders")
@@ -47,12 +47,12 @@ def test_what_is_held_or_refused_is_not_settled_again() -> None:
 
     async def scenario() -> None:
         await own.hear({TOPIC: SourceTopic("from")})
-        assert await own.settled(PLAN) == PLAN
+        assert await own.settle(PLAN) == PLAN
         assert (others.asked, others.told) == ([{"from", "orders"}] * 2, ["wants orders"])
         await own.hear({TOPIC: SourceTopic("from")})
-        assert await own.settled(PLAN) == PLAN
-        failed = replace(PLAN, topics=(refused(replace(WANTED, topic=TargetTopic("bad")), Problem("no")),))
-        assert await own.settled(failed) == failed
+        assert await own.settle(PLAN) == PLAN
+        failed = replace(PLAN, topics=(refuse_topic(replace(WANTED, topic=TargetTopic("bad")), Problem("no")),))
+        assert await own.settle(failed) == failed
         assert (len(others.asked), others.told) == (2, ["wants orders"])
 
     asyncio.run(scenario())
@@ -63,7 +63,7 @@ def test_whoever_does_not_give_way_in_time_has_the_topic() -> None:
     claims = Claims()
     others = Others(claims, replace(OWN, link="zeta", source_id="c", is_wanted=True))
     assert claims.grant(OWN) is None
-    found = asyncio.run(Settling("own", claims, others, settle_s=0.0).settled(PLAN))
+    found = asyncio.run(Settling("own", claims, others, settle_s=0.0).settle(PLAN))
     (topic,) = found.topics
     assert (topic.action, others.told) == (Action.REFUSE, ["wants orders", "leaves orders"])
     claims.hear(ToldClaims("b", lambda _: True, ()))

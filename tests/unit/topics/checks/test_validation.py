@@ -14,7 +14,7 @@ from isthmus.kafka.admin.changes import NewTopic
 from isthmus.kafka.outcomes import Outcomes
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.topics.checks import validation
-from isthmus.topics.checks.validation import validated
+from isthmus.topics.checks.validation import validate_plan
 from isthmus.topics.creation import FILLING
 from isthmus.topics.plan import Action, LinkPlan, TopicPlan
 
@@ -42,7 +42,7 @@ def test_what_one_topic_can_do_without_another_one_needs(monkeypatch: pytest.Mon
     monkeypatch.setattr(validation, "create_topics", bounded)
     topics = to_be_created("kept", dict(FOREVER)), to_be_created("filled", dict(FILLING))
     nobody: Any = None
-    found = asyncio.run(validated(LinkPlan(link="l", source="east", target="west", topics=topics), nobody))
+    found = asyncio.run(validate_plan(LinkPlan(link="l", source="east", target="west", topics=topics), nobody))
     kept, filled = found.topics
     assert kept.action is Action.CREATE
     assert kept.creation is not None

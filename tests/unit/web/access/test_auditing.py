@@ -112,7 +112,7 @@ def test_a_line_says_what_it_was_before(
         return LiveSettings()
 
     async def change_settings(_: AsyncLinkOperations, said: Mapping[str, Any], **__: Any) -> LiveSettings:
-        return LiveSettings(said=said)
+        return LiveSettings(changed=said)
 
     for verb in (pause, resume, settings, change_settings):
         monkeypatch.setattr(AsyncLinkOperations, verb.__name__, verb)

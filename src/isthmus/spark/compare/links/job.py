@@ -70,7 +70,7 @@ def verify(
     :param may_lack_aborted: That the target lacks an aborted record is no difference; such records are counted.
     :param link: The link whose maps count, which the target's ledger has.
     :param copying: How a distributor copies: what it leaves alone, as it was distributed before, is not looked for.
-    :param progress: Told what is being done, several times a second.
+    :param progress: Called with what is being done, several times a second.
     :raises ClusterError: A source topic does not exist, or a cluster could not be read.
     """
     if len(set(topics.values())) < len(topics):
@@ -103,7 +103,7 @@ def _compute_totals(sides: Sides, slices: Slices) -> dict[int, SliceTotals]:
         return totals
 
     compare = partial(batch_totals, may_lack_aborted=sides.may_lack_aborted)
-    found = {number: SliceTotals(*one) for number, one in sides.compared("batches", compare, slices.items())}
+    found = {number: SliceTotals(*one) for number, one in sides.compare_slices("batches", compare, slices.items())}
     # Only a comparison of records tells whether aborted records are left out, or have not come yet.
     lagging = {n: one._replace(is_equal=False) for n, one in found.items() if one.left_out and slices[n].lags}
     return totals | found | lagging
@@ -119,7 +119,7 @@ def _unlike(sides: Sides, suspects: Slices) -> dict[int, list[ComparedSlice]]:
     if not suspects:
         return {}
 
-    unlike = sides.compared("blocks of records where batches differ", unlike_blocks, suspects.items())
+    unlike = sides.compare_slices("blocks of records where batches differ", unlike_blocks, suspects.items())
     return {n: [suspects[n].within(*span) for span in offsets_of(blocks)] for n, blocks in unlike if blocks}
 
 

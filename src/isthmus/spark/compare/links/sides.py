@@ -18,7 +18,7 @@ from isthmus.model.translation import MappedRange
 from isthmus.spark.compare.links import comparison
 from isthmus.spark.compare.links.extent import ComparedSlice
 from isthmus.spark.compare.links.failure import our_errors
-from isthmus.spark.compare.links.watch import OnVerified, watched
+from isthmus.spark.compare.links.watch import OnVerified, run_watched
 from isthmus.spark.compare.projection import CommittedRows, Projection
 from isthmus.spark.compare.tally import Pair
 from isthmus.spark.logs import Copying, Logs
@@ -70,7 +70,7 @@ class Sides:
             async with Client(self.source) as source, Client(self.target) as target:
                 return await question(source, target, *given)
 
-        return settled(ask())
+        return run_coroutine(ask())
 
     def rows(self, what: str, build: Callable[[], DataFrame]) -> list[Row]:
         """Collect the rows of the DataFrame that `build` makes, with the help of `read`.
@@ -82,9 +82,9 @@ class Sides:
     def _run_watched(self, what: str, work: Callable[[], ResultT]) -> ResultT:
         description = f"verify {self.source.alias} to {self.target.alias}: {what}"
         with our_errors():
-            return watched(self._spark, description, self._progress, work)
+            return run_watched(self._spark, description, self._progress, work)
 
-    def compared(
+    def compare_slices(
         self,
         what: str,
         compare: Callable[[Logs, Pair], ResultT],
@@ -178,7 +178,7 @@ def _apply_view(views: Views, rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows if view is None else view.rows(rows)
 
 
-def settled(coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:
+def run_coroutine(coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:
     """Run a coroutine, also where an event loop runs already, as in notebooks."""
     try:
         asyncio.get_running_loop()

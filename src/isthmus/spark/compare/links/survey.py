@@ -19,7 +19,7 @@ from isthmus.ledger.maps import LaneMap
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.rights import on_topic
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.text.wording import counted
+from isthmus.model.text.wording import format_count
 from isthmus.spark.compare.links.extent import (
     ComparedRange,
     ComparedSlice,
@@ -229,7 +229,7 @@ def _problems(
             problems[source_topic] = maps.broken[target_topic]
         elif count < expected or (count != expected and target_topic not in maps.topics):
             problems[source_topic] = (
-                f"{alias} has {counted(count, 'partition')} of {target_topic} where there should be {expected:,}"
+                f"{alias} has {format_count(count, 'partition')} of {target_topic} where there should be {expected:,}"
             )
     return problems
 

@@ -17,7 +17,9 @@ _INTERVAL_S: Final = 0.2
 ResultT = TypeVar("ResultT")
 
 
-def watched(spark: SparkSession, description: str, progress: OnVerified | None, work: Callable[[], ResultT]) -> ResultT:
+def run_watched(
+    spark: SparkSession, description: str, progress: OnVerified | None, work: Callable[[], ResultT]
+) -> ResultT:
     """Do some work with Spark in a thread of its own; the Spark UI shows its jobs as "isthmus" with `description`.
 
     So an interruption reaches the caller that waits here, and not a call to the JVM, whose connection would be unusable

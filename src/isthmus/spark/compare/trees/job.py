@@ -15,8 +15,8 @@ from isthmus.model.copyflags import FlagsHeader
 from isthmus.model.trees.tree import Tree
 from isthmus.model.trees.treeverdict import TreeVerdict
 from isthmus.spark.compare.links.failure import our_errors
-from isthmus.spark.compare.links.sides import settled
-from isthmus.spark.compare.links.watch import OnVerified, watched
+from isthmus.spark.compare.links.sides import run_coroutine
+from isthmus.spark.compare.links.watch import OnVerified, run_watched
 from isthmus.spark.compare.trees import standings as counting
 from isthmus.spark.compare.trees.assembly import LaneTotals, TreeFound, topic_verdicts
 from isthmus.spark.compare.trees.judgement import CertainRange, Reach, TreeStandings
@@ -56,18 +56,18 @@ def verify_tree(
     :param in_doubt: Leaves that may lack records which come late, for the verdict.
     :param doubted: These, and all clusters that get such records by way of them.
     :param switched: The leaves of subtrees whose distributor has gone over from one to another.
-    :param progress: Told what is being done, several times a second.
+    :param progress: Called with what is being done, several times a second.
     :raises ClusterError: A cluster could not be read.
     """
     began = time.monotonic()
     verification = _Verification(spark, tree, clusters, header, progress)
-    known, sized = settled(survey(verification.clusters, tree, topics, doubted, switched))
-    found = verification.found(known, sized, exactly=header is not None)
+    known, sized = run_coroutine(survey(verification.clusters, tree, topics, doubted, switched))
+    found = verification.compare_records(known, sized, exactly=header is not None)
     wrong = found.wrong if header is None else ()
     if wrong:
         # The digests may differ only because numbers are written in more bytes than they need.
         again = [(part, size_bytes) for part, size_bytes in sized if part.lane in wrong]
-        found = found.with_other(verification.found(known, again, exactly=True), wrong)
+        found = found.with_other(verification.compare_records(known, again, exactly=True), wrong)
     return TreeVerdict(
         tree=tree.name,
         clusters=tree.clusters,
@@ -94,7 +94,9 @@ class _Verification:
         self._header = header
         self._progress = progress
 
-    def found(self, known: TreeStandings, sized: Sequence[tuple[TreeSlice, int]], *, exactly: bool) -> TreeFound:
+    def compare_records(
+        self, known: TreeStandings, sized: Sequence[tuple[TreeSlice, int]], *, exactly: bool
+    ) -> TreeFound:
         """Read and compare the records once. The findings themselves are returned only if `exactly`."""
         parts = grouped_for_slots(sized, self._spark.sparkContext.defaultParallelism)
         if not parts:
@@ -148,7 +150,7 @@ class _Verification:
         found = TreeFound(totals, breaks={(row.lane, row.origin, row.cluster): row.breaks for row in rows})
         if any(each.suspect for each in totals):
             # Only after all was read: records deleted meanwhile count as deleted.
-            certain = list(known.certain_ranges(reaches, settled(logs_now(self.clusters, known.late))))
+            certain = list(known.certain_ranges(reaches, run_coroutine(logs_now(self.clusters, known.late))))
             more, rows = self._run_watched("records that are too many or too few", lambda: faults(certain))
             found = found._replace(faults={(lane, cluster): (*each,) for lane, cluster, *each in rows})
             findings = [*findings, more]
@@ -158,4 +160,4 @@ class _Verification:
 
     def _run_watched(self, what: str, work: Callable[[], ResultT]) -> ResultT:
         with our_errors():
-            return watched(self._spark, f"verify tree {self._tree.name}: {what}", self._progress, work)
+            return run_watched(self._spark, f"verify tree {self._tree.name}: {what}", self._progress, work)

@@ -90,11 +90,11 @@ def _columns(
     if header is None and not exactly:
         # Codecs raise any error; decoding record by record reports it.
         with contextlib.suppress(Exception):
-            return stored(seen, part.span)
-    return decoded(seen, RowOrigin(part.alias, part.lane, part.span), header)
+            return read_stored(seen, part.span)
+    return decode_records(seen, RowOrigin(part.alias, part.lane, part.span), header)
 
 
-def stored(seen: Sequence[StoredBatch], span: OffsetRange) -> RecordColumns:
+def read_stored(seen: Sequence[StoredBatch], span: OffsetRange) -> RecordColumns:
     """Read the records of batches of magic 2 in the range, by their bytes."""
     columns = columns_of(seen, span)
     bases = np.array([item.batch.base_offset for item in seen], np.int64)
@@ -111,7 +111,7 @@ def stored(seen: Sequence[StoredBatch], span: OffsetRange) -> RecordColumns:
     return RecordColumns(columns.offsets, is_local[of_batch], digests)
 
 
-def decoded(seen: Iterable[StoredBatch], origin: RowOrigin, header: FlagsHeader | None) -> RecordColumns:
+def decode_records(seen: Iterable[StoredBatch], origin: RowOrigin, header: FlagsHeader | None) -> RecordColumns:
     """Decode the records of batches in the range, one by one.
 
     :raises BrokerRefused: A batch cannot be decoded.

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus.kafka.log.slices import Slice
-from isthmus.ledger.documents.kinds import MapDocument, TopicDocument, decoded, encoded
+from isthmus.ledger.documents.kinds import MapDocument, TopicDocument, decode_document, encode_document
 from isthmus.ledger.maps import LaneMap
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.topic import LeftInTier
@@ -205,4 +205,4 @@ def test_what_a_copy_leaves_at_its_source_is_not_compared() -> None:
     )
     assert mapping_of("link", {topic.key: topic}).begins == {("copy", 3): 12}
     assert mapping_of("other", {topic.key: topic}).begins == {}
-    assert decoded(topic.key, encoded(topic)) == topic
+    assert decode_document(topic.key, encode_document(topic)) == topic

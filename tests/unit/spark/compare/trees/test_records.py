@@ -11,7 +11,7 @@ from isthmus.kafka.batches.batch import scan
 from isthmus.kafka.log.reading import OffsetRange, StoredBatch
 from isthmus.lane.rebatch import Record, encode
 from isthmus.model.copyflags import FlagsHeader, distributor_producer_id
-from isthmus.spark.compare.trees.records import decoded, stored
+from isthmus.spark.compare.trees.records import decode_records, read_stored
 from isthmus.spark.rows import RowOrigin
 
 SEPTEMBER = 1_725_000_000_000
@@ -40,7 +40,7 @@ def test_a_copy_is_what_it_is_a_copy_of(way: str) -> None:
     """However it was batched and compressed, and at other offsets; but another timestamp makes it another record."""
 
     def columns(found: list[StoredBatch]) -> tuple[list[int], list[bool], list[bytes]]:
-        columns = stored(found, SPAN) if way == "stored" else decoded(found, ORIGIN, None)
+        columns = read_stored(found, SPAN) if way == "stored" else decode_records(found, ORIGIN, None)
         return columns.offsets.tolist(), columns.is_local.tolist(), columns.digests
 
     offsets, is_local, digests = columns([batch(records(0, 4)), batch(records(4, 9), 3)])
@@ -57,8 +57,8 @@ def test_what_lies_outside_of_a_slice_is_of_another_one() -> None:
     """Batches over its borders are read there too."""
     span = SPAN._replace(offset_begin=2, offset_end=5)
     found = [batch(records(0, 4)), batch(records(4, 9))]
-    assert stored(found, span).offsets.tolist() == [2, 3, 4]
-    assert decoded(found, ORIGIN._replace(span=span), None).offsets.tolist() == [2, 3, 4]
+    assert read_stored(found, span).offsets.tolist() == [2, 3, 4]
+    assert decode_records(found, ORIGIN._replace(span=span), None).offsets.tolist() == [2, 3, 4]
 
 
 def test_flags_in_a_header_are_no_part_of_a_record() -> None:
@@ -70,7 +70,7 @@ def test_flags_in_a_header_are_no_part_of_a_record() -> None:
         [("f", b"\x00\x02"), ("a", b"1")],
     ]
     given = [record._replace(headers=each) for record in records(0, 1) for each in headers]
-    found = decoded([batch([record]) for record in given], ORIGIN, header)
+    found = decode_records([batch([record]) for record in given], ORIGIN, header)
     assert found.is_local.tolist() == [True, False, True]
     assert len({*found.digests}) == 1
-    assert not decoded([batch(given[:1], producer_id=COPIER)], ORIGIN, header).is_local.any()
+    assert not decode_records([batch(given[:1], producer_id=COPIER)], ORIGIN, header).is_local.any()
