@@ -98,13 +98,14 @@ class TargetAppender:
 
     def offer(self, run: LaneRun) -> None:
         """Queue the lane if it has something to send and nothing in flight."""
-        if (
-            not run.schedule.is_queued
-            and not run.writer.in_flight
-            and run.phase is Phase.FLOWING
-            and run.intake.pending
-        ):
-            run.schedule.queue()
+        if not run.writer.in_flight and run.phase is Phase.FLOWING and run.intake.pending:
+            self.queue(run)
+
+    def queue(self, run: LaneRun) -> None:
+        """Queue a lane that has something to send and nothing in flight, unless it is queued."""
+        schedule = run.schedule
+        if not schedule.is_queued:
+            schedule.queue()
             self._ready.append(run)
             self._wake.set()
 
@@ -306,7 +307,7 @@ class TargetAppender:
         while self._ready and size < bytes_max:
             run = self._ready.popleft()
             run.schedule.unqueue()
-            if run.is_over or run.phase is not Phase.FLOWING or not run.intake.pending or run.writer.in_flight:
+            if run.health.is_over or run.phase is not Phase.FLOWING or not run.intake.pending or run.writer.in_flight:
                 continue
             parcel = self._head(run, lanes, worth)
             if parcel is not None:

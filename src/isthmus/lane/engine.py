@@ -338,11 +338,11 @@ class Engine:
     def _offer(self, run: LaneRun) -> None:
         if run.writer.in_flight or run.phase is not Phase.FLOWING or not run.intake.pending:
             return
-        leader = self._target_routes.leader(*run.target)
+        leader = self._target_routes.leader(*run.keys.target)
         if leader is None:
             self._resolver.add(run)
             return
-        self._appender(leader.node_id).offer(run)
+        self._appender(leader.node_id).queue(run)
 
     def appended(self, results: list[AnsweredParcel], now_ms: float) -> None:
         """Take the results of a fast-path request. Its lanes may have their next request in flight already."""
@@ -363,14 +363,15 @@ class Engine:
 
     def advanced(self, run: LaneRun, pieces: int, records: int) -> None:
         """Drop the lane's first pieces: `records` records of them are durable, 0 if they were left out."""
-        size = run.intake.take(pieces)
+        intake = run.intake
+        size = intake.take(pieces)
         run.schedule.advance()
         run.tally.count(records, size)
         self._release_room(run, size)
         # An answer to an earlier request proves nothing about a source that cannot be read any more.
-        if run.state is not LaneState.ACTIVE and run.phase.is_placed and run in self.readers:
+        if run.health.obstacle is not None and run.phase.is_placed and run in self.readers:
             run.heal()
-        if run.intake.drain():
+        if intake.drain():
             self._resolver.add(run)
 
     def divert(self, run: LaneRun) -> None:

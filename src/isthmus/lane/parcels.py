@@ -43,7 +43,7 @@ class Parcel(NamedTuple):
         run = self.run
         return (
             run.phase is Phase.FLOWING
-            and not run.is_over
+            and not run.health.is_over
             and run.writer.takes(self.batch.base_offset, self.sequence, now_ms)
         )
 

@@ -218,9 +218,9 @@ class SourceReader:
         self._asked_at[run] = time.monotonic()
         room = self._engine.room
         bytes_max = max(self._share_bytes(run) - run.intake.size_bytes, room.floor_bytes)
-        epoch = self._epochs[run.source]
-        want = Want(run.lane.source_topic_id, run.intake.read_offset, epoch, run.intake.read_epoch, bytes_max)
-        self._session.want(run.source, want)
+        key, intake = run.keys.source, run.intake
+        want = Want(run.lane.source_topic_id, intake.read_offset, self._epochs[key], intake.read_epoch, bytes_max)
+        self._session.want(key, want)
 
     async def run(self) -> None:
         """Read until cancelled. A broken connection is dialled again; meanwhile its lanes report the error."""

@@ -86,24 +86,25 @@ class Intake:
 
         :raises ValueError: The first piece cannot be taken: its records have to be decoded, and cannot.
         """
-        size, begin, end = 0, self.read_offset, self.read_end
+        size, end, begin = 0, self.read_end, self.read_offset
+        read_offset, pending = begin, self.pending
         self.committed.passed(position)
         try:
             for piece in pieces:
                 batch = piece.batch
-                if batch.offset_end <= self.read_offset or self.read_offset >= end:
+                if batch.offset_end <= read_offset or read_offset >= end:
                     continue
                 taken = piece if convert is None else convert(piece)
-                self.read_offset = batch.offset_end if batch.offset_end < end else end
+                self.read_offset = read_offset = batch.offset_end if batch.offset_end < end else end
                 self.read_epoch = batch.leader_epoch
                 if batch.attributes & (TRANSACTIONAL | CONTROL) and not piece.is_aborted:
                     self.committed.read(batch)
                 if taken is not None:
-                    self.pending.append(taken)
+                    pending.append(taken)
                     size += len(taken.batch.view)
         except ValueError:
             # The pieces before have to be written first; the next answer begins with this one.
-            if self.read_offset == begin:
+            if read_offset == begin:
                 raise
         self.size_bytes += size
         return size
