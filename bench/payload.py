@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from isthmus.engine.batches.rebatch import Record, encode
 from isthmus.kafka.batches.batch import CODECS, Batch
-from isthmus.lane.rebatch import Record, encode
 
 RECORD_BYTES: Final = 256
 _SEED: Final = 20131231

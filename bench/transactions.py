@@ -22,6 +22,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.payload import Shape, templates
+from isthmus.engine.brokers.producer import ProducerIdentity
+from isthmus.engine.engine import Engine
 from isthmus.errors import InvariantError
 from isthmus.kafka import codes
 from isthmus.kafka.admin.changes import NewTopic, await_leaders, create_topics
@@ -31,8 +33,6 @@ from isthmus.kafka.connect.connection import Connection
 from isthmus.kafka.log import produce
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.transactions.producers import allocate_producer
-from isthmus.lane.engine import Engine
-from isthmus.lane.producer import ProducerIdentity
 from isthmus.local import LocalCluster
 from isthmus.model.kafka.rights import on_topic
 from isthmus.model.lane import Lane

@@ -33,10 +33,10 @@ from bench.payload import Shape, templates
 from bench.pouring import Pour, pour
 from bench.processes import cpu_s
 from bench.rig import Rig, Side
+from isthmus.engine.batches.rebatch import encode, join, records_of
 from isthmus.errors import InvariantError
 from isthmus.kafka.batches.batch import Batch
 from isthmus.kafka.log.reading import OffsetRange
-from isthmus.lane.rebatch import encode, join, records_of
 from isthmus.spark.compare.tally import Pair, batch_totals, unlike_blocks
 from isthmus.spark.logs import Logs
 

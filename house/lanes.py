@@ -10,7 +10,7 @@ from typing import Final
 from house.source import Module
 
 RUN: Final = "LaneRun"
-_PACKAGE: Final = "isthmus.lane"
+_PACKAGE: Final = "isthmus.engine"
 _LANES: Final = frozenset({"run", "each", "former"})
 _CHANGING: Final = (
     *("add", "append", "appendleft", "clear", "discard", "extend", "extendleft", "insert"),

@@ -43,7 +43,7 @@ class Module:
 
     @property
     def name(self) -> str:
-        """What imports call it: `isthmus.lane.engine`."""
+        """What imports call it: `isthmus.engine.engine`."""
         parts = self.path.with_suffix("").parts
         parts = parts[1:] if parts[0] == PRODUCT else parts
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)

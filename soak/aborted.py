@@ -27,13 +27,13 @@ from typing import Any, Final
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from isthmus.engine.brokers.producer import ProducerIdentity
+from isthmus.engine.engine import Engine
 from isthmus.errors import ClusterError
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.transactions.aborting import abort_transactions
 from isthmus.kafka.transactions.producers import allocate_producer
-from isthmus.lane.engine import Engine
-from isthmus.lane.producer import ProducerIdentity
 from isthmus.local import LocalCluster
 from isthmus.model.kafka.transactions import AbortedPolicy
 from isthmus.model.lane import Lane, LaneReport

@@ -72,11 +72,11 @@ NOT_DONE: Final = {
     27: "Isthmus keeps no checkpoints: its progress is the end of the target's log",
     30: "Isthmus keeps no state on disks: what it remembers is in a topic of the target (rows 28 and 29)",
     31: "the brokers of a cluster share one kernel: what one had not synced is not lost when it dies",
-    35: "limits on sizes are a matter of settings: tests/integration/lane/test_sizes.py",
+    35: "limits on sizes are a matter of settings: tests/integration/engine/test_sizes.py",
     36: "damaged batches: tests/faults/test_causes.py",
     37: "tombstones and holes of compaction are part of what is written in every run",
     38: "aborted transactions, and such that nobody ends, are part of what is written in every run",
-    39: "formats before Kafka 0.11: tests/integration/lane/test_legacy.py",
+    39: "formats before Kafka 0.11: tests/integration/engine/test_legacy.py",
     41: "Isthmus writes as an idempotent producer; a stranger with its id is a stranger that writes (row 45)",
     42: "schema registries that are away or number otherwise: tests/integration/schemas/test_gate.py and "
     "tests/integration/schemas/test_distribution.py",
@@ -93,7 +93,7 @@ IN_PART: Final = {
     18: "some bytes wait as for a retransmission; no packet is doubled, reordered or damaged; "
     "batches damaged on the disk: tests/faults/test_causes.py",
     21: "at any moment, not at named steps: engines end at random moments too in "
-    "tests/integration/lane/test_resume.py, and promotions at each step in tests/integration/control/test_promotion.py",
+    "tests/integration/engine/test_resume.py, and promotions at each step in tests/integration/links/test_promotion.py",
     22: "workers, or the JVM that holds driver and executor; an executor by itself: "
     "tests/integration/spark/test_standalone.py; memory that runs out: not here",
     24: "speculation is refused before anything runs, so no task is ever run twice by it",
@@ -102,9 +102,9 @@ IN_PART: Final = {
     28: "where offsets are mapped the ledger is forged and neither deleted nor emptied: it holds the places of lanes, "
     "which are lost with it where no lease runs just then (docs/offsets.md)",
     29: "no file of a broker may grow; no log directory goes offline",
-    33: "certificates that change and tokens that end: tests/integration/wire/test_security.py; logins that end after "
+    33: "certificates that change and tokens that end: tests/integration/kafka/test_security.py; logins that end after "
     "20 s are a condition of some seeds",
-    44: "bootstrap servers that change: tests/integration/control/test_network.py; names are looked up at each "
+    44: "bootstrap servers that change: tests/integration/clusters/test_network.py; names are looked up at each "
     "connection, and no test changes what a DNS server says",
 }
 """What a row asks for and its faults do not do, or do elsewhere."""

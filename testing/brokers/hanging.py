@@ -10,13 +10,13 @@ from typing import Final
 
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from isthmus.engine.same.filler import filler
 from isthmus.kafka import codes
 from isthmus.kafka.batches.batch import HEADER_BYTES, stamp
 from isthmus.kafka.client import Client
 from isthmus.kafka.connect.connection import Connection
 from isthmus.kafka.log.produce import Append, post
 from isthmus.kafka.transactions.transaction import Transaction
-from isthmus.lane.identity.filler import filler
 from isthmus.local import LocalCluster
 from testing.patience import TERM_S
 from testing.records import topics

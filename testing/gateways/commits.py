@@ -10,11 +10,11 @@ from typing import Any
 
 from kafka.protocol.producer import WriteTxnMarkersRequest
 
+from isthmus.engine.same.filler import filler
 from isthmus.kafka.batches.batch import HEADER_BYTES, stamp
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.log.produce import Append, post
-from isthmus.lane.identity.filler import filler
 from isthmus.model.kafka.transactions import lone_producer_id
 from testing.gateways.gateways import Running
 from testing.patience import TERM_S

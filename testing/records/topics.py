@@ -21,12 +21,12 @@ from confluent_kafka.admin import (
 from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 
+from isthmus.engine.same.filler import RECORDS_PER_BATCH, filler
 from isthmus.kafka.batches.batch import HEADER_BYTES, stamp
 from isthmus.kafka.client import Client
 from isthmus.kafka.codes import UNKNOWN_TOPIC_OR_PARTITION
 from isthmus.kafka.log.listoffsets import LATEST
 from isthmus.kafka.log.produce import Append, post, version_for
-from isthmus.lane.identity.filler import RECORDS_PER_BATCH, filler
 from isthmus.local.probe import ask
 from isthmus.model.cluster import ClientProperties, Cluster
 from testing.patience import TERM_S

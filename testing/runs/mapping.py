@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from isthmus.lane.engine import Engine
-from isthmus.lane.mapped.places import Known
-from isthmus.lane.mapped.transit import Transit
+from isthmus.engine.engine import Engine
+from isthmus.engine.mapped.places import Known
+from isthmus.engine.mapped.transit import Transit
 from isthmus.model.lane import Lane, LaneKey
 from isthmus.model.naming import TargetTopic
 from isthmus.model.offsets import Cursor

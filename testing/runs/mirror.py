@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+from isthmus.engine.brokers.producer import ProducerIdentity
+from isthmus.engine.engine import Engine
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.transactions.producers import allocate_producer
-from isthmus.lane.engine import Engine
-from isthmus.lane.producer import ProducerIdentity
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState

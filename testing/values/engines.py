@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from isthmus.engine.brokers.distance import Distances
+from isthmus.engine.brokers.routes import Routes
+from isthmus.engine.run import LaneRun
+from isthmus.engine.state.writer import AppendVerdict
 from isthmus.errors import ClusterError
 from isthmus.kafka.batches.batch import Batch
 from isthmus.kafka.client import Client
-from isthmus.lane.distance import Distances
-from isthmus.lane.routes import Routes
-from isthmus.lane.run import LaneRun
-from isthmus.lane.writer import AppendVerdict
 from isthmus.model.lane import LaneState
 from testing.values.looks import NOWHERE, PRODUCER
 

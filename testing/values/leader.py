@@ -10,11 +10,11 @@ from typing import Any, cast
 from kafka.protocol.admin import DeleteRecordsRequest
 from kafka.protocol.consumer import ListOffsetsRequest
 
+from isthmus.engine.brokers.routes import Leader, Routes
 from isthmus.errors import Unreachable
 from isthmus.kafka.client import Client
 from isthmus.kafka.connect.connection import Connection
 from isthmus.kafka.permission import Permission
-from isthmus.lane.routes import Leader, Routes
 from testing.values.looks import NOWHERE
 
 PRODUCE, WRITE_TXN_MARKERS = 0, 27

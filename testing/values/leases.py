@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from collections.abc import Sequence
 
-from isthmus.lane.producer import ProducerIdentity
+from isthmus.engine.brokers.producer import ProducerIdentity
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane
 from isthmus.model.link import Limits

@@ -6,14 +6,14 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from isthmus.engine.batches.pieces import Piece
+from isthmus.engine.brokers.producer import ProducerIdentity
+from isthmus.engine.brokers.routes import Leader, Routes
+from isthmus.engine.run import LaneRun
+from isthmus.engine.state.writer import Writer
 from isthmus.kafka.batches.batch import Batch
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.listoffsets import PartitionKey
-from isthmus.lane.pieces import Piece
-from isthmus.lane.producer import ProducerIdentity
-from isthmus.lane.routes import Leader, Routes
-from isthmus.lane.run import LaneRun
-from isthmus.lane.writer import Writer
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneMark, Milestone, milestone_of
 from isthmus.model.naming import SourceTopic, TargetTopic

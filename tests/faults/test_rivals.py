@@ -11,8 +11,8 @@ from typing import Final
 
 import pytest
 
+from isthmus.engine.engine import Engine
 from isthmus.kafka.connect.connection import Connection
-from isthmus.lane.engine import Engine
 from isthmus.local import LocalCluster
 from testing.records import oracle, topics
 from testing.runs.mirror import Mirror, caught_up

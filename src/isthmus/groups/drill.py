@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypedDict
 
+from isthmus.engine.batches.rebatch import Record, records_of
 from isthmus.errors import ClusterError
 from isthmus.groups.plan import GroupPlan, PositionPlan
 from isthmus.groups.transaction import commit_outside
@@ -23,7 +24,6 @@ from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.log.reading import LogReader, OffsetRange
 from isthmus.kafka.log.spans import spans_of
 from isthmus.kafka.metadata import NO_TOPIC_ID
-from isthmus.lane.rebatch import Record, records_of
 from isthmus.lanes.maps import LinkMaps
 from isthmus.ledger.maps import LaneMap
 from isthmus.model.copyflags import bit, is_done_with, is_to_copy

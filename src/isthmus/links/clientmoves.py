@@ -21,6 +21,7 @@ from itertools import chain
 from typing import Final
 
 from isthmus.deadline import Deadline
+from isthmus.engine.same.aborts import OWN_PREFIX
 from isthmus.errors import ClusterError, GateNotMet, NotAuthorized, PlanRefused
 from isthmus.kafka.admin.brokers import describe_cluster
 from isthmus.kafka.admin.partitions import partitions_of
@@ -34,7 +35,6 @@ from isthmus.kafka.transactions.aborting import abort_ongoing, abort_transaction
 from isthmus.kafka.transactions.open import last_transactions, require_all_seen
 from isthmus.kafka.transactions.producers import ActiveProducer, active_producers
 from isthmus.kafka.transactions.transaction import Transaction
-from isthmus.lane.identity.aborts import OWN_PREFIX
 from isthmus.ledger.documents.kinds import (
     CarriedDocument,
     CarriedTransactionsDocument,

@@ -7,12 +7,12 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
+from isthmus.engine.brokers.producer import ProducerIdentity
 from isthmus.errors import PlanRefused, Unreachable
 from isthmus.kafka.admin.brokers import describe_cluster
 from isthmus.kafka.client import Client
 from isthmus.kafka.pool import ClusterPool
 from isthmus.kafka.transactions.producers import allocate_producer
-from isthmus.lane.producer import ProducerIdentity
 from isthmus.ledger.documents.kinds import Document, LinkDocument
 from isthmus.ledger.link import LinkLedger
 from isthmus.memory.links import read_ledger

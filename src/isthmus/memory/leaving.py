@@ -11,6 +11,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from isthmus.engine.same.judgement import is_copy
 from isthmus.errors import ClusterError, ConfigError
 from isthmus.kafka import codes
 from isthmus.kafka.admin.topics import known_absent, selected_topics
@@ -21,7 +22,6 @@ from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.log.tail import batches_before, last_batches
 from isthmus.kafka.metadata import NO_TOPIC_ID, Metadata
 from isthmus.kafka.transactions.open import transactional_ids
-from isthmus.lane.identity.judgement import is_copy
 from isthmus.ledger.documents.declared import declaration_of
 from isthmus.ledger.documents.kinds import (
     BeginningDocument,

@@ -6,12 +6,12 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
 
+from isthmus.engine.batches.rebatch import Record, records_of
 from isthmus.errors import ClusterError
 from isthmus.kafka.batches.batch import CODEC_MASK, LOG_APPEND_TIME, RECORDS_BEGIN, Batch
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.listoffsets import READ_COMMITTED, READ_UNCOMMITTED
 from isthmus.kafka.log.reading import LogReader, OffsetRange
-from isthmus.lane.rebatch import Record, records_of
 from isthmus.mirrormaker.takeover.examination import digest
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.links.needs import Side

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from isthmus.engine.target import DESCRIBE_PRODUCERS
 from isthmus.errors import PlanRefused
 from isthmus.groups.returning import home_position
 from isthmus.kafka import codes
@@ -19,7 +20,6 @@ from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import leaders_of
 from isthmus.kafka.pool import ClusterPool
 from isthmus.kafka.transactions.producers import active_producers
-from isthmus.lane.target import DESCRIBE_PRODUCERS
 from isthmus.ledger.documents.kinds import GapDocument, LinkDocument, MapDocument, PartedDocument, RecoveryDocument
 from isthmus.ledger.maps import LaneMap
 from isthmus.ledger.records import Deletion, LedgerChange

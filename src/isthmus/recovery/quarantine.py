@@ -18,6 +18,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from isthmus.engine.batches.rebatch import Record, encode
 from isthmus.errors import ClusterError
 from isthmus.kafka.admin.changes import BROKER_DEFAULT, NewTopic, await_leaders, create_topics, is_there_already
 from isthmus.kafka.admin.configs import alter_topic_configs
@@ -29,7 +30,6 @@ from isthmus.kafka.log.listoffsets import READ_UNCOMMITTED
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.log.reading import LogReader, OffsetRange
 from isthmus.kafka.transactions.appending import TopicAppender
-from isthmus.lane.rebatch import Record, encode
 from isthmus.mirrormaker.takeover.examination import digest
 from isthmus.model.kafka.transactions import is_lone
 from isthmus.model.links.recovery import DivergedPartition, LogSpan, OffsetRuns, SetAside, quarantine_of

@@ -8,11 +8,11 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import NamedTuple, Self
 
+from isthmus.engine.batches.rebatch import Record, encode, records_of
+from isthmus.engine.mapped.flagging import flagged
 from isthmus.errors import ConfigError
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.reading import LogReader, OffsetRange, StoredBatch
-from isthmus.lane.mapped.flagging import flagged
-from isthmus.lane.rebatch import Record, encode, records_of
 from isthmus.model.cluster import Cluster
 from isthmus.model.copyflags import FlagsHeader, is_done_with
 

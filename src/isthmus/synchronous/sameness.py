@@ -9,12 +9,12 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
+from isthmus.engine.batches.rebatch import records_of
+from isthmus.engine.same.judgement import is_copy
 from isthmus.kafka.batches.batch import Batch
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.tail import NoBatch, batches_before
-from isthmus.lane.identity.judgement import is_copy
-from isthmus.lane.rebatch import records_of
 
 _STEPS_MAX: Final = 32
 """The number of transaction ends, and of batches of aborted records, that are looked behind."""

@@ -13,6 +13,20 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from isthmus.deadline import Deadline
+from isthmus.engine.brokers.producer import ProducerIdentity
+from isthmus.engine.brokers.routes import Routes
+from isthmus.engine.mapped.outlook import mapped_outlook
+from isthmus.engine.outlook import USUAL_DOUBT, Outlook
+from isthmus.engine.same.judgement import (
+    Judgement,
+    Sight,
+    first_check,
+    is_left_at,
+    outlook_of,
+    unanswered,
+)
+from isthmus.engine.same.tail import TailLook, Tails
+from isthmus.engine.source import Bounds
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.kafka.admin.brokers import topic_operations
 from isthmus.kafka.client import Client
@@ -21,20 +35,6 @@ from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.log.timestamps import offsets_by_time
 from isthmus.kafka.outcomes import Outcomes
 from isthmus.kafka.pool import ClusterPool
-from isthmus.lane.identity.judgement import (
-    Judgement,
-    Sight,
-    first_check,
-    is_left_at,
-    outlook_of,
-    unanswered,
-)
-from isthmus.lane.identity.tail import TailLook, Tails
-from isthmus.lane.mapped.outlook import mapped_outlook
-from isthmus.lane.outlook import USUAL_DOUBT, Outlook
-from isthmus.lane.producer import ProducerIdentity
-from isthmus.lane.routes import Routes
-from isthmus.lane.source import Bounds
 from isthmus.lanes.maps import lane_cursors
 from isthmus.lanes.waiting import ASKED_MAX, holders
 from isthmus.ledger.documents.kinds import Document

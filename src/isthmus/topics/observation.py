@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
+from isthmus.engine.outlook import USUAL_DOUBT, Doubt, state_of
 from isthmus.errors import ClusterError
 from isthmus.kafka import codes
 from isthmus.kafka.admin.brokers import ClusterDescription, Operation, describe_cluster
@@ -17,7 +18,6 @@ from isthmus.kafka.log.holes import count_holes
 from isthmus.kafka.log.offsets import local_starts, log_ranges
 from isthmus.kafka.metadata import Metadata
 from isthmus.kafka.outcomes import Outcomes
-from isthmus.lane.outlook import USUAL_DOUBT, Doubt, state_of
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.topic import Configs, TopicDescription
 from isthmus.model.lane import LaneKey, LaneState

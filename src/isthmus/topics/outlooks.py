@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
+from isthmus.engine.outlook import Outlook
 from isthmus.kafka.admin.brokers import AllowedOperations, Operation
-from isthmus.lane.outlook import Outlook
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.links.pauses import Pauses

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from isthmus.lane.outlook import UNAVAILABLE, Outlook
+from isthmus.engine.outlook import UNAVAILABLE, Outlook
 from isthmus.model.cluster import Cluster
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.topic import Settings, TopicDescription

@@ -12,9 +12,9 @@ from typing import Any, cast
 
 import pytest
 
+from isthmus.engine.mapped.places import Known
+from isthmus.engine.mapped.transit import Transit
 from isthmus.kafka.client import Client
-from isthmus.lane.mapped.places import Known
-from isthmus.lane.mapped.transit import Transit
 from isthmus.ledger.documents.kinds import MapDocument, TaskDocument
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.log import LedgerWriter

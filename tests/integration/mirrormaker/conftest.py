@@ -8,7 +8,7 @@ import pytest
 
 from isthmus.local import LocalCluster
 from testing.records.flows import Flow
-from tests.integration.control.conftest import spark
+from tests.integration.conftest import spark
 
 __all__ = ["spark"]
 

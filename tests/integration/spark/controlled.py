@@ -11,10 +11,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from isthmus.engine.brokers.producer import ProducerIdentity
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.transactions.producers import allocate_producer
-from isthmus.lane.producer import ProducerIdentity
 from isthmus.ledger.link import LinkLedger
 from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneKey, LaneReport

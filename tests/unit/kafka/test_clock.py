@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from isthmus.engine.brokers.permission import Granted
 from isthmus.kafka import clock as module
 from isthmus.kafka.clock import lasting_s
-from isthmus.lane.permission import Granted
 
 # Only Linux tells the two apart; elsewhere the monotonic clock goes on by itself.
 _GOES_ON = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from isthmus.engine.brokers.producer import ProducerIdentity
 from isthmus.errors import PlanRefused
-from isthmus.lane.producer import ProducerIdentity
 from isthmus.ledger.documents.kinds import LinkDocument
 from isthmus.memory.identity import known_identity
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from isthmus.engine.batches.rebatch import Record, encode
 from isthmus.errors import ClusterError, GateNotMet
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.metadata import Metadata, PartitionMetadata, TopicMetadata
 from isthmus.kafka.outcomes import Outcomes
-from isthmus.lane.rebatch import Record, encode
 from isthmus.ledger.documents.controller import ControllerDocument
 from isthmus.ledger.documents.declared import DeclarationDocument
 from isthmus.ledger.documents.kinds import (

@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
-from isthmus.lane.producer import ProducerIdentity
+from isthmus.engine.brokers.producer import ProducerIdentity
 from isthmus.model.cluster import Cluster
 from isthmus.model.link import Limits
 from isthmus.model.process.timings import USUAL

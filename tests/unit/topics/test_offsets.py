@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from isthmus.engine.outlook import Outlook
 from isthmus.kafka.metadata import NO_TOPIC_ID
-from isthmus.lane.outlook import Outlook
 from isthmus.memory.claims import Claims
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.topic import LeftInTier, Parted, TopicIds

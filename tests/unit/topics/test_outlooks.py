@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from isthmus.engine.outlook import Outlook
 from isthmus.kafka.admin.brokers import Operation
-from isthmus.lane.outlook import Outlook
 from isthmus.memory.claims import Claims
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.lane import Gap, LaneKey, LaneState

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.lane.outlook import Outlook
+from isthmus.engine.outlook import Outlook
 from isthmus.memory.claims import Claim, Claims, ToldClaims
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.topic import ConfigEntry, ConfigSource, TopicDescription, TopicIds

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from isthmus.lane.outlook import Outlook
+from isthmus.engine.outlook import Outlook
 from isthmus.model.cluster import Cluster
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.topic import ConfigEntry, ConfigSource, TopicDescription

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
+from isthmus.engine.batches.rebatch import Record, records_of
 from isthmus.errors import ClusterError
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.reading import LogReader, OffsetRange
 from isthmus.kafka.log.timestamps import offsets_by_time, record_timestamps
-from isthmus.lane.rebatch import Record, records_of
 from isthmus.mirrormaker.alignment import Aligned, Alignment, Circumstances, SourceRecord
 from isthmus.mirrormaker.takeover.plan import Outcome, PartitionTakeover
 from isthmus.model.kafka.log import LogRange

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from isthmus.engine.mapped.transit import SEGMENT_RANGES
 from isthmus.errors import PlanRefused
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import leaders_of
 from isthmus.kafka.metadata import NO_TOPIC_ID
 from isthmus.kafka.transactions.producers import active_producers
-from isthmus.lane.mapped.transit import SEGMENT_RANGES
 from isthmus.ledger.documents.kinds import (
     Document,
     GapDocument,

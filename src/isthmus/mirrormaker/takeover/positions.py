@@ -6,12 +6,12 @@ from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 
+from isthmus.engine.batches.rebatch import records_of
 from isthmus.errors import PlanRefused
 from isthmus.kafka import codes
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.reading import LogReader, OffsetRange
-from isthmus.lane.rebatch import records_of
 from isthmus.mirrormaker.predecessor import Predecessor, Progress, progress_of
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.rights import on_topic as topic_right

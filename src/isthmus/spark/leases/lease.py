@@ -6,8 +6,8 @@ import uuid
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from isthmus.engine.brokers.producer import ProducerIdentity
 from isthmus.kafka.connect.credentials import renew_credentials
-from isthmus.lane.producer import ProducerIdentity
 from isthmus.ledger.view import Bookmark
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneMark, Milestone

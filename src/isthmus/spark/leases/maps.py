@@ -7,13 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from isthmus.engine.brokers.aside import aside
+from isthmus.engine.mapped.places import Known
+from isthmus.engine.mapped.transit import SEGMENT_RANGES, Transit
 from isthmus.errors import ClusterError, ConfigError
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
-from isthmus.lane.aside import aside
-from isthmus.lane.mapped.places import Known
-from isthmus.lane.mapped.transit import SEGMENT_RANGES, Transit
 from isthmus.ledger.documents.kinds import MapDocument
 from isthmus.ledger.link import newest
 from isthmus.ledger.log import LedgerWriter

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from pyspark import TaskContext
 
+from isthmus.engine.engine import Engine
 from isthmus.errors import ClusterError, IsthmusError
 from isthmus.kafka.client import Client
 from isthmus.kafka.clock import lasting_s
-from isthmus.lane.engine import Engine
 from isthmus.ledger.documents.kinds import (
     Document,
     MilestonesDocument,

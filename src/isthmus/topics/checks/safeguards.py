@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from isthmus.engine.target import DESCRIBE_PRODUCERS
 from isthmus.errors import ClusterError
 from isthmus.kafka.admin.configs import describe_broker_configs
 from isthmus.kafka.client import Client
 from isthmus.kafka.metadata import Metadata
 from isthmus.kafka.transactions.producers import active_producers
-from isthmus.lane.target import DESCRIBE_PRODUCERS
 from isthmus.model.kafka.topic import Configs
 from isthmus.topics.aborted import VERIFICATION
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from isthmus.engine.engine import DEFAULT_SETTLE_S
 from isthmus.groups.transaction import TIMEOUT_MS
-from isthmus.lane.engine import DEFAULT_SETTLE_S
 from isthmus.ledger.link import BEAT_S, SILENCE_S
 from isthmus.model.process.timings import USUAL
 

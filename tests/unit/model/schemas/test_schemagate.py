@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.lane.rebatch import Record
+from isthmus.engine.batches.rebatch import Record
 from isthmus.model.schemas.gate import GatedFields, SchemaGate, SchemaIds, schema_id, unknown_id
 from isthmus.model.selection import TopicPattern
 

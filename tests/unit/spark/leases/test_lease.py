@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from isthmus.lane.producer import ProducerIdentity
+from isthmus.engine.brokers.producer import ProducerIdentity
 from isthmus.model.cluster import Cluster, Secret, SecretOrigin, Security
 from isthmus.model.link import Limits
 from isthmus.model.text.reference import FileReference

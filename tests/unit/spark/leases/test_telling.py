@@ -11,13 +11,13 @@ from typing import Final
 from hypothesis import given
 from hypothesis import strategies as st
 
+from isthmus.engine.batches.pieces import Piece
+from isthmus.engine.batches.rebatch import Record, encode
+from isthmus.engine.brokers.producer import ProducerIdentity
+from isthmus.engine.engine import Engine
+from isthmus.engine.run import LaneRun
 from isthmus.kafka import codes
 from isthmus.kafka.client import Client
-from isthmus.lane.engine import Engine
-from isthmus.lane.pieces import Piece
-from isthmus.lane.producer import ProducerIdentity
-from isthmus.lane.rebatch import Record, encode
-from isthmus.lane.run import LaneRun
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, LaneState, Milestone
 from isthmus.model.naming import SourceTopic, TargetTopic

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from isthmus.lane.producer import ProducerIdentity
+from isthmus.engine.brokers.producer import ProducerIdentity
 from isthmus.ledger.documents.kinds import ControllerDocument, Document, LeaseDocument, MilestonesDocument, TaskDocument
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneKey, LaneMark, Milestone

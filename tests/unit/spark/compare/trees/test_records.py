@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from isthmus.engine.batches.rebatch import Record, encode
 from isthmus.kafka.batches.batch import scan
 from isthmus.kafka.log.reading import OffsetRange, StoredBatch
-from isthmus.lane.rebatch import Record, encode
 from isthmus.model.copyflags import FlagsHeader, distributor_producer_id
 from isthmus.spark.compare.trees.records import decode_records, read_stored
 from isthmus.spark.rows import RowOrigin

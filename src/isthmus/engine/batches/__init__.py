@@ -1,0 +1,1 @@
+"""Batches taken apart, put together, and waiting."""
