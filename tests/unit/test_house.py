@@ -36,7 +36,7 @@ def test_bare_participles(name: str, expected: bool) -> None:
 
 def test_values_of_lanes_are_assigned_at_home() -> None:
     """The values are found through the fields of a lane, and who assigns one elsewhere is found as well."""
-    product = read_modules("src/isthmus/lane")
+    product = read_modules("src/isthmus/engine")
     values = find_values(product)
     assert {"LaneRun", "Intake", "Belief", "Health", "Writer", "Transit", "Evidence"} <= set(values)
     assert "pending" in values["Intake"].fields

@@ -26,11 +26,11 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.gateways.synchrony import SYNC
 from isthmus.model.links.declaration import ASYNC, Declaration, attachment
 from isthmus.model.registers import MODE
+from testing.links import interrupting
 from testing.links.synchronous import Overtaken
 from testing.patience import TERM_S
 from testing.runs.declaring import both as both
 from testing.runs.declaring import maps
-from tests.integration.control import interrupting
 
 pytestmark = pytest.mark.integration
 

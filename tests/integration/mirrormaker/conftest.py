@@ -1,4 +1,4 @@
-"""A flow between two clusters for each test, and the embedded Spark of whole runs."""
+"""A flow between two clusters for each test."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ import pytest
 
 from isthmus.local import LocalCluster
 from testing.records.flows import Flow
-from tests.integration.conftest import spark
-
-__all__ = ["spark"]
 
 
 @pytest.fixture
