@@ -46,7 +46,8 @@ def is_participle(name: str) -> bool:
 
 def is_property(function: Function) -> bool:
     """Whether it is read like a value."""
-    return any("property" in ast.unparse(decorator) for decorator in function.decorator_list)
+    kinds = ("property", "computed_field")
+    return any(kind in ast.unparse(each) for each in function.decorator_list for kind in kinds)
 
 
 def find_modules_naming(modules: Iterable[Module], names: Iterable[str]) -> Mapping[str, list[str]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from isthmus.model.text.plain import plain
 from soak.conditions import Conditions
 from soak.judge.evidence import Violation
 from soak.schedule import Schedule
@@ -39,7 +40,7 @@ class Run:
             "seed": self.seed,
             "minutes": self.minutes,
             "contender": self.contender,
-            "conditions": self.conditions.as_dict(),
+            "conditions": plain(self.conditions),
             "schedule": self.schedule.to_json(),
         }
 
@@ -66,7 +67,7 @@ class Outcome:
             "records": self.records,
             "copied": self.copied,
             "seconds": round(self.seconds),
-            "conditions": self.run.conditions.as_dict(),
+            "conditions": plain(self.run.conditions),
             "violations": [str(violation) for violation in self.violations],
             "notes": list(self.notes),
         }

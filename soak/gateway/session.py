@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from confluent_kafka.admin import NewTopic
 
+from isthmus.model.text.plain import plain
 from soak.findings import tracebacks
 from soak.gateway.client import PARTITIONS
 from soak.gateway.conditions import KINDS, Conditions
@@ -75,7 +76,7 @@ class GatewayOutcome:
             "answers": dict(self.answers),
             "unasked": self.unasked,
             "seconds": round(self.seconds),
-            "conditions": self.run.conditions.as_dict(),
+            "conditions": plain(self.run.conditions),
             "violations": [str(violation) for violation in self.violations],
             "notes": list(self.notes),
         }
@@ -90,7 +91,7 @@ def perform(run: GatewayRun, grounds: Grounds, note: Note) -> GatewayOutcome:
     begun, chance, counts = time.monotonic(), random.Random(f"faults {run.seed}"), Counter[str]()
     late: list[Violation] = []
     with History(run.folder / "history.jsonl") as history, _staged(run, grounds, history) as stage:
-        history.tell("run", seed=run.seed, minutes=run.minutes, plants=run.plants, conditions=run.conditions.as_dict())
+        history.tell("run", seed=run.seed, minutes=run.minutes, plants=run.plants, conditions=plain(run.conditions))
         note("waiting for the link to be in sync")
         _synchronize(stage, run.seed)
         in_force = time.time()

@@ -43,6 +43,7 @@ from isthmus.model.links.progress import LinkProgress
 from isthmus.model.links.promotion import Promised, Promotion
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.process.listening import ListenAddress
+from isthmus.model.text.plain import plain
 from isthmus.run.following import Following
 from testing.brokers.proxy import HOST, Proxy, Weather
 from testing.gateways.commits import Log
@@ -199,7 +200,7 @@ class Trial:
         while (found := self.status()).pair_state is not state or (
             is_read and (found.sync is None or found.sync.is_hidden)
         ):
-            assert time.monotonic() < deadline, found.as_dict()
+            assert time.monotonic() < deadline, plain(found)
             time.sleep(0.1)
 
     def given_up(self) -> tuple[FirstUnheld, ...]:

@@ -16,7 +16,7 @@ from isthmus.fabric.fabric import DeclaredTrees
 from isthmus.memory.declarations import Declarations, author
 from isthmus.model.configuration import Configuration
 from isthmus.model.registers import SETTINGS, change_registers
-from isthmus.model.trees.reshaping import build_file_form
+from isthmus.model.text.plain import plain
 from isthmus.model.trees.tree import node_of
 from isthmus.model.trees.treedeclaration import CLUSTERS, MEMBERS, TreeDeclaration
 from testing.runs.treeload import Clusters
@@ -81,7 +81,7 @@ async def _declare_unusable(configuration: Configuration, aliases: list[str], na
     async with Declarations(configuration.clusters, configuration.ledger) as declarations:
         ids = (await declarations.look()).ids
         values = {
-            CLUSTERS: build_file_form(node_of(aliases)),
+            CLUSTERS: plain(node_of(aliases)),
             MEMBERS: {alias: ids[alias] for alias in aliases},
             f"{SETTINGS}of-tomorrow": 1,
         }

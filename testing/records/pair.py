@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from isthmus.kafka.client import Client
 from isthmus.local import LocalCluster
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.text.plain import plain
 from isthmus.spark.compare.links import DiscrepancyKind, TopicVerdict, verify
 from testing.records import topics
 from testing.records.forgery import MARKER, Record, Tamper, append, forge, honest
@@ -86,7 +87,7 @@ class Pair:
         """The verdicts of topics by the names they have at the source."""
         named = {SourceTopic(own): TargetTopic(copy) for own, copy in given.items()}
         verdict = verify(self._spark, self.source.cluster(), self.target.cluster(), named, **options)
-        json.dumps(verdict.as_dict())
+        json.dumps(plain(verdict))
         return {topic.source_topic: topic for topic in verdict.topics}
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from isthmus.model.registers import SETTINGS, Author, change_registers
-from isthmus.model.trees.reshaping import build_file_form
+from isthmus.model.text.plain import plain
 from isthmus.model.trees.tree import node_of
 from isthmus.model.trees.treedeclaration import CLUSTERS, MEMBERS, TreeDeclaration
 
 ROOT = node_of([["a", "b"], "c"])
 
 SAID = {
-    CLUSTERS: build_file_form(ROOT),
+    CLUSTERS: plain(ROOT),
     MEMBERS: {"a": "A", "b": "B", "c": "C"},
     f"{SETTINGS}topics": ["x.*"],
     f"{SETTINGS}flags": "header",

@@ -14,8 +14,9 @@ from isthmus.errors import BrokerRefused, IsthmusError, RegistryRefused, error_c
 from isthmus.model.kafka.checks import CHECKS
 from isthmus.model.links.outcome import RunOutcome
 from isthmus.model.links.progress import ControllerProgress, LinkProgress
-from isthmus.model.problem import Problem, exit_code_of, problem_dict, problem_of
+from isthmus.model.problem import Problem, exit_code_of, problem_of
 from isthmus.model.state import ControllerState, LinkState
+from isthmus.model.text.plain import plain
 from isthmus.topics.plan import LinkPlan, Plan
 
 ERRORS = list(error_classes())
@@ -112,7 +113,7 @@ def test_all_exit_codes_are_listed() -> None:
 def test_a_problem_has_the_code_of_its_error() -> None:
     """Programs get it under its own key."""
     error = IsthmusError("broken", hint="Mend it.")
-    assert problem_dict(problem_of(error)) == {"message": "broken", "hint": "Mend it.", "code": "ISTH-ERROR"}
+    assert plain(problem_of(error)) == {"message": "broken", "hint": "Mend it.", "code": "ISTH-ERROR"}
 
 
 def test_help_explains_codes() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, NamedTuple, TypedDict
+from typing import ClassVar, Final, NamedTuple
 
 from isthmus.errors import ConfigError
 from isthmus.model.cluster import Cluster
@@ -64,18 +64,21 @@ class Grants:
     notes: tuple[str, ...] = ()
 
 
-class GrantJson(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrantRow:
     """An access rule that a link needs."""
 
-    side: Annotated[str, Side]
+    SCHEMA: ClassVar = "Grant"
+
+    side: Side
     cluster: str
     principal: str
     host: str
-    resource: Annotated[str, Resource]
+    resource: Resource
     name: str
-    pattern: Annotated[str, RulePattern]
+    pattern: RulePattern
     operation: str
-    permission: Annotated[str, PermissionType]
+    permission: PermissionType
     needed_to: str
     is_required: bool
 
@@ -90,25 +93,26 @@ class GrantedSide:
     grants: Sequence[Grant]
     notes: tuple[str, ...] = ()
 
-    def as_rows(self) -> list[GrantJson]:
-        """Plain values under stable names, a row for each rule."""
-        return [self._row(grant) for grant in self.grants]
+    @property
+    def rows(self) -> tuple[GrantRow, ...]:
+        """A row for each rule."""
+        return tuple(self._row(grant) for grant in self.grants)
 
-    def _row(self, grant: Grant) -> GrantJson:
+    def _row(self, grant: Grant) -> GrantRow:
         rule = grant.rule
-        return {
-            "side": str(self.side),
-            "cluster": self.cluster.alias,
-            "principal": rule.principal,
-            "host": rule.host,
-            "resource": str(rule.resource),
-            "name": CLUSTER_NAME if rule.resource is Resource.CLUSTER else rule.name,
-            "pattern": str(rule.pattern),
-            "operation": rule.operation,
-            "permission": str(rule.permission),
-            "needed_to": grant.purpose,
-            "is_required": grant.is_required,
-        }
+        return GrantRow(
+            side=self.side,
+            cluster=self.cluster.alias,
+            principal=rule.principal,
+            host=rule.host,
+            resource=rule.resource,
+            name=CLUSTER_NAME if rule.resource is Resource.CLUSTER else rule.name,
+            pattern=rule.pattern,
+            operation=rule.operation,
+            permission=rule.permission,
+            needed_to=grant.purpose,
+            is_required=grant.is_required,
+        )
 
 
 def granted_sides(

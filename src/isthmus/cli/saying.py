@@ -13,6 +13,7 @@ from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.cli.tables.columns import Cells, Column
 from isthmus.errors import ConfigError
 from isthmus.fabric.answers import DeclaredLink, DeclaredTree
+from isthmus.model.text.plain import plain
 from isthmus.model.trees.treedeclaration import TreeDeclaration
 
 _COLUMNS: Final = (
@@ -47,7 +48,7 @@ def show_said(found: DeclaredLink | DeclaredTree, said_name: Callable[[str], str
             "at": each["at"],
             "where": aliases.get(each["where"], each["where"]),
         }
-        for each in found.as_dict()["said"]
+        for each in plain(found)["said"]
     ]
     render(rows, OutputFormat.TABLE, columns=_COLUMNS)
     for alias, pairs in found.overruled.items():

@@ -17,7 +17,8 @@ from isthmus.cli.setup.config import load_with_declared
 from isthmus.cli.tables.columns import Cells, Column
 from isthmus.errors import IsthmusError
 from isthmus.model.configuration import Configuration
-from isthmus.model.problem import problem_dict, problem_of
+from isthmus.model.problem import problem_of
+from isthmus.model.text.plain import plain
 
 _COLUMNS: Final = (
     Column("link", Cells.NAME),
@@ -79,7 +80,7 @@ def tell_failure(name: str, failed: IsthmusError) -> None:
 
 def _row_of(noun: str, name: str, found: FoundT | IsthmusError, values: Callable[[FoundT], Row]) -> Row:
     if isinstance(found, IsthmusError):
-        return {noun: name, "problem": problem_dict(problem_of(found))}
+        return {noun: name, "problem": plain(problem_of(found))}
     shown = values(found)
     return {noun: name, **shown, "problem": shown.get("problem")}
 
@@ -128,7 +129,7 @@ def each_link(
             problem = problem_of(error)
             if output is OutputFormat.NAME:
                 tell_failure(_name(row), error)
-            row |= {"note": problem.in_full, "problem": problem_dict(problem)}
+            row |= {"note": problem.in_full, "problem": plain(problem)}
         rows.append(row)
     if output.is_table:
         shown = {"topic": topics, **parts}

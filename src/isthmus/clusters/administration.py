@@ -38,7 +38,7 @@ from isthmus.model.kafka.partitions import PartitionState
 from isthmus.model.kafka.registry import Registry
 from isthmus.model.kafka.transactions import OpenTransaction
 from isthmus.model.links.lastknown import LastKnown
-from isthmus.model.text.plain import OwnFields, plain_fields
+from isthmus.model.text.plain import PlainValue
 from isthmus.model.text.wording import format_count
 from isthmus.namespaces.namespaces import AsyncNamespaces
 from isthmus.offsetscopy.copies import CopiedCommit, copied_commits
@@ -50,7 +50,7 @@ _MISSING: Final = codes.AUTHORIZATION | {codes.UNKNOWN_TOPIC_OR_PARTITION, codes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicsReport:
+class TopicsReport(PlainValue):
     """Topics of one cluster, partition by partition, with what follows from how they stand."""
 
     cluster: str
@@ -59,10 +59,6 @@ class TopicsReport:
     settings: tuple[BrokerSetting, ...] = ()
     findings: tuple[Finding, ...] = ()
     not_told: Mapping[str, str] = field(default_factory=dict)
-
-    def as_dict(self) -> OwnFields:
-        """Plain values under stable names."""
-        return plain_fields(self)
 
 
 class AsyncAdministration:

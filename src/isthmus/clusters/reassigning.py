@@ -20,7 +20,7 @@ from isthmus.kafka.outcomes import Outcomes
 from isthmus.kafka.pool import ClusterPool
 from isthmus.model.cluster import Cluster
 from isthmus.model.kafka.assignment import Assignment, Move, even_assignments, moves_to
-from isthmus.model.text.plain import OwnFields, plain_fields
+from isthmus.model.text.plain import PlainValue
 
 _LOOK_S: Final = 0.5
 _NEWS_S: Final = 10.0
@@ -40,7 +40,7 @@ class ReassignmentState(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reassignment:
+class Reassignment(PlainValue):
     """One partition: the brokers that have it, those that shall, and why it failed if it did."""
 
     topic: str
@@ -60,10 +60,6 @@ class Reassignment:
             state=state,
             detail=detail,
         )
-
-    def as_dict(self) -> OwnFields:
-        """Plain values under stable names."""
-        return plain_fields(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Final
 
 from isthmus.clusters.description import metadata_mode
 from isthmus.kafka.admin.registry import told_registry
@@ -15,46 +15,28 @@ from isthmus.kafka.zookeeper.reading import kept_registry
 from isthmus.kafka.zookeeper.watching import watched_registry
 from isthmus.model.cluster import Cluster
 from isthmus.model.kafka.description import MetadataMode
-from isthmus.model.kafka.findings import Finding, FindingJson
-from isthmus.model.kafka.registry import BrokerRegistryJson, Registry, disagreements
-from isthmus.model.text.plain import plain
+from isthmus.model.kafka.findings import Finding
+from isthmus.model.kafka.registry import Registry, disagreements
+from isthmus.model.text.plain import Flat, PlainValue
 
 AGAIN_S: Final = 1.0
 """The time (s) from a disagreement to a second look that decides: brokers learn of changes a moment later."""
 _POLL_S: Final = 1.0
 
 
-class RegistryReportJson(BrokerRegistryJson):
-    """The registry of a cluster, and where it is kept."""
-
-    cluster: str
-    mode: Annotated[str, MetadataMode]
-    is_from_zookeeper: bool
-    statement: str
-    findings: list[FindingJson]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegistryReport:
-    """The registry, where it was read (`statement`), and where ZooKeeper and the brokers disagree."""
+class RegistryReport(PlainValue):
+    """The registry of a cluster, and where it is kept.
+
+    `statement` says where it was read, and `findings` where ZooKeeper and the brokers disagree.
+    """
 
     cluster: str
     mode: MetadataMode
     is_from_zookeeper: bool
     statement: str
-    registry: Registry
+    registry: Flat[Registry]
     findings: tuple[Finding, ...] = ()
-
-    def as_dict(self) -> RegistryReportJson:
-        """Plain values under stable names."""
-        return {
-            "cluster": self.cluster,
-            "mode": str(self.mode),
-            "is_from_zookeeper": self.is_from_zookeeper,
-            "statement": self.statement,
-            **self.registry.as_dict(),
-            "findings": plain(self.findings),
-        }
 
 
 async def read_report(client: Client) -> RegistryReport:

@@ -13,7 +13,8 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from isthmus.errors import ConfigError
-from isthmus.model.kafka.assignment import Assignment
+from isthmus.model.kafka.assignment import Assignment, Assignments
+from isthmus.model.text.plain import plain
 
 _HINT: Final = "It is what isthmus cluster reassign --plan writes, or kafka-reassign-partitions --generate."
 
@@ -60,4 +61,4 @@ def read_assignments(text: str, name: str) -> tuple[Assignment, ...]:
 
 def write_assignments(assignments: Iterable[Assignment]) -> str:
     """Return the text of the file, as Kafka's own tool reads it."""
-    return json.dumps({"version": 1, "partitions": [one.as_dict() for one in assignments]}, indent=1) + "\n"
+    return json.dumps(plain(Assignments.of(assignments)), indent=1) + "\n"

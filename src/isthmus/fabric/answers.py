@@ -14,71 +14,65 @@ if TYPE_CHECKING:
         ReassignmentPlan,
         ReassignmentState,
     )
-    from isthmus.clusters.registry import RegistryReportJson
-    from isthmus.groups.drill import GroupDrill, GroupDrillJson
-    from isthmus.groups.plan import GroupPlan, GroupsPlan
-    from isthmus.groups.planforms import GroupsPlanJson, TranslationJson
+    from isthmus.clusters.registry import RegistryReport
+    from isthmus.groups.drill import GroupDrill
+    from isthmus.groups.plan import GroupPlan, GroupsPlan, PositionTranslation
     from isthmus.groups.sealing import KEY_BYTES
     from isthmus.kafka.pool import ClusterPool
     from isthmus.links.pausing import Resumed
     from isthmus.links.promotion import Promoter
     from isthmus.memory.authorship import Authorship, authorship
-    from isthmus.memory.declared import DeclaredLink, DeclaredLinkJson, DeclaredTree, DeclaredTreeJson
-    from isthmus.memory.filtering import FILTERS, Filters, FiltersJson, patterns
+    from isthmus.memory.declared import DeclaredLink, DeclaredTree
+    from isthmus.memory.filtering import FILTERS, Filters, FiltersInForce, patterns
     from isthmus.memory.forgetting import Forgotten
     from isthmus.memory.host import acting_as
     from isthmus.memory.links import now_ms
-    from isthmus.memory.livesettings import LiveSettings, LiveSettingsJson
+    from isthmus.memory.livesettings import LiveSettings, SettingsInForce
     from isthmus.memory.provenance import Provenance
-    from isthmus.memory.switching import DistributorTarget, DistributorTargetJson
+    from isthmus.memory.switching import DistributorTarget
     from isthmus.mirrormaker.takeover.execution import TakeoverSettings
     from isthmus.mirrormaker.takeover.plan import LinkTakeover, Outcome, PartitionTakeover, TopicTakeover
     from isthmus.model.links.outcome import RunOutcome
-    from isthmus.namespaces.namespace import NamespaceReport, NamespaceReportJson
+    from isthmus.namespaces.namespace import NamespaceReport
     from isthmus.namespaces.namespaces import AsyncNamespaces
-    from isthmus.offsetscopy.copies import CopiedCommitJson
+    from isthmus.offsetscopy.copies import CopiedCommit
     from isthmus.recovery.links import LinkRecoverer
-    from isthmus.recovery.replaying import QuarantinedPartitionJson, QuarantineFilter, ReplayedPartitionJson
-    from isthmus.schemas.distribution import OnRegistryChange, RegistrySummary, SchemasPlan, SchemasPlanJson
+    from isthmus.recovery.replaying import QuarantinedPartition, QuarantineFilter, ReplayedPartition
+    from isthmus.schemas.distribution import OnRegistryChange, RegistrySummary, SchemasPlan
     from isthmus.status.status import StatusReader
-    from isthmus.status.waiting import MetJson, Waiting
-    from isthmus.topics.plan import LinkPlan, Plan, PlanJson, TopicPlan
+    from isthmus.status.waiting import Met, Waiting
+    from isthmus.topics.plan import LinkPlan, Plan, TopicPlan
     from isthmus.trees.targets import trees_named
 
 _HOMES: Final = {
     "AsyncAdministration": "isthmus.clusters.administration",
     "TopicsReport": "isthmus.clusters.administration",
-    "CopiedCommitJson": "isthmus.offsetscopy.copies",
+    "CopiedCommit": "isthmus.offsetscopy.copies",
     "Keeping": "isthmus.access.enforcement",
     "NamespaceReport": "isthmus.namespaces.namespace",
-    "NamespaceReportJson": "isthmus.namespaces.namespace",
     "AsyncNamespaces": "isthmus.namespaces.namespaces",
     "AsyncReassigning": "isthmus.clusters.reassigning",
     "Reassignment": "isthmus.clusters.reassigning",
     "ReassignmentPlan": "isthmus.clusters.reassigning",
     "ReassignmentState": "isthmus.clusters.reassigning",
-    "RegistryReportJson": "isthmus.clusters.registry",
+    "RegistryReport": "isthmus.clusters.registry",
     "KEY_BYTES": "isthmus.groups.sealing",
     "GroupDrill": "isthmus.groups.drill",
-    "GroupDrillJson": "isthmus.groups.drill",
     "GroupPlan": "isthmus.groups.plan",
     "GroupsPlan": "isthmus.groups.plan",
-    "GroupsPlanJson": "isthmus.groups.planforms",
-    "TranslationJson": "isthmus.groups.planforms",
+    "PositionTranslation": "isthmus.groups.plan",
     "Authorship": "isthmus.memory.authorship",
     "authorship": "isthmus.memory.authorship",
     "DeclaredLink": "isthmus.memory.declared",
-    "DeclaredLinkJson": "isthmus.memory.declared",
     "DeclaredTree": "isthmus.memory.declared",
-    "DeclaredTreeJson": "isthmus.memory.declared",
     "FILTERS": "isthmus.memory.filtering",
     "Filters": "isthmus.memory.filtering",
-    "FiltersJson": "isthmus.memory.filtering",
+    "FiltersInForce": "isthmus.memory.filtering",
     "patterns": "isthmus.memory.filtering",
     "Forgotten": "isthmus.memory.forgetting",
     "acting_as": "isthmus.memory.host",
     "LiveSettings": "isthmus.memory.livesettings",
-    "LiveSettingsJson": "isthmus.memory.livesettings",
+    "SettingsInForce": "isthmus.memory.livesettings",
     "now_ms": "isthmus.memory.links",
     "Resumed": "isthmus.links.pausing",
     "task_names": "isthmus.links.pausing",
@@ -86,20 +80,18 @@ _HOMES: Final = {
     "Provenance": "isthmus.memory.provenance",
     "StatusReader": "isthmus.status.status",
     "DistributorTarget": "isthmus.memory.switching",
-    "DistributorTargetJson": "isthmus.memory.switching",
     "trees_named": "isthmus.trees.targets",
-    "MetJson": "isthmus.status.waiting",
+    "Met": "isthmus.status.waiting",
     "Waiting": "isthmus.status.waiting",
     "ClusterPool": "isthmus.kafka.pool",
     "LinkRecoverer": "isthmus.recovery.links",
     "QuarantineFilter": "isthmus.recovery.replaying",
-    "QuarantinedPartitionJson": "isthmus.recovery.replaying",
-    "ReplayedPartitionJson": "isthmus.recovery.replaying",
+    "QuarantinedPartition": "isthmus.recovery.replaying",
+    "ReplayedPartition": "isthmus.recovery.replaying",
     "RunOutcome": "isthmus.model.links.outcome",
     "OnRegistryChange": "isthmus.schemas.distribution",
     "RegistrySummary": "isthmus.schemas.distribution",
     "SchemasPlan": "isthmus.schemas.distribution",
-    "SchemasPlanJson": "isthmus.schemas.distribution",
     "TakeoverSettings": "isthmus.mirrormaker.takeover.execution",
     "LinkTakeover": "isthmus.mirrormaker.takeover.plan",
     "Outcome": "isthmus.mirrormaker.takeover.plan",
@@ -107,7 +99,6 @@ _HOMES: Final = {
     "TopicTakeover": "isthmus.mirrormaker.takeover.plan",
     "LinkPlan": "isthmus.topics.plan",
     "Plan": "isthmus.topics.plan",
-    "PlanJson": "isthmus.topics.plan",
     "TopicPlan": "isthmus.topics.plan",
 }
 __all__ = [
@@ -118,55 +109,47 @@ __all__ = [
     "AsyncReassigning",
     "Authorship",
     "ClusterPool",
-    "CopiedCommitJson",
+    "CopiedCommit",
     "DeclaredLink",
-    "DeclaredLinkJson",
     "DeclaredTree",
-    "DeclaredTreeJson",
     "DistributorTarget",
-    "DistributorTargetJson",
     "Filters",
-    "FiltersJson",
+    "FiltersInForce",
     "Forgotten",
     "GroupDrill",
-    "GroupDrillJson",
     "GroupPlan",
     "GroupsPlan",
-    "GroupsPlanJson",
     "Keeping",
     "LinkPlan",
     "LinkRecoverer",
     "LinkTakeover",
     "LiveSettings",
-    "LiveSettingsJson",
-    "MetJson",
+    "Met",
     "NamespaceReport",
-    "NamespaceReportJson",
     "OnRegistryChange",
     "Outcome",
     "PartitionTakeover",
     "Plan",
-    "PlanJson",
+    "PositionTranslation",
     "Promoter",
     "Provenance",
     "QuarantineFilter",
-    "QuarantinedPartitionJson",
+    "QuarantinedPartition",
     "Reassignment",
     "ReassignmentPlan",
     "ReassignmentState",
-    "RegistryReportJson",
+    "RegistryReport",
     "RegistrySummary",
-    "ReplayedPartitionJson",
+    "ReplayedPartition",
     "Resumed",
     "RunOutcome",
     "SchemasPlan",
-    "SchemasPlanJson",
+    "SettingsInForce",
     "StatusReader",
     "TakeoverSettings",
     "TopicPlan",
     "TopicTakeover",
     "TopicsReport",
-    "TranslationJson",
     "Waiting",
     "acting_as",
     "authorship",

@@ -15,7 +15,7 @@ from isthmus.errors import Unreachable
 from isthmus.metrics import gateways
 from isthmus.metrics.gateways import GatewayAnswer, GatewayCollector
 from isthmus.metrics.server import Exposition
-from isthmus.model.gateways.figures import GatewayFigures, gateway_dict, together
+from isthmus.model.gateways.figures import GatewayFigures, together
 from isthmus.model.process.listening import ListenAddress
 
 _ASKED_S: Final = 10.0
@@ -71,16 +71,15 @@ class GatewayAnswers:
         figures = board.figures
         alive = gateways.livez(board.silences_s)
         ready = gateways.readyz(figures, board.silences_s, processes=board.processes)
-        shown = gateway_dict(figures)
         match path:
             case "/livez":
                 return alive
             case "/readyz":
                 return ready
             case "/health":
-                return gateways.health(alive, ready, shown)
+                return gateways.health(alive, ready, figures)
             case "/clients":
-                return GatewayAnswer(HTTPStatus.OK, shown)
+                return GatewayAnswer(HTTPStatus.OK, figures)
         return None
 
 

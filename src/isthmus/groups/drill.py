@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, TypedDict
+from typing import Final
 
 from isthmus.engine.batches.rebatch import Record, records_of
 from isthmus.errors import ClusterError
@@ -33,8 +33,8 @@ from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.rights import grant, on_group
 from isthmus.model.link import DistributorRole, Link
 from isthmus.model.naming import SourceTopic
-from isthmus.model.problem import Problem, ProblemJson
-from isthmus.model.text.plain import OwnFields, plain, plain_fields
+from isthmus.model.problem import Problem
+from isthmus.model.text.plain import PlainValue, computed_field
 from isthmus.model.text.wording import format_count
 from isthmus.model.translation import Way
 from isthmus.model.trees.switching import begin_of
@@ -43,7 +43,7 @@ _TOKEN_BYTES: Final = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PositionDrill:
+class PositionDrill(PlainValue):
     """One partition. `compared` records were read on both sides from the group's position on.
 
     `skipped` are those of them the group would never see at the target, `read_again` those it would see a second time.
@@ -60,60 +60,31 @@ class PositionDrill:
     read_again: int
     waiting: int
 
-    def as_dict(self) -> OwnFields:
-        """Plain values under stable names."""
-        return plain_fields(self)
-
-
-class GroupDrillJson(TypedDict):
-    """What would become of a group after a failover."""
-
-    link: str
-    group: str
-    target_group: str
-    way: Way
-    skipped: int
-    read_again: int
-    not_mirrored: list[str]
-    problem: ProblemJson | None
-    positions: list[Annotated[dict[str, Any], PositionDrill]]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupDrill:
-    """The result of a tried failover of one group. `problem` is what could not be tried or cleaned up."""
+class GroupDrill(PlainValue):
+    """What would become of a group after a failover.
+
+    `problem` is what could not be tried or cleaned up.
+    """
 
     link: str
     group: str
     target_group: str
     way: Way
-    positions: tuple[PositionDrill, ...] = ()
     not_mirrored: tuple[str, ...] = ()
     problem: Problem | None = None
+    positions: tuple[PositionDrill, ...] = ()
 
-    @property
+    @computed_field(before="not_mirrored")
     def skipped(self) -> int:
         """Records the group would never see: has to be 0."""
         return sum(position.skipped for position in self.positions)
 
-    @property
+    @computed_field(before="not_mirrored")
     def read_again(self) -> int:
         """Records the group would see a second time."""
         return sum(position.read_again for position in self.positions)
-
-    def as_dict(self) -> GroupDrillJson:
-        """Plain values under stable names."""
-        return {
-            "link": self.link,
-            "group": self.group,
-            "target_group": self.target_group,
-            "way": self.way,
-            "skipped": self.skipped,
-            "read_again": self.read_again,
-            "not_mirrored": list(self.not_mirrored),
-            "problem": plain(self.problem),
-            "positions": plain(self.positions),
-        }
 
 
 async def drill(

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Annotated, ClassVar, Final
 
 from isthmus.errors import IsthmusError, NotAuthorized
 from isthmus.groups.committing import GroupCommit
 from isthmus.groups.observation import GroupsView, GroupView
-from isthmus.groups.planforms import (
-    GroupPlanJson,
-    GroupsPlanJson,
-    PositionPlanJson,
-    SentTimeJson,
-    TranslationJson,
-)
 from isthmus.groups.positions.carrying import Situation, Standing, Written, decide
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.model.kafka.group import NO_OFFSET, Committed, GroupState, GroupType
@@ -24,40 +17,57 @@ from isthmus.model.namespace import Namespace
 from isthmus.model.naming import NO_NAMES, LogicalNames, SourceTopic
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.problem import Problem, problem_of
-from isthmus.model.text.plain import plain
+from isthmus.model.text.plain import Flat, Hidden, PlainValue, computed_field, tenths, texts
 from isthmus.model.translation import Way
 from isthmus.model.trees.positions import PositionEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PositionPlan:
-    """One position of a group. Offsets are `None` where there is none, or none is known.
+class SentTime:
+    """What the distributors of a tree say of a position."""
+
+    timestamp_ms: int
+    flags: int
+    to_send: bool
+
+
+def _offset(position: Committed) -> int | None:
+    return None if position.offset == NO_OFFSET else position.offset
+
+
+def _committed_offset(position: Committed) -> int:
+    return position.offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionPlan(PlainValue):
+    """One position of a group; null where there is none, or it is unknown.
 
     `translated` is the source's position at the target, `committed` the target's own, `commit` the one to write.
-    `source` was seen `source_age_s` seconds ago; while the source is away its offset may be unknown (`NO_OFFSET`).
-    A topic that `is_mapped` has other offsets at the target, and one that `is_returning` is a copy of the target's.
-    In a tree `sent` is what the distributor sends of the position, and what is committed; `is_news` means that it has
-    not been sent yet. `written_metadata` is the metadata to write with a position, where it is not only the consumer's.
-    The target's position `is_bare` where the target does not accept the consumer's metadata.
+    `source` was seen `source_age_s` seconds ago; while the source is away its offset may be unknown (`NO_OFFSET`). A
+    topic that `is_mapped` has other offsets at the target, and one that `is_returning` is a copy of the target's. In a
+    tree `sent` is what the distributor sends of the position, and what is committed; `is_news` means that it has not
+    been sent yet. `written_metadata` is the metadata to write with a position, where it is not only the consumer's. The
+    target's position `is_bare` where the target does not accept the consumer's metadata.
     """
 
     topic: str
     partition: int
     target_topic: str | None
-    source: Committed
+    is_returning: Annotated[bool, "returning"] = False
+    source: Annotated[Committed, "source_position", _offset]
+    source_age_s: Annotated[float, "source_position_age_seconds", tenths] = 0.0
     translated: int | None
-    committed: Committed | None
-    log_start: int | None
-    high_watermark: int | None
+    committed: Annotated[Committed | None, "target_position", _committed_offset]
+    log_start: Annotated[int | None, "target_log_start"]
+    high_watermark: Annotated[int | None, "target_high_watermark"]
     standing: Standing
     commit: int | None = None
-    source_age_s: float = 0.0
-    is_mapped: bool = False
-    is_returning: bool = False
-    sent: PositionEntry | None = None
-    is_news: bool = False
-    written_metadata: str | None = None
-    is_bare: bool = False
+    is_mapped: Hidden[bool] = False
+    sent: Hidden[PositionEntry | None] = None
+    is_news: Hidden[bool] = False
+    written_metadata: Hidden[str | None] = None
+    is_bare: Hidden[bool] = False
 
     @property
     def basis(self) -> Committed:
@@ -84,43 +94,40 @@ class PositionPlan:
             sent = str(self.sent.timestamp_ms)
             yield Change(loop=GROUPS_TASK, subject=subject, setting=f"time in {place}", before=None, after=sent)
 
-    def as_dict(self) -> PositionPlanJson:
-        """Plain values under stable names."""
-        return {
-            "topic": self.topic,
-            "partition": self.partition,
-            "target_topic": self.target_topic,
-            "offsets": str(OffsetPolicy.MAPPED if self.is_mapped else OffsetPolicy.SAME),
-            "returning": self.is_returning,
-            "source_position": None if self.source.offset == NO_OFFSET else self.source.offset,
-            "source_position_age_seconds": round(self.source_age_s, 1),
-            "translated": self.translated,
-            "target_position": None if self.committed is None else self.committed.offset,
-            "target_log_start": self.log_start,
-            "target_high_watermark": self.high_watermark,
-            "standing": str(self.standing),
-            "commit": self.commit,
-            "metadata": self.source.metadata,
-            "distributed": None if self.sent is None else self._sent_time(self.sent),
-        }
+    @computed_field(before="is_returning")
+    def offsets(self) -> OffsetPolicy:
+        """Whether records have the same offsets at the target."""
+        return OffsetPolicy.MAPPED if self.is_mapped else OffsetPolicy.SAME
 
-    def _sent_time(self, sent: PositionEntry) -> SentTimeJson:
-        return {"timestamp_ms": sent.timestamp_ms, "flags": sent.flags, "to_send": self.is_news}
+    @computed_field
+    def metadata(self) -> str:
+        """The consumer's metadata."""
+        return self.source.metadata
+
+    @computed_field
+    def distributed(self) -> SentTime | None:
+        """What is sent of the position in a tree."""
+        if self.sent is None:
+            return None
+        return SentTime(timestamp_ms=self.sent.timestamp_ms, flags=self.sent.flags, to_send=self.is_news)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupPlan:
-    """One group. `standing` is that of the position that needs most attention; with `delete` it is deleted there."""
+class GroupPlan(PlainValue):
+    """One group that a link carries.
+
+    `standing` is that of the position that needs most attention; with `delete` it is deleted there.
+    """
 
     group: str
     target_group: str
-    standing: Standing
-    source_type: GroupType = GroupType.UNKNOWN
+    source_type: Annotated[GroupType, "type"] = GroupType.UNKNOWN
     source_state: GroupState = GroupState.UNKNOWN
     target_state: GroupState = GroupState.UNKNOWN
-    positions: tuple[PositionPlan, ...] = ()
-    problem: Problem | None = None
+    standing: Standing
     delete: bool = False
+    problem: Problem | None = None
+    positions: tuple[PositionPlan, ...] = ()
 
     @property
     def has_changes(self) -> bool:
@@ -149,79 +156,82 @@ class GroupPlan:
             if p.translated is not None
         )
 
-    def as_dict(self) -> GroupPlanJson:
-        """Plain values under stable names."""
-        return {
-            "group": self.group,
-            "target_group": self.target_group,
-            "type": str(self.source_type),
-            "source_state": str(self.source_state),
-            "target_state": str(self.target_state),
-            "standing": str(self.standing),
-            "delete": self.delete,
-            "problem": plain(self.problem),
-            "positions": plain(self.positions),
-        }
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedGroupPlan:
+    """One group that a link carries, and what people call it."""
+
+    plan: Flat[GroupPlan]
+    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupsPlan:
-    """The groups of one link. `problem` is why nothing is known of any, `notes` what works less well than it could,
-    `names` what users call topics and groups. `closed` are the target's namespaces of groups in which access rules keep
-    consumers from committing (KIP-986, footnote 9); elsewhere a consumer's commit there wins over the source's.
+class PositionTranslation:
+    """What a position of a group is at the target."""
+
+    SCHEMA: ClassVar = "Translation"
+
+    link: str
+    way: Way
+    topic: str
+    partition: int
+    offsets: OffsetPolicy
+    source: Annotated[Committed, "source_position", _offset]
+    target_topic: str | None
+    translated: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupsPlan(PlainValue):
+    """The groups that a link carries.
+
+    `problem` is why nothing is known of any, `notes` what works less well than it could, `names` what users call topics
+    and groups. `closed` are the target's namespaces of groups in which access rules keep consumers from committing
+    (KIP-986, footnote 9); elsewhere a consumer's commit there wins over the source's.
     """
 
     link: str
     source: str
     target: str
     way: Way
-    groups: tuple[GroupPlan, ...] = ()
     problem: Problem | None = None
     notes: tuple[Problem, ...] = ()
-    names: LogicalNames = NO_NAMES
-    closed: tuple[Namespace, ...] = ()
+    closed: Annotated[tuple[Namespace, ...], "closed_namespaces", texts] = ()
+    groups: Hidden[tuple[GroupPlan, ...]] = ()
+    names: Hidden[LogicalNames] = NO_NAMES
 
     @property
     def has_changes(self) -> bool:
         """Whether anything would be written at the target."""
         return any(group.has_changes for group in self.groups)
 
-    @property
+    @computed_field
     def changes(self) -> tuple[Change, ...]:
         """The changes of all groups."""
         return tuple(change for group in self.groups for change in group.changes)
 
-    def as_dict(self) -> GroupsPlanJson:
-        """Plain values under stable names."""
-        return {
-            "link": self.link,
-            "source": self.source,
-            "target": self.target,
-            "way": self.way,
-            "problem": plain(self.problem),
-            "notes": plain(self.notes),
-            "closed_namespaces": [str(each) for each in self.closed],
-            "changes": plain(self.changes),
-            "groups": [{**group.as_dict(), "name": self.names.group(group.group)} for group in self.groups],
-        }
-
     @property
-    def translations(self) -> list[TranslationJson]:
-        """Each position's translation at the target, whether it is written there or not, in plain values."""
-        rows = (position.as_dict() for group in self.groups for position in group.positions)
-        return [
-            {
-                "link": self.link,
-                "way": self.way,
-                "topic": row["topic"],
-                "partition": row["partition"],
-                "offsets": row["offsets"],
-                "source_position": row["source_position"],
-                "target_topic": row["target_topic"],
-                "translated": row["translated"],
-            }
-            for row in rows
-        ]
+    def translations(self) -> tuple[PositionTranslation, ...]:
+        """Each position's translation at the target, whether it is written there or not."""
+        return tuple(
+            PositionTranslation(
+                link=self.link,
+                way=self.way,
+                topic=each.topic,
+                partition=each.partition,
+                offsets=each.offsets,
+                source=each.source,
+                target_topic=each.target_topic,
+                translated=each.translated,
+            )
+            for group in self.groups
+            for each in group.positions
+        )
+
+    @computed_field
+    def named_groups(self) -> Annotated[tuple[NamedGroupPlan, ...], "groups"]:
+        """The groups, with what people call them."""
+        return tuple(NamedGroupPlan(plan=each, name=self.names.group(each.group)) for each in self.groups)
 
 
 Memory = Mapping[PartitionKey, Written]

@@ -6,6 +6,8 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from isthmus.model.text.plain import TextOrNull
+
 
 class MirrorConnector(enum.StrEnum):
     """The three connectors of a flow."""
@@ -91,21 +93,10 @@ class Notice:
 
     impact: Impact
     key: str
-    value: str = ""
+    value: TextOrNull = ""
     line: int | None = None
     why: str
-    todo: str = ""
-
-    def as_dict(self) -> dict[str, object]:
-        """Plain values for reports."""
-        return {
-            "impact": str(self.impact),
-            "key": self.key,
-            "value": self.value or None,
-            "line": self.line,
-            "why": self.why,
-            "todo": self.todo or None,
-        }
+    todo: TextOrNull = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

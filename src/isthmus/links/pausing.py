@@ -20,7 +20,7 @@ from isthmus.model.links.pauses import NO_PAUSES, Pauses
 from isthmus.model.loop import DATA_TASK, GROUPS_TASK, TOPICS_TASK
 from isthmus.model.namespace import Namespace, NamespaceMap, NamespaceNaming
 from isthmus.model.naming import MirrorMakerNaming, Naming, PrefixNaming, TargetTopic
-from isthmus.model.text.plain import OwnFields, plain_fields
+from isthmus.model.text.plain import PlainValue, plain
 from isthmus.status.tasks import LOOPS
 
 _SHOWN: Final = "isthmus plan shows which topics a link mirrors."
@@ -35,7 +35,7 @@ class Resumed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
+class Named(PlainValue):
     """The part of a link that was named, at most one of these, and none for all of it: a `topic` or a `namespace` as at
     the source or as at the target, or a `task`.
     """
@@ -43,10 +43,6 @@ class Named:
     topic: str | None = None
     namespace: str | None = None
     task: str | None = None
-
-    def as_dict(self) -> OwnFields:
-        """Plain values under stable names."""
-        return plain_fields(self)
 
 
 def task_names() -> list[str]:
@@ -104,7 +100,7 @@ async def _document(
 ) -> PauseDocument | TaskPauseDocument:
     """Return the document of a pause, which may be one of those that are `paused`."""
     link = await load_overrides(link, target)
-    if sum(part is not None for part in named.as_dict().values()) > 1:
+    if sum(part is not None for part in plain(named).values()) > 1:
         raise ConfigError(
             "a pause is about a topic, about a namespace or about a task",
             hint="Give one of --topic, --namespace and --task.",

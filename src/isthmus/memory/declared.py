@@ -5,25 +5,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, ClassVar
 
 from isthmus.config.declared import declared_link
 from isthmus.config.declaredtree import declared_tree
 from isthmus.config.treerules import apply_choices, taken_names, tree_links
 from isthmus.errors import ConfigError, IsthmusError
 from isthmus.ledger.documents.kinds import NamespaceDocument
-from isthmus.memory.parted import PartedTopic, PartedTopicJson
+from isthmus.memory.parted import PartedTopic
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
-from isthmus.model.links.declaration import Declaration, DeclarationJson, End
+from isthmus.model.links.declaration import Declaration, End
 from isthmus.model.namespace import Namespace
-from isthmus.model.problem import Problem, ProblemJson, cluster_error, problem_of
-from isthmus.model.registers import Register, Registers, Statement, StatementJson, find_overruled
-from isthmus.model.text.plain import plain
-from isthmus.model.trees.reshaping import TreeShape, apply_shape, build_file_form
+from isthmus.model.problem import Problem, cluster_error, problem_of
+from isthmus.model.registers import Register, Registers, Statement, find_overruled
+from isthmus.model.text.plain import Flat, Hidden, PlainValue, TextOrNull, computed_field, plain
+from isthmus.model.trees.reshaping import TreeShape, apply_shape
 from isthmus.model.trees.switching import TargetChoice
 from isthmus.model.trees.tree import Tree, TreeNode, TreeSettings
-from isthmus.model.trees.treedeclaration import TreeDeclaration, TreeDeclarationJson
+from isthmus.model.trees.treedeclaration import TreeDeclaration
 
 _log = logging.getLogger(__name__)
 Overruled = Mapping[str, tuple[tuple[Statement, Register], ...]]
@@ -304,36 +304,27 @@ class Declared:
             return None
 
 
-class OverruledJson(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverruledStatement:
     """What was stated at a cluster, and what holds in place of it."""
 
+    SCHEMA: ClassVar = "Overruled"
+
     cluster: str
-    said: StatementJson
-    holds: StatementJson
+    said: Statement
+    holds: Statement
 
 
-class _AsDeclaredJson(TypedDict):
-    written_by_file: bool
-    behind: list[str]
-    away: dict[str, ProblemJson]
-    unusable: ProblemJson | None
-    said: list[StatementJson]
-    overruled: list[OverruledJson]
-
-
-class DeclaredLinkJson(DeclarationJson, _AsDeclaredJson):
-    """A declared link as it stands now."""
-
-    parted: list[PartedTopicJson] | None
-    given_up: str | None
-
-
-class DeclaredTreeJson(TreeDeclarationJson, _AsDeclaredJson):
-    """A declared tree as it stands now, with its settings in the form of the file beside these."""
+def _list_overruled(overruled: Overruled) -> list[OverruledStatement]:
+    return [
+        OverruledStatement(cluster=alias, said=said, holds=holds)
+        for alias, pairs in overruled.items()
+        for said, holds in pairs
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _AsDeclared:
+class _AsDeclared(PlainValue):
     """How something declared stands now.
 
     `written_by_file` says that the file has one of that name, which wins. `behind` are the clusters that do not know
@@ -345,52 +336,55 @@ class _AsDeclared:
     behind: tuple[str, ...] = ()
     away: Mapping[str, Problem] = field(default_factory=dict)
     unusable: Problem | None = None
-    overruled: Overruled = field(default_factory=dict)
-
-    def _as_dict(self, registers: Registers) -> _AsDeclaredJson:
-        return {
-            "written_by_file": self.written_by_file,
-            "behind": list(self.behind),
-            "away": plain(self.away),
-            "unusable": plain(self.unusable),
-            "said": [register.as_dict() for register in registers],
-            "overruled": [
-                {"cluster": alias, "said": statement.as_dict(), "holds": holds.as_dict()}
-                for alias, pairs in self.overruled.items()
-                for statement, holds in pairs
-            ],
-        }
+    overruled: Annotated[Overruled, _list_overruled] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredLink(_AsDeclared):
-    """A declared link as it stands now. `parted` are its topics that continue with mapped offsets since both sides
-    diverged, `None` where its target was not asked or did not answer. `given_up` names what was given up where a
-    synchronous link has just become asynchronous.
+    """A declared link as it stands now.
+
+    `parted` are its topics that continue with mapped offsets since both sides diverged, `None` where its target was not
+    asked or did not answer. `given_up` names what was given up where a synchronous link has just become asynchronous.
     """
 
-    declaration: Declaration
+    declaration: Hidden[Declaration]
     parted: tuple[PartedTopic, ...] | None = None
-    given_up: str = ""
+    given_up: TextOrNull = ""
 
-    def as_dict(self) -> DeclaredLinkJson:
-        """Plain values under stable names."""
-        shared = self._as_dict(self.declaration.registers)
-        parted = None if self.parted is None else [each.as_dict() for each in self.parted]
-        return {**self.declaration.as_dict(), **shared, "parted": parted, "given_up": self.given_up or None}
+    @computed_field(before="written_by_file")
+    def declared(self) -> Flat[Declaration]:
+        """What was declared."""
+        return self.declaration
+
+    @computed_field(before="overruled")
+    def said(self) -> tuple[Statement, ...]:
+        """All statements in force."""
+        return self.declaration.registers
+
+
+def _write_tree(clusters: TreeNode) -> Any:
+    return plain(clusters)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredTree(_AsDeclared):
-    """A declared tree as it stands now, with the clusters that it has by now."""
+    """A declared tree as it stands now, with its settings in the form of the file beside these.
 
-    declaration: TreeDeclaration
-    clusters: TreeNode
+    Its clusters are those that it has by now.
+    """
 
-    def as_dict(self) -> Annotated[dict[str, Any], DeclaredTreeJson, ...]:
-        """Plain values under stable names."""
-        shared = self._as_dict(self.declaration.registers)
-        return {**self.declaration.as_dict(), "clusters": build_file_form(self.clusters), **shared}
+    declaration: Hidden[TreeDeclaration]
+    clusters: Annotated[TreeNode, _write_tree]
+
+    @computed_field(before="written_by_file")
+    def declared(self) -> Flat[TreeDeclaration]:
+        """What was declared."""
+        return self.declaration
+
+    @computed_field(before="overruled")
+    def said(self) -> tuple[Statement, ...]:
+        """All statements in force."""
+        return self.declaration.registers
 
 
 _warned: set[str] = set()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from isthmus.errors import ClusterError, ConfigError
 from isthmus.kafka.client import Client
@@ -16,17 +16,20 @@ from isthmus.ledger.poison import pass_over
 from isthmus.ledger.records import Deletion, LedgerChange
 from isthmus.memory.host import operator
 from isthmus.memory.links import now_ms, read_ledger
-from isthmus.memory.livesettings import SaidByJson, changed_meanwhile, settings_of
+from isthmus.memory.livesettings import SaidBy, changed_meanwhile, settings_of
 from isthmus.model.configsettings import PropertyPattern
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.groupsettings import GroupPattern
 from isthmus.model.link import Link
 from isthmus.model.selection import TopicPattern
-from isthmus.model.text.instant import written_instant
+from isthmus.model.text.plain import Flat
 
 
-class FiltersJson(SaidByJson):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FiltersInForce:
     """What a link selects. `dropped` are the patterns of the file that count no more, by list."""
+
+    SCHEMA: ClassVar = "Filters"
 
     link: str
     topics_include: list[str]
@@ -36,12 +39,15 @@ class FiltersJson(SaidByJson):
     configs_exclude: list[str]
     changed: list[str]
     dropped: dict[str, list[str]]
+    said_by: Flat[SaidBy]
 
 
-class SaidFiltersJson(SaidByJson):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaidFilters:
     """What an operator has a link select in place of the file."""
 
-    changed: dict[str, list[str]]
+    changed: Mapping[str, Sequence[str]]
+    said_by: Flat[SaidBy]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,33 +141,24 @@ class Filters:
             configs = replace(configs, exclude=tuple(map(PropertyPattern.parse, self.configs_exclude)))
         return replace(link, topics=topics, groups=groups, configs=configs)
 
-    def as_dict(self, link: Link) -> FiltersJson:
-        """Return plain values under stable names: what is in force, and which lists differ from the file. `dropped` are
-        the patterns of the file that no longer count, by list. `link` is as the file has it.
+    def in_force(self, link: Link) -> FiltersInForce:
+        """Return what is in force, and which lists differ from the file. `dropped` are the patterns of the file that no
+        longer count, by list. `link` is as the file has it.
         """
         now, written = _lists(self.of(link)), _lists(link)
         dropped = {name: [text for text in written[name] if text not in now[name]] for name in FILTERS}
-        return {
-            "link": link.name,
-            "topics_include": now["topics_include"],
-            "topics_exclude": now["topics_exclude"],
-            "groups_include": now["groups_include"],
-            "groups_exclude": now["groups_exclude"],
-            "configs_exclude": now["configs_exclude"],
-            "changed": list(self.changed),
-            "dropped": {name: texts for name, texts in dropped.items() if texts},
-            **self._authorship,
-        }
+        return FiltersInForce(
+            link=link.name,
+            **now,
+            changed=list(self.changed),
+            dropped={name: texts for name, texts in dropped.items() if texts},
+            said_by=SaidBy(since_ms=self.since_ms, by=self.by),
+        )
 
-    def said_as_dict(self) -> SaidFiltersJson | None:
-        """Return plain values under stable names: what differs from the file, and who set it, or `None`."""
-        if self.is_as_written:
-            return None
-        return {"changed": {name: list(texts) for name, texts in self.changed.items()}, **self._authorship}
-
-    @property
-    def _authorship(self) -> SaidByJson:
-        return {"since": written_instant(self.since_ms) if self.since_ms >= 0 else None, "by": self.by or None}
+    def summarize(self) -> SaidFilters | None:
+        """Return what differs from the file, and who set it; `None` for nothing."""
+        by = SaidBy(since_ms=self.since_ms, by=self.by)
+        return None if self.is_as_written else SaidFilters(changed=self.changed, said_by=by)
 
 
 FILTERS: Final = ("topics_include", "topics_exclude", "groups_include", "groups_exclude", "configs_exclude")

@@ -38,13 +38,13 @@ from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.text.plain import OwnFields, plain_fields
+from isthmus.model.text.plain import PlainValue
 
 _OF_TOPIC: Final = (BeginningDocument, GapDocument, PauseDocument, MapDocument, RecoveryDocument, ReplayDocument)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Forgotten:
+class Forgotten(PlainValue):
     """One topic, the keys of the documents the ledger held of it, and the transactions that lanes had left open in it
     and that were `aborted`, as nobody goes on with them.
     """
@@ -53,10 +53,6 @@ class Forgotten:
     topic: TargetTopic
     documents: tuple[str, ...]
     aborted: tuple[OpenTransaction, ...] = ()
-
-    def as_dict(self) -> OwnFields:
-        """Plain values under stable names."""
-        return plain_fields(self)
 
 
 def no_longer_mirrored(link: Link, documents: Mapping[str, Document]) -> tuple[TargetTopic, ...]:

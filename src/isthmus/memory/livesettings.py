@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import Annotated, Any, ClassVar
 
 from isthmus.config.declared import check_not_both
 from isthmus.config.live import check_settable, in_plain_values, with_settings
@@ -20,28 +20,36 @@ from isthmus.memory.links import now_ms, read_ledger
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
 from isthmus.model.text.instant import written_instant
+from isthmus.model.text.plain import Flat, TextOrNull, instant_or_null
 
 
-class SaidByJson(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaidBy:
     """Who changed something, and since when."""
 
-    since: str | None
-    by: str | None
+    since_ms: Annotated[int, "since", instant_or_null]
+    by: TextOrNull
 
 
-class LiveSettingsJson(SaidByJson):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsInForce:
     """The settings of a link that can change while it runs. `written` is what the file has of the `changed` ones."""
+
+    SCHEMA: ClassVar = "LiveSettings"
 
     link: str
     settings: dict[str, Any]
     changed: list[str]
     written: dict[str, Any]
+    said_by: Flat[SaidBy]
 
 
-class SaidSettingsJson(SaidByJson):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaidSettings:
     """What an operator has set of a link in place of the file."""
 
-    changed: dict[str, Any]
+    changed: Mapping[str, Any]
+    said_by: Flat[SaidBy]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,26 +70,23 @@ class LiveSettings:
         """
         return with_settings(link, self.changed)
 
-    def as_dict(self, link: Link) -> LiveSettingsJson:
-        """Return plain values under stable names: what is in force, the values of the file where they differ, and who
-        changed them. `link` is as the file has it.
+    def in_force(self, link: Link) -> SettingsInForce:
+        """Return what is in force, the values of the file where they differ, and who changed them. `link` is as the
+        file has it.
         """
         written = in_plain_values(link)
-        return {
-            "link": link.name,
-            "settings": in_plain_values(self.of(link)),
-            "changed": list(self.changed),
-            "written": {key: written[key] for key in self.changed},
-            **self._authorship,
-        }
+        return SettingsInForce(
+            link=link.name,
+            settings=in_plain_values(self.of(link)),
+            changed=list(self.changed),
+            written={key: written[key] for key in self.changed},
+            said_by=SaidBy(since_ms=self.since_ms, by=self.by),
+        )
 
-    def said_as_dict(self) -> SaidSettingsJson | None:
-        """Return plain values under stable names: what was set, and by whom; `None` if all is as the file says."""
-        return {"changed": dict(self.changed), **self._authorship} if self.changed else None
-
-    @property
-    def _authorship(self) -> SaidByJson:
-        return {"since": written_instant(self.since_ms) if self.since_ms >= 0 else None, "by": self.by or None}
+    def summarize(self) -> SaidSettings | None:
+        """Return what was set, and by whom; `None` if all is as the file says."""
+        by = SaidBy(since_ms=self.since_ms, by=self.by)
+        return SaidSettings(changed=self.changed, said_by=by) if self.changed else None
 
 
 def settings_of(link: Link, documents: Mapping[str, Document]) -> LiveSettings:

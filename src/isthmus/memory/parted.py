@@ -6,33 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from isthmus.ledger.documents.kinds import Document, PartedDocument, TopicDocument
-from isthmus.model.kafka.topic import Parted, PartedJson, TopicIds
-from isthmus.model.links.recovery import DivergedPartition, DivergedPartitionJson
+from isthmus.model.kafka.topic import Parted, TopicIds
+from isthmus.model.links.recovery import DivergedPartition
 from isthmus.model.naming import TargetTopic
-
-
-class PartedTopicJson(PartedJson):
-    """A topic that goes on with mapped offsets."""
-
-    topic: str
-    partitions: list[DivergedPartitionJson]
+from isthmus.model.text.plain import Flat, PlainValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartedTopic:
-    """A topic that continues mapped: who decided that and when, and where both sides had diverged by then."""
+class PartedTopic(PlainValue):
+    """A topic that goes on with mapped offsets.
+
+    It has who decided that and when, and where both sides had diverged by then.
+    """
 
     topic: TargetTopic
-    parted: Parted
+    parted: Flat[Parted]
     partitions: tuple[DivergedPartition, ...]
-
-    def as_dict(self) -> PartedTopicJson:
-        """Plain values under stable names."""
-        return {
-            "topic": self.topic,
-            **self.parted.as_dict(),
-            "partitions": [partition.as_dict() for partition in self.partitions],
-        }
 
 
 def parted_topics(link: str, documents: Mapping[str, Document]) -> dict[TargetTopic, TopicIds]:

@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Final, Literal, TypedDict
+from typing import Annotated, Final, Literal
 
 from isthmus.errors import ClusterError
 from isthmus.kafka.admin.brokers import describe_cluster
@@ -19,8 +19,7 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.kafka.topic import LeftInTier
 from isthmus.model.links.promotion import TornTransaction, torn_in_words
 from isthmus.model.problem import Problem, problem_of
-from isthmus.model.text.instant import written_instant
-from isthmus.model.text.plain import OwnFields, plain, plain_fields
+from isthmus.model.text.plain import Hidden, NumberOrNull, PlainValue, TextOrNull, computed_field, instant_or_null
 
 _ALL: Final = -1
 _FOLLOWS: Final = "follows"
@@ -29,30 +28,15 @@ LEFT: Final = "left in the source's tier"
 """The verb of offsets that were not copied (`topics.remote: leave`)."""
 
 
-class OriginJson(TypedDict):
-    """Where records of a topic came from; what is unknown is null."""
-
-    cluster: str
-    topic: str
-    partition: int | None
-    offset_begin: int
-    offset_end: int | None
-    offsets: Literal["same", "mapped"]
-    source_cluster: str
-    source_topic: str
-    link: str
-    verb: str
-    missing_records: int | None
-    source_heard_seconds_before: float | None
-    ends_within: list[Annotated[dict[str, Any], TornTransaction]] | None
-    by: str | None
-    at: str | None
-    former_topic: bool
+def _null_if_unheard(age_s: float) -> float | None:
+    return None if age_s < 0 else round(age_s, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
-    """Offsets `[offset_begin, offset_end)` of a partition came from `source_topic` of a cluster by a link.
+class Origin(PlainValue):
+    """Where records of a topic came from; what is unknown is null.
+
+    Offsets `[offset_begin, offset_end)` of a partition came from `source_topic` of a cluster by a link.
 
     `offset_end` is -1 where that link follows still, or it is unknown how far that goes; where it `is_mapped` records
     of others may lie between. `partition` is -1 where it is about all of them, from their first offset on. `verb` is
@@ -64,20 +48,20 @@ class Origin:
 
     cluster: str
     topic: str
-    partition: int
+    partition: NumberOrNull
     offset_begin: int
-    offset_end: int
+    offset_end: NumberOrNull
     source_cluster: str
     source_topic: str
     link: str
     verb: str
-    is_mapped: bool = False
-    missing_records: int = -1
-    heard_s: float = -1.0
+    is_mapped: Hidden[bool] = False
+    missing_records: NumberOrNull = -1
+    heard_s: Annotated[float, "source_heard_seconds_before", _null_if_unheard] = -1.0
     ends_within: tuple[TornTransaction, ...] | None = None
-    by: str = ""
-    at_ms: int = -1
-    is_of_former_topic: bool = False
+    by: TextOrNull = ""
+    at_ms: Annotated[int, "at", instant_or_null] = -1
+    is_of_former_topic: Annotated[bool, "former_topic"] = False
 
     @property
     def end_in_words(self) -> str:
@@ -102,38 +86,17 @@ class Origin:
         """The committed transactions that the range ends within, for people; "" for none, or while the link follows."""
         return "" if self.verb in (_FOLLOWS, LEFT) else torn_in_words(self.ends_within)
 
-    def as_dict(self) -> OriginJson:
-        """Plain values under stable names; unknown values are null."""
-        return {
-            "cluster": self.cluster,
-            "topic": self.topic,
-            "partition": None if self.partition < 0 else self.partition,
-            "offset_begin": self.offset_begin,
-            "offset_end": None if self.offset_end < 0 else self.offset_end,
-            "offsets": "mapped" if self.is_mapped else "same",
-            "source_cluster": self.source_cluster,
-            "source_topic": self.source_topic,
-            "link": self.link,
-            "verb": self.verb,
-            "missing_records": None if self.missing_records < 0 else self.missing_records,
-            "source_heard_seconds_before": None if self.heard_s < 0 else round(self.heard_s, 1),
-            "ends_within": plain(self.ends_within),
-            "by": self.by or None,
-            "at": None if self.at_ms < 0 else written_instant(self.at_ms),
-            "former_topic": self.is_of_former_topic,
-        }
+    @computed_field(before="source_cluster")
+    def offsets(self) -> Literal["same", "mapped"]:
+        return "mapped" if self.is_mapped else "same"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Provenance:
+class Provenance(PlainValue):
     """Where a topic's records came from on each cluster, and `away`: why some of these could not be asked, by alias."""
 
     origins: tuple[Origin, ...]
     away: Mapping[str, Problem]
-
-    def as_dict(self) -> OwnFields:
-        """Plain values under stable names."""
-        return plain_fields(self)
 
 
 async def provenance_of(clusters: Collection[Cluster], topic: str) -> Provenance:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Literal, TypedDict
+from typing import Annotated, ClassVar, Final, Literal
 
 from isthmus.errors import BrokerRefused, Fenced, PlanRefused, Unreachable
 from isthmus.kafka import codes
@@ -27,9 +27,8 @@ from isthmus.model.kafka.log import LogRange
 from isthmus.model.lane import LaneKey
 from isthmus.model.link import Link
 from isthmus.model.offsets import Cursor
-from isthmus.model.problem import Problem, ProblemJson
-from isthmus.model.text.instant import written_instant
-from isthmus.model.text.plain import plain
+from isthmus.model.problem import Problem
+from isthmus.model.text.plain import Hidden, PlainValue, TextOrNull, computed_field, instant_or_null
 from isthmus.model.trees.switching import Allowance, BeginEpoch, LeafDoubt, LeftAt, TargetChoice, behind, choice_of
 from isthmus.model.trees.tree import Distributor
 
@@ -40,47 +39,35 @@ Choose = Callable[[TargetChoice | None], TargetChoice | None]
 """Return the new choice for the present one; `None` for no change."""
 
 
-class LeafDoubtJson(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoubtedLeaf:
     """A leaf that may lack what it was to get."""
+
+    SCHEMA: ClassVar = "LeafDoubt"
 
     leaf: str
     state: Literal["RECONCILING", "IN_DOUBT"]
     records_max: int
 
 
-class DistributorTargetJson(TypedDict):
-    """To which leaf of its subtree a distributor copies."""
-
-    distributor: str
-    cluster: str
-    level: int
-    subtree: list[str]
-    target: str | None
-    wanted: str | None
-    by_itself: str
-    former: list[str]
-    forced: bool
-    in_doubt: list[LeafDoubtJson]
-    since: str | None
-    problem: ProblemJson | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DistributorTarget:
-    """Where a distributor copies to: `target` now and `wanted` soon, `by_itself` without an operator's choice. `doubts`
-    are about leaves that it left by force; the leaf in `finishes` gets the records it lacks before all goes on.
-    `problem` is why that is unknown.
+class DistributorTarget(PlainValue):
+    """To which leaf of its subtree a distributor copies.
+
+    It copies to `target` now and `wanted` soon, `by_itself` without an operator's choice. `doubts` are about leaves
+    that it left by force; the leaf in `finishes` gets the records it lacks before all goes on. `problem` is why that is
+    unknown.
     """
 
-    distributor: Distributor
-    target: str
-    wanted: str
+    distributor: Hidden[Distributor]
+    target: TextOrNull
+    wanted: TextOrNull
     by_itself: str
     former: tuple[str, ...] = ()
-    is_forced: bool = False
-    doubts: tuple[LeafDoubt, ...] = ()
-    finishes: str = ""
-    since_ms: int = -1
+    is_forced: Annotated[bool, "forced"] = False
+    doubts: Hidden[tuple[LeafDoubt, ...]] = ()
+    finishes: Hidden[str] = ""
+    since_ms: Annotated[int, "since", instant_or_null] = -1
     problem: Problem | None = None
 
     @classmethod
@@ -112,29 +99,33 @@ class DistributorTarget:
         """Whether it changes to another leaf."""
         return self.wanted != self.target
 
-    def as_dict(self) -> DistributorTargetJson:
-        """Plain values under stable names."""
-        return {
-            "distributor": self.distributor.name,
-            "cluster": self.distributor.cluster,
-            "level": self.distributor.level,
-            "subtree": list(self.distributor.leaves),
-            "target": self.target or None,
-            "wanted": self.wanted or None,
-            "by_itself": self.by_itself,
-            "former": list(self.former),
-            "forced": self.is_forced,
-            "in_doubt": [
-                {
-                    "leaf": each.leaf,
-                    "state": "RECONCILING" if each.leaf == self.finishes else "IN_DOUBT",
-                    "records_max": each.records_max,
-                }
-                for each in self.doubts
-            ],
-            "since": written_instant(self.since_ms) if self.since_ms >= 0 else None,
-            "problem": plain(self.problem),
-        }
+    @computed_field(before="distributor")
+    def name(self) -> Annotated[str, "distributor"]:
+        return self.distributor.name
+
+    @computed_field(before="distributor")
+    def cluster(self) -> str:
+        return self.distributor.cluster
+
+    @computed_field(before="distributor")
+    def level(self) -> int:
+        return self.distributor.level
+
+    @computed_field(before="distributor")
+    def subtree(self) -> tuple[str, ...]:
+        return self.distributor.leaves
+
+    @computed_field(before="since_ms")
+    def in_doubt(self) -> tuple[DoubtedLeaf, ...]:
+        """The leaves that may lack records."""
+        return tuple(
+            DoubtedLeaf(
+                leaf=each.leaf,
+                state="RECONCILING" if each.leaf == self.finishes else "IN_DOUBT",
+                records_max=each.records_max,
+            )
+            for each in self.doubts
+        )
 
 
 async def read_choice(source: Client, link: str) -> SwitchDocument | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import Final, Literal, NotRequired, TypedDict
+from typing import Final, Literal
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -15,7 +15,8 @@ from isthmus import __version__
 from isthmus.metrics import catalogue
 from isthmus.metrics.catalogue import GATEWAY_METRICS
 from isthmus.metrics.collector import Families
-from isthmus.model.gateways.figures import FRESH_S, GatewayFigures, GatewayJson
+from isthmus.model.gateways.figures import FRESH_S, GatewayFigures
+from isthmus.model.text.plain import IfKnown
 
 METADATA_AGE_MAX_S: Final = 30.0
 """If a cluster has not reported its brokers for so long, it is unknown whether it can be reached."""
@@ -53,13 +54,14 @@ class GatewayCollector(Collector):
         return iter(families.all)
 
 
-class GatewayHealthJson(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayHealth:
     """How a gateway does: `reasons` are there where it does not do well."""
 
     status: Literal["ok", "unavailable", "healthy", "starting", "unhealthy"]
-    reasons: NotRequired[list[str]]
-    version: NotRequired[str]
-    gateway: NotRequired[GatewayJson]
+    version: IfKnown[str] = None
+    gateway: IfKnown[GatewayFigures] = None
+    reasons: IfKnown[list[str]] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +69,13 @@ class GatewayAnswer:
     """The answer to one question about a gateway."""
 
     status: HTTPStatus
-    body: GatewayHealthJson | GatewayJson
+    body: GatewayHealth | GatewayFigures
 
 
 def livez(silences_s: Sequence[float]) -> GatewayAnswer:
     """Return whether processes with these times of silence, in seconds, work at all."""
     if silences_s and min(silences_s) <= STUCK_S:
-        return GatewayAnswer(HTTPStatus.OK, {"status": "ok"})
+        return GatewayAnswer(HTTPStatus.OK, GatewayHealth(status="ok"))
     return _unavailable(["no process has reported anything for a minute"])
 
 
@@ -87,12 +89,12 @@ def readyz(figures: GatewayFigures, silences_s: Sequence[float], *, processes: i
         reasons.append("the gateway is ending")
     if figures.metadata_age_s > METADATA_AGE_MAX_S:
         reasons.append(f"{figures.cluster} has not reported for {figures.metadata_age_s:.0f} s which brokers there are")
-    return _unavailable(reasons) if reasons else GatewayAnswer(HTTPStatus.OK, {"status": "ok"})
+    return _unavailable(reasons) if reasons else GatewayAnswer(HTTPStatus.OK, GatewayHealth(status="ok"))
 
 
-def health(alive: GatewayAnswer, ready: GatewayAnswer, gateway: GatewayJson) -> GatewayAnswer:
+def health(alive: GatewayAnswer, ready: GatewayAnswer, gateway: GatewayFigures) -> GatewayAnswer:
     """Return both in one, with the figures."""
-    body: GatewayHealthJson = {"status": "healthy", "version": __version__, "gateway": gateway}
+    body = GatewayHealth(status="healthy", version=__version__, gateway=gateway)
     if alive.status is not HTTPStatus.OK:
         return GatewayAnswer(HTTPStatus.INTERNAL_SERVER_ERROR, _because(alive, body))
     if ready.status is not HTTPStatus.OK:
@@ -100,11 +102,10 @@ def health(alive: GatewayAnswer, ready: GatewayAnswer, gateway: GatewayJson) -> 
     return GatewayAnswer(HTTPStatus.OK, body)
 
 
-def _because(answer: GatewayAnswer, body: GatewayHealthJson) -> GatewayHealthJson:
-    content: dict[str, object] = {**answer.body}
-    reasons = content.get("reasons")
-    return {**body, "status": "unhealthy", "reasons": list(reasons) if isinstance(reasons, list) else []}
+def _because(answer: GatewayAnswer, body: GatewayHealth) -> GatewayHealth:
+    reasons = answer.body.reasons if isinstance(answer.body, GatewayHealth) else None
+    return replace(body, status="unhealthy", reasons=reasons or [])
 
 
 def _unavailable(reasons: list[str]) -> GatewayAnswer:
-    return GatewayAnswer(HTTPStatus.SERVICE_UNAVAILABLE, {"status": "unavailable", "reasons": reasons})
+    return GatewayAnswer(HTTPStatus.SERVICE_UNAVAILABLE, GatewayHealth(status="unavailable", reasons=reasons))

@@ -4,42 +4,47 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Annotated, Final, Literal, NotRequired, TypedDict
+from typing import ClassVar, Final, Literal
 
 from isthmus import __version__
 from isthmus.metrics.observation import Observation
 from isthmus.model.links.progress import LinkProgress
 from isthmus.model.loop import LoopState
-from isthmus.model.problem import ProblemJson, problem_dict
+from isthmus.model.problem import Problem
 from isthmus.model.state import RUNNING, LinkState
+from isthmus.model.text.plain import IfKnown, NumberOrNull
 
 STUCK_S: Final = 60.0
 """A controller without a report for so long is stuck: it reports every five seconds, whatever its clusters do."""
 _READY: Final = (*RUNNING, LinkState.PAUSED)
 
 
-class LinkHealthJson(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkHealth:
     """How a link does that a run runs."""
 
     link: str
     source: str
     target: str
-    state: Annotated[str, LinkState]
-    lag_records: int | None
+    state: LinkState
+    lag_records: NumberOrNull
     topics: int
     topics_in_trouble: int
-    tasks: dict[str, Annotated[str, LoopState]]
-    problem: ProblemJson | None
+    tasks: dict[str, LoopState]
+    problem: Problem | None
 
 
-class HealthJson(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessHealth:
     """How a process does: `reasons` are there where it does not do well, links where a run tells of them."""
 
+    SCHEMA: ClassVar = "Health"
+
     status: Literal["ok", "unavailable", "healthy", "impaired", "starting", "unhealthy"]
-    message: NotRequired[str]
-    reasons: NotRequired[list[str]]
-    version: NotRequired[str]
-    links: NotRequired[list[LinkHealthJson]]
+    message: IfKnown[str] = None
+    reasons: IfKnown[list[str]] = None
+    version: IfKnown[str] = None
+    links: IfKnown[tuple[LinkHealth, ...]] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,7 @@ class HealthAnswer:
     """The answer to one question."""
 
     status: HTTPStatus
-    body: HealthJson
+    body: ProcessHealth
 
 
 def livez(seen: Observation | None, now: float, begun_at: float) -> HealthAnswer:
@@ -55,7 +60,7 @@ def livez(seen: Observation | None, now: float, begun_at: float) -> HealthAnswer
     silent_s = now - (begun_at if seen is None else seen.at_s)
     if silent_s > STUCK_S:
         return _unavailable([f"the controller has reported nothing for {silent_s:.0f} s"])
-    return HealthAnswer(HTTPStatus.OK, {"status": "ok"})
+    return HealthAnswer(HTTPStatus.OK, ProcessHealth(status="ok"))
 
 
 def readyz(seen: Observation | None) -> HealthAnswer:
@@ -63,7 +68,7 @@ def readyz(seen: Observation | None) -> HealthAnswer:
     if seen is None:
         return _unavailable(["the run is just starting"])
     reasons = [_reason(link) for link in seen.links if link.state not in _READY]
-    return _unavailable(reasons) if reasons else HealthAnswer(HTTPStatus.OK, {"status": "ok"})
+    return _unavailable(reasons) if reasons else HealthAnswer(HTTPStatus.OK, ProcessHealth(status="ok"))
 
 
 def health(seen: Observation | None, now: float, begun_at: float) -> HealthAnswer:
@@ -75,28 +80,23 @@ def health(seen: Observation | None, now: float, begun_at: float) -> HealthAnswe
     alive, ready = livez(seen, now, begun_at), readyz(seen)
     word: Literal["healthy", "impaired", "starting", "unhealthy"]
     if alive.status is not HTTPStatus.OK:
-        status, word, message = HTTPStatus.INTERNAL_SERVER_ERROR, "unhealthy", alive.body["reasons"][0]
+        status, word, message = HTTPStatus.INTERNAL_SERVER_ERROR, "unhealthy", (alive.body.reasons or [""])[0]
     elif ready.status is not HTTPStatus.OK:
         links = () if seen is None else seen.links
         is_starting = all(link.state in (LinkState.STARTING, LinkState.STANDBY, *_READY) for link in links)
         status, word = HTTPStatus.SERVICE_UNAVAILABLE, "starting" if is_starting else "unhealthy"
-        message = "; ".join(ready.body["reasons"])
+        message = "; ".join(ready.body.reasons or ())
     elif trouble := _trouble(seen):
         status, word, message = HTTPStatus.OK, "impaired", trouble
     else:
         status, word, message = HTTPStatus.OK, "healthy", "All links run."
     links = () if seen is None else seen.links
-    body: HealthJson = {
-        "status": word,
-        "message": message,
-        "version": __version__,
-        "links": [_link(link) for link in links],
-    }
+    body = ProcessHealth(status=word, message=message, version=__version__, links=tuple(_link(link) for link in links))
     return HealthAnswer(status, body)
 
 
 def _unavailable(reasons: list[str]) -> HealthAnswer:
-    return HealthAnswer(HTTPStatus.SERVICE_UNAVAILABLE, {"status": "unavailable", "reasons": reasons})
+    return HealthAnswer(HTTPStatus.SERVICE_UNAVAILABLE, ProcessHealth(status="unavailable", reasons=reasons))
 
 
 def _reason(link: LinkProgress) -> str:
@@ -110,15 +110,15 @@ def _trouble(seen: Observation | None) -> str:
     return "; ".join(f"link {link.link}: {link.trouble_in_words}" for link in links if link.trouble)
 
 
-def _link(link: LinkProgress) -> LinkHealthJson:
-    return {
-        "link": link.link,
-        "source": link.source,
-        "target": link.target,
-        "state": str(link.state),
-        "lag_records": None if link.lag_records < 0 else link.lag_records,
-        "topics": len(link.topics),
-        "topics_in_trouble": sum(link.trouble.values()),
-        "tasks": {loop.loop: str(loop.state) for loop in link.loops},
-        "problem": None if link.problem is None else problem_dict(link.problem),
-    }
+def _link(link: LinkProgress) -> LinkHealth:
+    return LinkHealth(
+        link=link.link,
+        source=link.source,
+        target=link.target,
+        state=link.state,
+        lag_records=link.lag_records,
+        topics=len(link.topics),
+        topics_in_trouble=link.topics_in_trouble,
+        tasks={loop.loop: loop.state for loop in link.loops},
+        problem=link.problem,
+    )

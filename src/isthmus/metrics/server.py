@@ -9,7 +9,7 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final, Protocol
@@ -27,6 +27,7 @@ from isthmus.metrics.observation import Observer
 from isthmus.model.configuration import MetricsSettings
 from isthmus.model.links.progress import LinkProgress
 from isthmus.model.process.listening import ListenAddress, is_loopback
+from isthmus.model.text.plain import plain
 
 Show = Callable[[tuple[LinkProgress, ...]], None]
 _log = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ class Answered(Protocol):
     @property
     def status(self) -> HTTPStatus: ...
     @property
-    def body(self) -> Mapping[str, object]: ...
+    def body(self) -> object: ...
 
 
 class StandingAnswers(Protocol):
@@ -251,7 +252,7 @@ class _Handler(BaseHTTPRequestHandler):
         if answer is None:
             self._answer(HTTPStatus.NOT_FOUND, self.server.answers.paths.encode(), _PLAIN)
         else:
-            self._answer(answer.status, json.dumps(answer.body).encode() + b"\n", "application/json")
+            self._answer(answer.status, json.dumps(plain(answer.body)).encode() + b"\n", "application/json")
 
     do_HEAD = do_GET
 

@@ -6,7 +6,7 @@ import enum
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from isthmus.model.copyflags import FlagsHeader, Selection
 from isthmus.model.kafka.transactions import AbortedPolicy
@@ -110,7 +110,12 @@ _RECOVERABLE = frozenset({LaneState.FOREIGN_WRITE, LaneState.DIVERGED, LaneState
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Source offsets `[offset_begin, offset_end)` that were deleted at the source before they were copied."""
+    """Offsets of the source, half open.
+
+    They were deleted at the source before they were copied.
+    """
+
+    SCHEMA: ClassVar = "OffsetRange"
 
     offset_begin: int
     offset_end: int

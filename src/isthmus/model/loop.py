@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, replace
-from typing import Annotated, Final, TypedDict
+from typing import Annotated, ClassVar, Final
 
-from isthmus.model.problem import Problem, ProblemJson
-from isthmus.model.text.plain import OwnFields, plain, plain_fields
+from isthmus.model.problem import Problem
+from isthmus.model.text.plain import PlainValue, tenths
 
 DATA_TASK: Final = "data"
 TOPICS_TASK: Final = "topics"
@@ -35,23 +35,19 @@ class LoopState(enum.StrEnum):
     """The ledger cannot be read, or the controller has not reported yet."""
 
 
-class LoopStatusJson(TypedDict):
-    """How a task of a link stands."""
-
-    loop: str
-    state: Annotated[str, LoopState]
-    age_seconds: float
-    problem: ProblemJson | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoopProgress:
-    """One loop of a link as it stood `age_s` seconds ago, with its last error."""
+class LoopProgress(PlainValue):
+    """How a task of a link stands.
+
+    So it stood `age_s` seconds ago, with its last error.
+    """
+
+    SCHEMA: ClassVar = "LoopStatus"
 
     loop: str
     state: LoopState
+    age_s: Annotated[float, "age_seconds", tenths] = 0.0
     problem: Problem | None = None
-    age_s: float = 0.0
 
     def paused_by(self, *, is_paused: bool) -> LoopProgress:
         """Return its state while an operator has paused it: with its last error. A loop that is not configured is not
@@ -66,18 +62,9 @@ class LoopProgress:
         """The last error of the loop, unless an operator paused it."""
         return None if self.state is LoopState.PAUSED else self.problem
 
-    def as_dict(self) -> LoopStatusJson:
-        """Plain values under stable names."""
-        return {
-            "loop": self.loop,
-            "state": str(self.state),
-            "age_seconds": round(self.age_s, 1),
-            "problem": plain(self.problem),
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(PlainValue):
     """One thing at the target that a loop is to change: `setting` of `subject`, `retention.ms` of `topic orders` say.
 
     `None` stands for what is not there, so that a change without `before` creates and one without `after` removes.
@@ -90,7 +77,3 @@ class Change:
     before: str | None
     after: str | None
     problem: Problem | None = None
-
-    def as_dict(self) -> OwnFields:
-        """Plain values under stable names."""
-        return plain_fields(self)

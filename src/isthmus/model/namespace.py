@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Final, Literal, Self, get_args
+from typing import Annotated, ClassVar, Final, Literal, Self, get_args
 
 from isthmus.errors import ConfigError
 from isthmus.model.naming import NAME_CHARACTERS, NAME_CHARACTERS_MAX, RESERVED_PREFIX
+from isthmus.model.text.plain import Hidden, computed_field
 
 NamespaceKind = Literal["topic", "group", "principal"]
 KINDS: Final[tuple[NamespaceKind, ...]] = get_args(NamespaceKind)
@@ -31,8 +32,8 @@ class Namespace:
 
     kind: NamespaceKind = "topic"
     prefix: str
-    is_exact: bool = False
-    is_starred: bool = field(default=False, compare=False, repr=False)
+    is_exact: Annotated[bool, "exact"] = False
+    is_starred: Hidden[bool] = field(default=False, compare=False, repr=False)
 
     @classmethod
     def of(cls, prefix: str, kind: NamespaceKind = "topic", *, is_exact: bool = False) -> Self:
@@ -86,6 +87,10 @@ class Namespace:
         # Without a prefix it holds no name with an underscore in front.
         return longer.startswith(shorter) and (bool(shorter) or not longer.startswith(_INTERNAL))
 
+    @computed_field(before="prefix")
+    def written(self) -> Annotated[str, "namespace"]:
+        return str(self)
+
 
 def _check_topic(prefix: str) -> None:
     if NAME_CHARACTERS.fullmatch(prefix) is None or len(prefix) > NAME_CHARACTERS_MAX:
@@ -102,10 +107,15 @@ def _check_topic(prefix: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceMap:
-    """A namespace of the source and the one of the target that follows it: names differ in the prefix only."""
+    """Two namespaces of which one follows the other.
 
-    source: Namespace
-    target: Namespace
+    The target's follows the source's: names differ in the prefix only.
+    """
+
+    SCHEMA: ClassVar = "Attached"
+
+    source: Annotated[Namespace, str]
+    target: Annotated[Namespace, str]
 
     @classmethod
     def parse(cls, text: str, kind: NamespaceKind = "topic", *, is_exact: bool = False) -> Self:
@@ -141,7 +151,7 @@ class NamespaceMap:
             for name in (longest, f"{longest}x")
         )
 
-    @property
+    @computed_field(before="source")
     def kind(self) -> NamespaceKind:
         """The kind of names that it maps."""
         return self.source.kind
@@ -153,6 +163,11 @@ class NamespaceMap:
     def to_source(self, name: str) -> str | None:
         """Return the name at the source, `None` if it is not in the target's namespace."""
         return self.source.prefix + name[len(self.target.prefix) :] if self.target.holds(name) else None
+
+    @computed_field
+    def is_exact(self) -> Annotated[bool, "exact"]:
+        """Whether it maps single names."""
+        return self.source.is_exact
 
 
 @dataclass(frozen=True, slots=True)

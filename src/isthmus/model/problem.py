@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, TypedDict
+from typing import Final
 
 from isthmus.errors import (
     AuthenticationFailed,
@@ -15,30 +15,24 @@ from isthmus.errors import (
     UnsupportedByBroker,
     error_classes,
 )
+from isthmus.model.text.plain import TextOrNull
 
 _OF_CLUSTERS: Final = {
     each.error_code: each for each in (Unreachable, AuthenticationFailed, NotAuthorized, UnsupportedByBroker)
 }
 
 
-class ProblemJson(TypedDict):
-    """Why something is not as it should be; `code` is null where that comes from no error."""
-
-    message: str
-    hint: str
-    code: str | None
-
-
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The reason why a lane is not simply active: a sentence for people, and the remedy.
+    """Why something is not as it should be; `code` is null where that comes from no error.
 
-    `code` is that of the error it comes from (ISTH-...), "" without an error.
+    `message` is a sentence for people, `hint` the remedy. `code` is that of the error it comes from (ISTH-...), ""
+    without an error.
     """
 
     message: str
     hint: str = ""
-    code: str = ""
+    code: TextOrNull = ""
 
     @property
     def in_full(self) -> str:
@@ -67,8 +61,3 @@ def exit_code_of(problems: Iterable[Problem | None]) -> int:
 def cluster_error(problem: Problem, message: str, *, cluster: str) -> ClusterError:
     """Return an error of the problem's kind: a cluster is not available for a purpose."""
     return _OF_CLUSTERS.get(problem.code, ClusterError)(message, cluster=cluster, hint=problem.hint)
-
-
-def problem_dict(problem: Problem) -> ProblemJson:
-    """Return a problem as plain values; its code is null if it comes from no error."""
-    return {"message": problem.message, "hint": problem.hint, "code": problem.code or None}

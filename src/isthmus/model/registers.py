@@ -15,9 +15,10 @@ import dataclasses
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final, NamedTuple, Self, TypedDict
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self
 
 from isthmus.model.text.instant import written_instant
+from isthmus.model.text.plain import Hidden, PlainValue, computed_field
 
 RESERVED: Final = "reserved"
 DELETED: Final = "deleted"
@@ -39,36 +40,27 @@ class LastSeen(NamedTuple):
     version: int
 
 
-class StatementJson(TypedDict):
-    """One statement about something declared, when and at which cluster."""
-
-    name: str
-    value: Any
-    version: int
-    by: str
-    at: str
-    where: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
-    """One statement. `value` is JSON; `by` is its author, `at_ms` the time by the author's clock, and `where` the id of
-    the cluster whose ledger it was written to first.
+class Statement(PlainValue):
+    """One statement about something declared, when and at which cluster.
+
+    `value` is JSON; `by` is its author, `at_ms` the time by the author's clock, and `where` the id of the cluster whose
+    ledger it was written to first.
 
     `version` is one more than the highest version that its author had `seen` of the same register; statements of older
     releases do not have `seen`, and replaced all of a lower version.
     """
 
     name: str
-    value: str
+    value: Hidden[str]
     version: int
-    at_ms: int
+    at_ms: Hidden[int]
     by: str
     where: str
-    seen: tuple[LastSeen, ...] | None = None
+    seen: Hidden[tuple[LastSeen, ...] | None] = None
 
-    @property
-    def decoded(self) -> Any:
+    @computed_field(before="version")
+    def decoded(self) -> Annotated[Any, "value"]:
         """The value, decoded."""
         return json.loads(self.value)
 
@@ -94,23 +86,17 @@ class Statement:
         """The versions that its author had seen, by cluster."""
         return {_OF_OLDER_RELEASES: self.version - 1} if self.seen is None else dict(self.seen)
 
-    def as_dict(self) -> StatementJson:
-        """Plain values under stable names."""
-        return {
-            "name": self.name,
-            "value": self.decoded,
-            "version": self.version,
-            "by": self.by,
-            "at": written_instant(self.at_ms),
-            "where": self.where,
-        }
+    @computed_field(before="where")
+    def at(self) -> str:
+        """When it was made."""
+        return written_instant(self.at_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Register(Statement):
     """The statement in force about one thing, and `beside` it the concurrent ones that are not; by rank."""
 
-    beside: tuple[Statement, ...] = ()
+    beside: Hidden[tuple[Statement, ...]] = ()
 
     @property
     def words(self) -> tuple[Statement, ...]:
@@ -228,14 +214,14 @@ class Declarable:
     KIND: ClassVar[str]
 
     name: str
-    registers: Registers
+    registers: Hidden[Registers]
 
     def value(self, name: str, default: Any = None) -> Any:
         """Return the value in force of one register."""
         return next((register.decoded for register in self.registers if register.name == name), default)
 
-    @property
-    def is_deleted(self) -> bool:
+    @computed_field
+    def is_deleted(self) -> Annotated[bool, "deleted"]:
         return bool(self.value(DELETED, False))
 
     @property

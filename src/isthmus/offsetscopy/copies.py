@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Annotated, Any
 
 from isthmus.errors import ConfigError
 from isthmus.groups.sealing import is_sealed, unseal
@@ -14,59 +14,33 @@ from isthmus.kafka.log.contents import raw_records
 from isthmus.model.kafka.group import Committed
 from isthmus.model.offsetscopy import COPY_PREFIX, LINK_HEADER, copy_topic
 from isthmus.model.text.instant import written_instant
+from isthmus.model.text.plain import FormMark, PlainValue, computed_field
 
 KeyOf = Callable[[str], bytes | None]
 """Returns the key of a group, if it is known."""
 
 
-class CopiedCommitJson(TypedDict):
-    """A position of another cluster's group; null for what cannot be read."""
-
-    source_cluster_id: str
-    group: str
-    topic: str
-    partition: int
-    position: int | None
-    leader_epoch: int | None
-    metadata: str | None
-    encrypted: bool
-    readable: bool
-    copied_at: str
-    link: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CopiedCommit:
-    """A position that was copied. `committed` is `None` where it is encrypted and cannot be read.
+class CopiedCommit(PlainValue):
+    """A position of another cluster's group; null for what cannot be read.
+
+    `committed` is `None` where it is encrypted and cannot be read.
 
     `link` wrote it at `copied_at_ms`; `source_id` is the id of the cluster on which it was committed.
     """
 
-    source_id: str
+    source_id: Annotated[str, "source_cluster_id"]
     group: str
     topic: str
     partition: int
-    is_encrypted: bool
-    committed: Committed | None
-    copied_at_ms: int
+    committed: Annotated[Committed | None, FormMark.EMBEDDED]
+    is_encrypted: Annotated[bool, "encrypted"]
+    copied_at_ms: Annotated[int, "copied_at", written_instant]
     link: str
 
-    def as_dict(self) -> CopiedCommitJson:
-        """Plain values under stable names."""
-        position = self.committed
-        return {
-            "source_cluster_id": self.source_id,
-            "group": self.group,
-            "topic": self.topic,
-            "partition": self.partition,
-            "position": None if position is None else position.offset,
-            "leader_epoch": None if position is None else position.leader_epoch,
-            "metadata": None if position is None else position.metadata,
-            "encrypted": self.is_encrypted,
-            "readable": position is not None,
-            "copied_at": written_instant(self.copied_at_ms),
-            "link": self.link,
-        }
+    @computed_field(before="copied_at_ms")
+    def readable(self) -> bool:
+        return self.committed is not None
 
 
 def no_key(_group: str) -> bytes | None:

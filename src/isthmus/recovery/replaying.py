@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Annotated, Final, TypedDict
+from typing import Annotated, Final
 
 from isthmus.deadline import Deadline
 from isthmus.errors import PlanRefused
@@ -32,6 +32,7 @@ from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.topic import TopicDescription
 from isthmus.model.links.recovery import SetAside, quarantine_of
 from isthmus.model.naming import TargetTopic
+from isthmus.model.text.plain import PlainValue, computed_field, null_if_negative
 from isthmus.recovery.quarantine import Quarantined, Row, committed_records, parcels, read_quarantined
 from isthmus.recovery.sides import find_topic, logs_of
 
@@ -40,70 +41,35 @@ _PATIENCE_S: Final = 60.0
 _LOOK_S: Final = 0.2
 
 
-class QuarantinedPartitionJson(TypedDict):
-    """What was set aside of a partition."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantinedPartition(PlainValue):
+    """What was set aside of a partition.
+
+    The records in the quarantine of a topic from one partition, of one kind and one producer.
+    """
 
     cluster: str
     topic: str
-    quarantine: str
     partition: int
-    kind: Annotated[str, SetAside]
-    producer: int | None
+    kind: SetAside
+    producer_id: Annotated[int, "producer", null_if_negative]
     records: int
     offset_first: int
     offset_last: int
     topic_id: str
+
+    @computed_field(before="partition")
+    def quarantine(self) -> str:
+        return quarantine_of(self.topic)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuarantinedPartition:
-    """The records in the quarantine of a topic from one partition, of one kind and one producer."""
-
-    cluster: str
-    topic: str
-    partition: int
-    topic_id: str
-    kind: SetAside
-    producer_id: int
-    records: int
-    offset_first: int
-    offset_last: int
-
-    def as_dict(self) -> QuarantinedPartitionJson:
-        """Plain values under stable names."""
-        return {
-            "cluster": self.cluster,
-            "topic": self.topic,
-            "quarantine": quarantine_of(self.topic),
-            "partition": self.partition,
-            "kind": str(self.kind),
-            "producer": None if self.producer_id < 0 else self.producer_id,
-            "records": self.records,
-            "offset_first": self.offset_first,
-            "offset_last": self.offset_last,
-            "topic_id": self.topic_id,
-        }
-
-
-class ReplayedPartitionJson(TypedDict):
+class ReplayedPartition(PlainValue):
     """What was written of a partition, and what was there already."""
 
     partition: int
-    written_records: int
-    present_records: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayedPartition:
-    """The records a replay wrote of a partition, or would write, and those that were there already."""
-
-    partition: int
-    written: int
-    present: int
-
-    def as_dict(self) -> ReplayedPartitionJson:
-        """Plain values under stable names."""
-        return {"partition": self.partition, "written_records": self.written, "present_records": self.present}
+    written: Annotated[int, "written_records"]
+    present: Annotated[int, "present_records"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

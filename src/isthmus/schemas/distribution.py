@@ -7,22 +7,21 @@ import contextlib
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, TypedDict
+from typing import Final
 
 from isthmus.errors import ClusterError, ConfigError, IsthmusError, PlanRefused, RegistryUnreachable
 from isthmus.kafka.client import Client
 from isthmus.ledger.distributed import DistributedSchemas
 from isthmus.model.cluster import Cluster, SchemaRegistry, SchemaRoute
 from isthmus.model.configuration import Configuration
-from isthmus.model.problem import Problem, ProblemJson, problem_of
+from isthmus.model.problem import Problem, problem_of
 from isthmus.model.schemas.content import IMPORT, READWRITE, DistributedVersion, RegistryContents, VersionKey
 from isthmus.model.schemas.subjects import logical_name
-from isthmus.model.text.plain import OwnFields, plain, plain_fields
+from isthmus.model.text.plain import PlainValue, computed_field
 from isthmus.schemas.execution import apply_schemas
 from isthmus.schemas.planning import (
     RegistryPair,
     SchemaChange,
-    SchemaChangeJson,
     SchemaVerb,
     has_more,
     plan_schemas,
@@ -43,43 +42,26 @@ OnRegistryChange = Callable[[str, int, int], None]
 """Called with the alias of a registry, how many of its changes were made or refused, and how many there are."""
 
 
-class SchemasPlanJson(TypedDict):
-    """What a registry needs to hold what the primary one holds."""
-
-    registry: str
-    primary: str
-    is_alike: bool
-    changes: list[SchemaChangeJson]
-    problem: ProblemJson | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SchemasPlan:
-    """What one registry needs to hold what the primary holds, or why that could not be found out."""
+class SchemasPlan(PlainValue):
+    """What a registry needs to hold what the primary one holds.
+
+    With a `problem` that could not be found out.
+    """
 
     registry: str
     primary: str
     changes: tuple[SchemaChange, ...] = ()
     problem: Problem | None = None
 
-    @property
+    @computed_field(before="changes")
     def is_alike(self) -> bool:
         """Whether there is nothing to be done."""
         return self.problem is None and not any(change.is_needed or change.problem for change in self.changes)
 
-    def as_dict(self) -> SchemasPlanJson:
-        """Plain values under stable names."""
-        return {
-            "registry": self.registry,
-            "primary": self.primary,
-            "is_alike": self.is_alike,
-            "changes": plain(self.changes),
-            "problem": plain(self.problem),
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegistrySummary:
+class RegistrySummary(PlainValue):
     """A registry, whether it is the primary one, and how much it holds, or why that could not be found out."""
 
     registry: str
@@ -89,10 +71,6 @@ class RegistrySummary:
     versions: int | None = None
     mode: str | None = None
     problem: str | None = None
-
-    def as_dict(self) -> OwnFields:
-        """Plain values under stable names."""
-        return plain_fields(self)
 
 
 class AsyncSchemas:

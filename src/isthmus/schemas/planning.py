@@ -11,13 +11,13 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Final, TypedDict
+from typing import Annotated, Final
 
 from isthmus.errors import SchemaConflict
-from isthmus.model.problem import Problem, ProblemJson, problem_of
+from isthmus.model.problem import Problem, problem_of
 from isthmus.model.schemas.content import IMPORT, DistributedVersion, RegistryContents, SchemaVersion, VersionKey
 from isthmus.model.schemas.subjects import SubjectNaming
-from isthmus.model.text.plain import plain
+from isthmus.model.text.plain import Hidden, PlainValue, TextOrNull, computed_field, null_if_empty
 
 _DELETE_SOFTLY: Final = "Delete it softly at the primary first, or have it deleted: isthmus schemas sync --delete-gone."
 
@@ -38,30 +38,18 @@ class SchemaVerb(enum.StrEnum):
     """It is in this registry only, and stays."""
 
 
-class SchemaChangeJson(TypedDict):
-    """What a registry needs."""
-
-    change: Annotated[str, SchemaVerb]
-    subject: str | None
-    source_subject: str | None
-    version: int | None
-    id: int | None
-    type: str | None
-    before: str | None
-    after: str | None
-    problem: ProblemJson | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SchemaChange:
-    """One change. `version` is its new form in the registry, under the registry's own subject; `source` is the subject
-    at the primary, "" if it has none. With a `problem` it cannot be made, for that reason.
+class SchemaChange(PlainValue):
+    """What a registry needs.
+
+    `version` is its new form in the registry, under the registry's own subject; `source` is the subject at the primary,
+    "" if it has none. With a `problem` it cannot be made, for that reason.
     """
 
-    verb: SchemaVerb
-    source: str = ""
-    subject: str = ""
-    version: SchemaVersion | None = None
+    verb: Annotated[SchemaVerb, "change"]
+    subject: TextOrNull = ""
+    source: Annotated[str, "source_subject", null_if_empty] = ""
+    version: Hidden[SchemaVersion | None] = None
     before: str | None = None
     after: str | None = None
     problem: Problem | None = None
@@ -78,19 +66,17 @@ class SchemaChange:
             return str(self.version)
         return self.subject or "the registry"
 
-    def as_dict(self) -> SchemaChangeJson:
-        """Plain values under stable names."""
-        return {
-            "change": str(self.verb),
-            "subject": self.subject or None,
-            "source_subject": self.source or None,
-            "version": None if self.version is None else self.version.version,
-            "id": None if self.version is None else self.version.id,
-            "type": None if self.version is None else self.version.schema.type,
-            "before": self.before,
-            "after": self.after,
-            "problem": plain(self.problem),
-        }
+    @computed_field(before="before")
+    def number(self) -> Annotated[int | None, "version"]:
+        return None if self.version is None else self.version.version
+
+    @computed_field(before="before")
+    def id(self) -> int | None:
+        return None if self.version is None else self.version.id
+
+    @computed_field(before="before")
+    def type(self) -> str | None:
+        return None if self.version is None else self.version.schema.type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,15 +6,15 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypedDict
+from typing import Annotated, Final
 
 from isthmus.errors import ConfigError
 from isthmus.kafka.pool import ClusterPool
 from isthmus.memory.filtering import in_force
 from isthmus.model.link import Link
 from isthmus.model.links.progress import LinkProgress, TopicProgress
-from isthmus.model.links.progressforms import LinkStatusJson, TopicStatusJson
 from isthmus.model.naming import TargetTopic
+from isthmus.model.text.plain import Flat, Hidden, PlainValue, computed_field, tenths, texts
 from isthmus.model.text.wording import format_count
 from isthmus.status.condition import SourceEnds, WaitCondition, source_ends
 from isthmus.status.status import StatusReader
@@ -22,43 +22,40 @@ from isthmus.status.status import StatusReader
 LOOK_S: Final = 1.0
 
 
-class MetJson(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Met:
     """Whether the conditions are met."""
 
     name: str
     link: str
     topic: str | None
     met: bool
-    unmet: list[str]
-    elapsed_seconds: float
-
-
-class WaitingJson(MetJson):
-    """Whether the conditions are met, and how the link or the topic stands."""
-
-    status: LinkStatusJson | TopicStatusJson | None
+    unmet: Annotated[tuple[WaitCondition, ...], texts]
+    elapsed_s: Annotated[float, "elapsed_seconds", tenths]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
-    """One look while waiting: `unmet` are the conditions that do not hold, `elapsed_s` is since the wait began.
+class Waiting(PlainValue):
+    """Whether the conditions are met, and how the link or the topic stands.
+
+    One look while waiting: `unmet` are the conditions that do not hold, `elapsed_s` is since the wait began.
 
     `topic` is the one waited for, as it is called at the target, or `None` for the whole link. `is_of_pairs` means that
     the conditions are about the state of the link's pairs.
     """
 
-    link: LinkProgress
-    topic: TargetTopic | None
-    unmet: tuple[WaitCondition, ...]
-    elapsed_s: float
-    is_of_pairs: bool = False
+    link: Hidden[LinkProgress]
+    topic: Hidden[TargetTopic | None]
+    unmet: Hidden[tuple[WaitCondition, ...]]
+    elapsed_s: Hidden[float]
+    is_of_pairs: Hidden[bool] = False
 
     @property
     def is_met(self) -> bool:
         return not self.unmet
 
-    @property
-    def found(self) -> LinkProgress | TopicProgress | None:
+    @computed_field
+    def found(self) -> Annotated[LinkProgress | TopicProgress | None, "status"]:
         """The link or topic that is waited for; `None` while the topic is not there."""
         return self.link if self.topic is None else _topic(self.link, self.topic)
 
@@ -95,18 +92,17 @@ class Waiting:
         """The conditions that do not hold."""
         return " and ".join(map(str, self.unmet)) or "nothing more"
 
-    def as_dict(self) -> WaitingJson:
-        """Plain values under stable names."""
-        found = self.found
-        return {
-            "name": self.name,
-            "link": self.link.link,
-            "topic": self.topic,
-            "met": self.is_met,
-            "unmet": [str(condition) for condition in self.unmet],
-            "elapsed_seconds": round(self.elapsed_s, 1),
-            "status": None if found is None else found.as_dict(),
-        }
+    @computed_field(before="link")
+    def met(self) -> Flat[Met]:
+        """Whether the conditions are met."""
+        return Met(
+            name=self.name,
+            link=self.link.link,
+            topic=self.topic,
+            met=self.is_met,
+            unmet=self.unmet,
+            elapsed_s=self.elapsed_s,
+        )
 
 
 async def wait_until(

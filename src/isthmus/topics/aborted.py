@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 from isthmus.model.kafka.rights import grant, on_cluster
 from isthmus.model.kafka.transactions import AbortedPolicy
 from isthmus.model.problem import Problem
+from isthmus.model.text.plain import Hidden
 
 VERIFICATION: Final = "transaction.partition.verification.enable"
 _COPIED_THEN: Final = "they are copied, exactly once"
@@ -46,10 +47,10 @@ class Treatment:
     `risk` is why a partition may stop when a broker fails, and what to do about it; `None` where none does.
     """
 
-    policy: AbortedPolicy
-    reason: str
-    advice: str = ""
-    risk: Problem | None = None
+    policy: Annotated[AbortedPolicy, "aborted"]
+    reason: Annotated[str, "aborted_reason"]
+    advice: Hidden[str] = ""
+    risk: Hidden[Problem | None] = None
 
     def __str__(self) -> str:
         what = "copied" if self.policy is AbortedPolicy.COPY else "left out"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 from isthmus.model.kafka.transactions import AbortedPolicy, Visibility
 from isthmus.model.problem import Problem
+from isthmus.model.text.plain import Hidden
 from isthmus.topics.aborted import Abilities, way
 
 _WHOLE_THEN: Final = "transactions are whole then"
@@ -23,9 +24,9 @@ class VisibilityInForce:
     """
 
     visibility: Visibility
-    reason: str
-    advice: str = ""
-    problem: Problem | None = None
+    reason: Annotated[str, "visibility_reason"]
+    advice: Hidden[str] = ""
+    problem: Hidden[Problem | None] = None
 
     def __str__(self) -> str:
         if self.visibility is Visibility.WHOLE:

@@ -15,7 +15,8 @@ from isthmus.memory.declared import Declared, DeclaredTree
 from isthmus.model.configuration import Configuration
 from isthmus.model.problem import Problem, cluster_error, problem_of
 from isthmus.model.registers import DELETED, as_registers, change_registers
-from isthmus.model.trees.reshaping import build_file_form, text_of
+from isthmus.model.text.plain import plain
+from isthmus.model.trees.reshaping import text_of
 from isthmus.model.trees.tree import TreeNode, node_of
 from isthmus.model.trees.treedeclaration import CLUSTERS, MEMBERS, TreeDeclaration, flat_settings
 from isthmus.trees.reshaping import require_clusters
@@ -82,7 +83,7 @@ class AsyncDeclaredTrees:
             _check_ids(declared, root, cluster_ids or {})
             known = declared.trees.get(name, TreeDeclaration(name=name, registers=()))
             members = {alias: declared.ids[alias] for alias in root.leaves()}
-            values = {CLUSTERS: build_file_form(root), MEMBERS: members, DELETED: False, **as_registers(wanted)}
+            values = {CLUSTERS: plain(root), MEMBERS: members, DELETED: False, **as_registers(wanted)}
             _check_new(declared, known, root, values)
             # Settings from before its deletion are not set again.
             values |= dict.fromkeys(as_registers(known.settings).keys() - values.keys())

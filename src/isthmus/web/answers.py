@@ -1,43 +1,38 @@
-"""The schemas of answers, for openapi.json: made of the types that routes return, and of those that values have as
-JSON.
-
-An `as_dict` declares its keys by its type, which the type checker compares with the value that it returns: by a
-TypedDict, `SomethingJson`, or by `OwnFields`, the fields of the value itself. None of this runs when a route answers.
-"""
+"""The schemas of answers, for openapi.json: made of the types that routes return (`isthmus.model.text.plain`)."""
 
 from __future__ import annotations
 
-import dataclasses
 import enum
+import functools
 import inspect
 import types
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import (
     Annotated,
     Any,
     Final,
     Literal,
     NewType,
-    NotRequired,
     Union,
     get_args,
     get_origin,
     get_type_hints,
-    is_typeddict,
 )
 
 from fastapi import Depends, FastAPI, Response
 from fastapi.routing import APIRoute
 
 from isthmus.errors import InvariantError
-from isthmus.model.problem import Problem, ProblemJson
-from isthmus.model.text.plain import OwnFields
+from isthmus.model.text.plain import FormMark, has_form, is_list, keys_of, plain, without_none
 from isthmus.web.conditions import CHANGING, repeatable
 
 JsonSchema = dict[str, Any]
-_SUFFIX: Final = "Json"
 _RETURNED: Final = "x-returned"
 _JSON: Final = "application/json"
+_OTHERS: Final = ""
+"""Stands for keys that differ from value to value."""
+_PLAINLY: Final = "answers_plainly"
+"""Set on endpoints that answer with a JSON form: an app that includes a router makes its routes again."""
 _PLAIN: Final[Mapping[object, JsonSchema]] = {
     Any: {},
     object: {},
@@ -53,17 +48,18 @@ _hints: dict[str, Any] = {}
 
 
 class AnswerRoute(APIRoute):
-    """A route that is described by its return type, and answers with that value unchanged; a route that changes
+    """A route that is described by its return type, and answers with the JSON form of that value; a route that changes
     something accepts a key for repeated requests.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **more: Any) -> None:
         hint = get_type_hints(endpoint, include_extras=True)["return"]
         if get_origin(hint) is Annotated and _is_response(get_args(hint)[0]):
-            # Annotated[Response, SomethingJson]: it makes the response itself, and names the type of the content.
+            # Annotated[Response, Something]: it makes the response itself, and names the type of the content.
             hint, more["response_model"] = get_args(hint)[1], None
         elif not _is_response(hint):
-            more["response_model"] = list[dict[str, Any]] if get_origin(hint) is list else dict[str, Any]
+            endpoint = _answer_plainly(endpoint)
+            more["response_model"] = list[dict[str, Any]] if get_origin(hint) in (list, tuple) else dict[str, Any]
         if not _is_response(hint):
             name = f"{endpoint.__module__}.{endpoint.__qualname__}"
             _hints[name] = hint
@@ -73,6 +69,25 @@ class AnswerRoute(APIRoute):
             others = [each for each in more.get("dependencies") or () if each.dependency is not repeatable]
             more["dependencies"] = [Depends(repeatable), *others]
         super().__init__(path, endpoint, **more)
+
+
+def _answer_plainly(endpoint: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an endpoint that answers with the JSON form of what this one returns."""
+    if _PLAINLY in vars(endpoint):
+        return endpoint
+    if inspect.iscoroutinefunction(endpoint):
+
+        @functools.wraps(endpoint)
+        async def answer(*given: Any, **named: Any) -> Any:
+            return plain(await endpoint(*given, **named))
+    else:
+
+        @functools.wraps(endpoint)
+        def answer(*given: Any, **named: Any) -> Any:
+            return plain(endpoint(*given, **named))
+
+    vars(answer)[_PLAINLY] = True
+    return answer
 
 
 def _is_response(hint: Any) -> bool:
@@ -115,9 +130,6 @@ def schema_of(hint: Any, components: dict[str, JsonSchema]) -> JsonSchema:
     """
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        # Plain values of another type: ... means that there are other keys as well.
-        return _add_schema(arguments[1], components, is_open=Ellipsis in arguments)
-    if origin is NotRequired:
         return schema_of(arguments[0], components)
     if origin is Literal:
         return {"type": "string", "enum": list(arguments)}
@@ -134,21 +146,13 @@ def schema_of(hint: Any, components: dict[str, JsonSchema]) -> JsonSchema:
     return dict(_PLAIN[hint]) if hint in _PLAIN else _add_schema(hint, components)
 
 
-def _add_schema(kind: Any, components: dict[str, JsonSchema], *, is_open: bool = False) -> JsonSchema:
-    if kind is Problem:
-        kind = ProblemJson
-    elif not is_typeddict(kind) and hasattr(kind, "as_dict"):
-        hint = get_type_hints(kind.as_dict, include_extras=True)["return"]
-        if hint != OwnFields:
-            return schema_of(hint, components)
+def _add_schema(kind: Any, components: dict[str, JsonSchema]) -> JsonSchema:
     if not inspect.isclass(kind):
         raise InvariantError(f"there is no schema of {kind}")
-    name = kind.__name__.removesuffix(_SUFFIX)
+    name = vars(kind).get("SCHEMA", kind.__name__)
     if name not in components:
         components[name] = {}
         components[name].update(_enum(kind) if issubclass(kind, enum.Enum) else _object(kind, components))
-        if is_open:
-            components[name]["additionalProperties"] = True
         if kind.__doc__:
             components[name]["description"] = " ".join(inspect.cleandoc(kind.__doc__).partition("\n\n")[0].split())
     return {"$ref": f"#/components/schemas/{name}"}
@@ -159,13 +163,35 @@ def _enum(kind: type[enum.Enum]) -> JsonSchema:
 
 
 def _object(kind: type, components: dict[str, JsonSchema]) -> JsonSchema:
-    hints = get_type_hints(kind, include_extras=True)
-    if dataclasses.is_dataclass(kind):
-        hints = {field.name: hints[field.name] for field in dataclasses.fields(kind)}
-    elif not (is_typeddict(kind) or hasattr(kind, "_fields")):
+    if not has_form(kind):
         raise InvariantError(f"there is no schema of {kind.__name__}")
+    described = {key: (hint, is_required) for key, hint, is_required in _members(kind)}
+    is_open = described.pop(_OTHERS, None) is not None
     return {
         "type": "object",
-        "properties": {name: schema_of(hint, components) for name, hint in hints.items()},
-        "required": [name for name, hint in hints.items() if get_origin(hint) is not NotRequired],
+        "properties": {key: schema_of(hint, components) for key, (hint, _) in described.items()},
+        "required": [key for key, (_, is_required) in described.items() if is_required],
+        **({"additionalProperties": True} if is_open else {}),
     }
+
+
+def _members(kind: Any, *, is_required: bool = True) -> Iterator[tuple[str, Any, bool]]:
+    """Yield the keys of a JSON form with their types, and whether they are always there: those of flat values first."""
+    keys = keys_of(kind)
+    for each in keys:
+        if each.mark is FormMark.FLAT and issubclass(get_origin(each.hint) or type, Mapping):
+            yield _OTHERS, None, False
+        elif each.mark is FormMark.FLAT:
+            yield from _members(
+                without_none(each.hint), is_required=is_required and without_none(each.hint) == each.hint
+            )
+    for each in keys:
+        if each.mark is FormMark.EMBEDDED:
+            members = _members(without_none(each.hint))
+            may_be_null = without_none(each.hint) != each.hint
+            for key, hint, is_always in members:
+                yield key, hint | None if may_be_null and not is_list(hint) else hint, is_always
+        elif each.mark is FormMark.OPTIONAL:
+            yield each.key, without_none(each.hint), False
+        elif each.mark is None:
+            yield each.key, each.hint, is_required

@@ -21,8 +21,8 @@ from isthmus.web.access.tokens import TokenFile
 from isthmus.web.answers import DescribedApp
 from isthmus.web.console.routes import console_routes
 from isthmus.web.desk import FabricDesk
-from isthmus.web.operations import OperationEventJson, Operations
-from isthmus.web.problems import MEDIA_TYPE, ProblemDetailsJson, answer_problems, problem_response
+from isthmus.web.operations import OperationEvent, Operations
+from isthmus.web.problems import MEDIA_TYPE, ProblemDetails, answer_problems, problem_response
 from isthmus.web.rooms import Rooms
 from isthmus.web.routes.balancing import balancing_routes
 from isthmus.web.routes.changing import changing_routes
@@ -36,7 +36,7 @@ from isthmus.web.routes.schemas import schema_routes
 from isthmus.web.routes.telling import telling_routes
 from isthmus.web.routes.tending import tending_routes
 from isthmus.web.routes.treedeclaring import tree_declaring_routes
-from isthmus.web.watching import LinkEventJson, Watch
+from isthmus.web.watching import LinkEvent, Watch
 
 _bearer = HTTPBearer(auto_error=False, description="What isthmus token create printed.")
 _PROBLEM: Final[dict[str, Any]] = {
@@ -61,7 +61,7 @@ def create_app(
     happenings = watch.happenings
     operations = Operations(lambda each: happenings.publish("operation", each.link or "", each.event()))
     app = DescribedApp(
-        others=(ProblemDetailsJson, LinkEventJson, OperationEventJson),
+        others=(ProblemDetails, LinkEvent, OperationEvent),
         title="Isthmus",
         version=__version__,
         description="What the command isthmus does, over HTTP; answers are what it prints with -o json.",

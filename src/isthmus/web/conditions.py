@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 from fastapi import Header, Query
 
 from isthmus.errors import RequestRefused
+from isthmus.model.text.plain import plain
 
 CHANGING: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 IfMatch = Annotated[str | None, Header(description="The ETag of what is to be changed, as it was read; or *.")]
@@ -40,7 +41,7 @@ def refuse_if_match(if_match: IfMatch = None) -> None:
 
 def etag_of(value: object) -> str:
     """Return the ETag of an answer: any difference in it changes the ETag."""
-    written = json.dumps(value, sort_keys=True, default=str)
+    written = json.dumps(plain(value), sort_keys=True, default=str)
     return f'"{hashlib.sha256(written.encode()).hexdigest()[:32]}"'
 
 

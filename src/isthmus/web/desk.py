@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated, TypedDict, TypeVar
+from typing import Annotated, ClassVar, TypeVar
 from weakref import WeakValueDictionary
 
 from fastapi import Response
@@ -19,7 +20,6 @@ from isthmus.fabric.answers import (
     AsyncReassigning,
     Authorship,
     DeclaredLink,
-    DeclaredLinkJson,
     DeclaredTree,
     authorship,
 )
@@ -30,8 +30,9 @@ from isthmus.model.kafka.transactions import AbortedPolicy, Visibility
 from isthmus.model.link import DataGapPolicy, DeletionPolicy, DivergencePolicy, Link
 from isthmus.model.namespace import NamespaceKind
 from isthmus.model.registers import Registers
-from isthmus.model.trees.tree import TreeSettings
-from isthmus.model.trees.treeforms import TreeJson
+from isthmus.model.selection import TopicPattern
+from isthmus.model.text.plain import Flat, texts
+from isthmus.model.trees.tree import Tree, TreeSettings
 from isthmus.web.conditions import IfMatch, check_match, etag_of
 from isthmus.web.lending import Lending
 
@@ -39,42 +40,49 @@ FoundT = TypeVar("FoundT")
 DeclaredT = TypeVar("DeclaredT", DeclaredLink, DeclaredTree)
 
 
-class MappedNamesJson(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MappedNames:
     """What names of a kind become at the target."""
 
     kind: NamespaceKind
     map: str
 
 
-class LimitsJson(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkLimits:
     """How much a link may take; null for the default."""
+
+    SCHEMA: ClassVar = "Limits"
 
     bytes_per_s: int | None
     bytes_in_flight: int | None
 
 
-class LinkSummaryJson(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkSummary:
     """A link as the configuration has it."""
 
     link: str
     source: str
     target: str
     declared: bool
-    topics_include: list[str]
-    topics_exclude: list[str]
-    namespaces: list[MappedNamesJson]
-    limits: LimitsJson
+    topics_include: Annotated[tuple[TopicPattern, ...], texts]
+    topics_exclude: Annotated[tuple[TopicPattern, ...], texts]
+    namespaces: tuple[MappedNames, ...]
+    limits: LinkLimits
     on_data_gap: DataGapPolicy
     on_divergence: DivergencePolicy
     on_source_deleted: DeletionPolicy
-    aborted: Annotated[str, AbortedPolicy]
-    visibility: Annotated[str, Visibility]
+    aborted: AbortedPolicy
+    visibility: Visibility
 
 
-class DescribedLinkJson(LinkSummaryJson):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedLink:
     """A link as the configuration has it, with what was declared of it."""
 
-    declaration: DeclaredLinkJson | None
+    summary: Flat[LinkSummary]
+    declaration: DeclaredLink | None
 
 
 class FabricDesk:
@@ -126,14 +134,14 @@ class FabricDesk:
                 return each
         raise _no_tree(name)
 
-    async def tree_now(self, name: str) -> TreeJson:
+    async def tree_now(self, name: str) -> Tree:
         """Return the clusters and distributors of a tree as it runs now, whatever the file has.
 
         :raises RequestRefused: There is none of that name.
         """
         for each in (await self.now()).trees:
             if each.tree.name == name:
-                return each.tree.as_dict()
+                return each.tree
         raise _no_tree(name)
 
     def writes_tree(self, name: str) -> bool:
@@ -193,7 +201,7 @@ class FabricDesk:
         async with self.fabric(name) as fabric:
             yield fabric, fabric.configuration.link(name)
 
-    async def describe_link(self, name: str) -> tuple[DescribedLinkJson, str]:
+    async def describe_link(self, name: str) -> tuple[DescribedLink, str]:
         """Return a link with its declaration, and its ETag.
 
         :raises RequestRefused: There is none of that name.
@@ -202,7 +210,7 @@ class FabricDesk:
             is_declared = name in (fabric.configuration.declared or ())
             declared = await fabric.declarations.describe(name) if is_declared else None
         summary = link_summary(chosen, is_declared=is_declared)
-        description: DescribedLinkJson = {**summary, "declaration": None if declared is None else declared.as_dict()}
+        description = DescribedLink(summary=summary, declaration=declared)
         return description, etag_of(summary) if declared is None else declared_etag(declared)
 
     async def as_read(self, link: str, if_match: IfMatch = None) -> None:
@@ -299,28 +307,28 @@ def _missing(error: ConfigError) -> RequestRefused:
     return RequestRefused(error.message, status=HTTPStatus.NOT_FOUND, hint=error.hint)
 
 
-def link_summary(link: Link, *, is_declared: bool) -> LinkSummaryJson:
+def link_summary(link: Link, *, is_declared: bool) -> LinkSummary:
     """Return a link as the configuration has it, in plain values; of its clusters only the aliases."""
-    return {
-        "link": link.name,
-        "source": link.source.alias,
-        "target": link.target.alias,
-        "declared": is_declared,
-        "topics_include": [str(pattern) for pattern in link.topics.include],
-        "topics_exclude": [str(pattern) for pattern in link.topics.exclude],
-        "namespaces": [{"kind": each.kind, "map": str(each)} for each in link.namespaces],
-        "limits": limits_of(link),
-        "on_data_gap": link.on_data_gap,
-        "on_divergence": link.on_divergence,
-        "on_source_deleted": link.on_source_deleted,
-        "aborted": str(link.transactions.aborted),
-        "visibility": str(link.transactions.visibility),
-    }
+    return LinkSummary(
+        link=link.name,
+        source=link.source.alias,
+        target=link.target.alias,
+        declared=is_declared,
+        topics_include=link.topics.include,
+        topics_exclude=link.topics.exclude,
+        namespaces=tuple(MappedNames(kind=each.kind, map=str(each)) for each in link.namespaces),
+        limits=limits_of(link),
+        on_data_gap=link.on_data_gap,
+        on_divergence=link.on_divergence,
+        on_source_deleted=link.on_source_deleted,
+        aborted=link.transactions.aborted,
+        visibility=link.transactions.visibility,
+    )
 
 
-def limits_of(link: Link) -> LimitsJson:
+def limits_of(link: Link) -> LinkLimits:
     """Return the limits of a link."""
-    return {"bytes_per_s": link.limits.bytes_per_s, "bytes_in_flight": link.limits.bytes_in_flight}
+    return LinkLimits(bytes_per_s=link.limits.bytes_per_s, bytes_in_flight=link.limits.bytes_in_flight)
 
 
 def add_etag(declared: DeclaredT, response: Response) -> DeclaredT:
@@ -331,4 +339,4 @@ def add_etag(declared: DeclaredT, response: Response) -> DeclaredT:
 
 def declared_etag(declared: DeclaredLink | DeclaredTree) -> str:
     """Return the ETag of a declared thing: each new statement about it changes the ETag."""
-    return etag_of([register.as_dict() for register in declared.declaration.registers])
+    return etag_of(declared.declaration.registers)

@@ -9,12 +9,13 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
 from isthmus.errors import RequestRefused
+from isthmus.model.text.plain import plain
 
 STREAMS_MAX: Final = 64
 _KEPT_MAX: Final = 1000
@@ -33,16 +34,16 @@ class Happening:
     number: int
     kind: str
     link: str
-    data: Mapping[str, Any]
+    data: object
 
     def encode(self, run: str) -> bytes:
         """Encode the event for the wire."""
         return f"id: {run}.{self.number}\n".encode() + encode_event(self.kind, self.data)
 
 
-def encode_event(kind: str, data: Mapping[str, Any]) -> bytes:
+def encode_event(kind: str, data: object) -> bytes:
     """Encode an event without a number of its own, which cannot be requested again."""
-    return f"event: {kind}\ndata: {json.dumps(data, default=str)}\n\n".encode()
+    return f"event: {kind}\ndata: {json.dumps(plain(data), default=str)}\n\n".encode()
 
 
 class Listener:
@@ -106,7 +107,7 @@ class Happenings:
         """Whether there is any listener."""
         return len(self._listeners) > 0
 
-    def publish(self, kind: str, link: str, data: Mapping[str, Any]) -> None:
+    def publish(self, kind: str, link: str, data: object) -> None:
         """Send an event to all listeners."""
         with self._lock:
             self._number += 1

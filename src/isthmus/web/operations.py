@@ -6,31 +6,32 @@ import asyncio
 import threading
 import uuid
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from http import HTTPStatus
-from typing import Annotated, Any, Final, TypedDict
+from typing import Annotated, Any, ClassVar, Final
 
 from isthmus.deadline import Deadline
 from isthmus.errors import IsthmusError, RequestRefused, TokenRefused
 from isthmus.fabric.answers import (
-    GroupDrillJson,
-    MetJson,
+    GroupDrill,
+    Met,
     Reassignment,
-    ReplayedPartitionJson,
-    SchemasPlanJson,
+    ReplayedPartition,
+    SchemasPlan,
     now_ms,
 )
-from isthmus.model.links.promotion import PromotionJson
-from isthmus.model.links.recovery import RecoveryJson
-from isthmus.model.links.verdict import VerificationJson
+from isthmus.model.links.promotion import Promotion
+from isthmus.model.links.recovery import Recovery
+from isthmus.model.links.verdict import Verification
 from isthmus.model.text.instant import written_instant
-from isthmus.model.trees.treeverdict import TreeVerdictJson
+from isthmus.model.text.plain import Flat, Hidden, PlainValue, plain
+from isthmus.model.trees.treeverdict import TreeVerdict
 from isthmus.web.access.auditing import log_change, record
 from isthmus.web.access.guard import Caller
 from isthmus.web.access.tokens import Role
-from isthmus.web.problems import ProblemDetailsJson, problem_body, unforeseen
+from isthmus.web.problems import ProblemDetails, problem_body, unforeseen
 
 _KEPT_MAX: Final = 200
 _STEPS_MAX: Final = 200
@@ -61,48 +62,27 @@ class OperationState(StrEnum):
     CANCELLED = "CANCELLED"
 
 
-class StepJson(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
     """What an operation did, and when."""
 
-    at: str
+    at_ms: Annotated[int, "at", written_instant]
     step: str
 
 
-class WaitedJson(MetJson):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitResult:
     """How it stood when waiting ended."""
 
+    SCHEMA: ClassVar = "Waited"
+
+    met: Flat[Met]
     state: str | None
     lag_records: int | None
 
 
-class OperationJson(TypedDict):
-    """An operation: how far it is, and what came of it, which differs by verb."""
-
-    operation: str
-    verb: str
-    target: str
-    link: str | None
-    by: str
-    state: Annotated[str, OperationState]
-    begun_at: str
-    ended_at: str | None
-    progress: list[StepJson]
-    result: (
-        PromotionJson
-        | RecoveryJson
-        | list[ReplayedPartitionJson]
-        | GroupDrillJson
-        | VerificationJson
-        | TreeVerdictJson
-        | WaitedJson
-        | list[Annotated[dict[str, Any], Reassignment]]
-        | list[SchemasPlanJson]
-        | None
-    )
-    problem: ProblemDetailsJson | None
-
-
-class OperationEventJson(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationEvent:
     """What an event tells of an operation: its state and its last step."""
 
     operation: str
@@ -110,30 +90,61 @@ class OperationEventJson(TypedDict):
     target: str
     link: str | None
     by: str
-    state: Annotated[str, OperationState]
+    state: OperationState
     step: str | None
 
 
+def _name(caller: Caller) -> str:
+    return caller.name
+
+
+def _list_steps(steps: Iterable[tuple[int, str]]) -> list[Step]:
+    return [Step(at_ms=at_ms, step=step) for at_ms, step in [*steps]]
+
+
+def _describe_result(
+    result: Any,
+) -> (
+    Promotion
+    | Recovery
+    | list[ReplayedPartition]
+    | GroupDrill
+    | Verification
+    | TreeVerdict
+    | WaitResult
+    | list[Reassignment]
+    | list[SchemasPlan]
+    | None
+):
+    return result  # type: ignore[no-any-return]  # it has its JSON form already
+
+
 @dataclass(slots=True, kw_only=True)
-class LongOperation:
-    """An operation that was begun. `target` is its subject: the `link`, or another thing without a link.
+class LongOperation(PlainValue):
+    """An operation: how far it is, and what came of it, which differs by verb.
+
+    `target` is its subject: the `link`, or another thing without a link.
 
     `subject` is the thing that no other operation of its `kind` may work on meanwhile, if there is one.
     """
 
-    id: str
+    SCHEMA: ClassVar = "Operation"
+
+    id: Annotated[str, "operation"]
     verb: str
     target: str
     link: str | None
-    by: Caller
-    subject: str | None
-    kind: OperationKind
-    begun_at_ms: int
+    by: Annotated[Caller, _name]
     state: OperationState = OperationState.RUNNING
-    ended_at_ms: int | None = None
-    result: Any = None
-    problem: ProblemDetailsJson | None = None
-    steps: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_STEPS_MAX))
+    begun_at_ms: Annotated[int, "begun_at", written_instant]
+    ended_at_ms: Annotated[int | None, "ended_at", written_instant] = None
+    steps: Annotated[deque[tuple[int, str]], "progress", _list_steps] = field(
+        default_factory=lambda: deque(maxlen=_STEPS_MAX)
+    )
+    result: Annotated[Any, _describe_result] = None
+    problem: ProblemDetails | None = None
+    subject: Hidden[str | None]
+    kind: Hidden[OperationKind]
 
     def is_stopped_by(self, caller: Caller) -> bool:
         """Return whether a caller may stop it: its role may change things, and is at least that of the caller that
@@ -141,34 +152,18 @@ class LongOperation:
         """
         return caller.role.may(Role.OPERATOR) and caller.role.may(self.by.role)
 
-    def as_dict(self) -> OperationJson:
-        """Plain values under stable names."""
-        return {
-            "operation": self.id,
-            "verb": self.verb,
-            "target": self.target,
-            "link": self.link,
-            "by": self.by.name,
-            "state": str(self.state),
-            "begun_at": written_instant(self.begun_at_ms),
-            "ended_at": None if self.ended_at_ms is None else written_instant(self.ended_at_ms),
-            "progress": [{"at": written_instant(at), "step": step} for at, step in [*self.steps]],
-            "result": self.result,
-            "problem": self.problem,
-        }
-
-    def event(self) -> OperationEventJson:
+    def event(self) -> OperationEvent:
         """Return the event of its progress: its state and its last step."""
         steps = [*self.steps]
-        return {
-            "operation": self.id,
-            "verb": self.verb,
-            "target": self.target,
-            "link": self.link,
-            "by": self.by.name,
-            "state": str(self.state),
-            "step": steps[-1][1] if steps else None,
-        }
+        return OperationEvent(
+            operation=self.id,
+            verb=self.verb,
+            target=self.target,
+            link=self.link,
+            by=self.by.name,
+            state=self.state,
+            step=steps[-1][1] if steps else None,
+        )
 
 
 OnChange = Callable[[LongOperation], None]
@@ -195,7 +190,7 @@ class _Working:
     def _run(self) -> None:
         operation = self.operation
         try:
-            operation.result = asyncio.run(self._run_work())
+            operation.result = plain(asyncio.run(self._run_work()))
             operation.state = OperationState.SUCCEEDED
         except asyncio.CancelledError:
             operation.state = OperationState.CANCELLED

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final, NotRequired, TypedDict
+from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -26,6 +27,7 @@ from isthmus.errors import (
     Unreachable,
     UnsupportedByBroker,
 )
+from isthmus.model.text.plain import IfKnown, plain
 
 MEDIA_TYPE: Final = "application/problem+json"
 _log = logging.getLogger(__name__)
@@ -43,14 +45,16 @@ _STATUSES: Final[tuple[tuple[type[IsthmusError], HTTPStatus], ...]] = (
 )
 
 
-class RefusedFieldJson(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedField:
     """A part of a request that cannot be used, and why."""
 
     field: str
     message: str
 
 
-class ProblemDetailsJson(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProblemDetails:
     """A problem (RFC 9457): `code` is one of ISTH-..., `hint` says what to do. `error_code` is the status again, and
     `message` the detail, for clients of Kafka Connect.
     """
@@ -64,7 +68,7 @@ class ProblemDetailsJson(TypedDict):
     retryable: bool
     error_code: int
     message: str
-    errors: NotRequired[list[RefusedFieldJson]]
+    errors: IfKnown[list[RefusedField]] = None
 
 
 def status_of(error: IsthmusError) -> int:
@@ -75,22 +79,22 @@ def status_of(error: IsthmusError) -> int:
     return next(found, HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
-def problem_body(error: IsthmusError, status: int | None = None) -> ProblemDetailsJson:
+def problem_body(error: IsthmusError, status: int | None = None) -> ProblemDetails:
     """Return the members of a problem; `error_code` and `message` as clients of Kafka Connect's
     REST API expect them.
     """
     status = status_of(error) if status is None else status
-    return {
-        "type": f"urn:isthmus:error:{error.error_code}",
-        "title": HTTPStatus(status).phrase,
-        "status": status,
-        "detail": error.message,
-        "code": error.error_code,
-        "hint": error.hint or None,
-        "retryable": error.retryable,
-        "error_code": status,
-        "message": error.message,
-    }
+    return ProblemDetails(
+        type=f"urn:isthmus:error:{error.error_code}",
+        title=HTTPStatus(status).phrase,
+        status=status,
+        detail=error.message,
+        code=error.error_code,
+        hint=error.hint or None,
+        retryable=error.retryable,
+        error_code=status,
+        message=error.message,
+    )
 
 
 def problem_headers(error: IsthmusError) -> dict[str, str]:
@@ -108,7 +112,7 @@ def problem_headers(error: IsthmusError) -> dict[str, str]:
 
 def problem_response(error: IsthmusError, extra: Mapping[str, Any] | None = None) -> Response:
     """Return the answer to a request that failed."""
-    body = {**problem_body(error), **(extra or {})}
+    body = plain(problem_body(error)) | plain(extra or {})
     content = json.dumps(body).encode()
     return Response(content, status_of(error), problem_headers(error), MEDIA_TYPE)
 
@@ -123,7 +127,7 @@ def as_problem(_: Request, error: IsthmusError, extra: Mapping[str, Any]) -> Res
 
 
 def answer_problems(app: FastAPI, answer: ProblemAnswer = as_problem) -> None:
-    """Answer every error of the app as a problem, or in another given way."""
+    """PlainValue every error of the app as a problem, or in another given way."""
 
     async def answer_known(request: Request, error: Exception) -> Response:
         assert isinstance(error, IsthmusError)  # noqa: S101 - it is registered for these
@@ -135,17 +139,17 @@ def answer_problems(app: FastAPI, answer: ProblemAnswer = as_problem) -> None:
         assert isinstance(error, RequestValidationError)  # noqa: S101 - as above
         # Without the sent values: they may hold anything.
         found = [
-            {"field": ".".join(str(part) for part in each["loc"]), "message": str(each["msg"])}
+            RefusedField(field=".".join(str(part) for part in each["loc"]), message=str(each["msg"]))
             for each in error.errors()
         ]
         refused = RequestRefused(
-            f"{found[0]['field']}: {found[0]['message']}",
+            f"{found[0].field}: {found[0].message}",
             status=HTTPStatus.UNPROCESSABLE_ENTITY,
             hint="/v1/openapi.json says what is expected.",
         )
         return answer(request, refused, {"errors": found})
 
-    async def plain(request: Request, error: Exception) -> Response:
+    async def answer_other(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101 - as above
         hint = "/v1/openapi.json says what there is."
         found = answer(request, RequestRefused(str(error.detail), status=error.status_code, hint=hint), {})
@@ -154,7 +158,7 @@ def answer_problems(app: FastAPI, answer: ProblemAnswer = as_problem) -> None:
 
     app.add_exception_handler(IsthmusError, answer_known)
     app.add_exception_handler(RequestValidationError, invalid)
-    app.add_exception_handler(HTTPException, plain)
+    app.add_exception_handler(HTTPException, answer_other)
 
 
 def unforeseen(error: Exception) -> InvariantError:

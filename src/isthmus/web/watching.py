@@ -8,7 +8,8 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Final, NotRequired, TypedDict
+from dataclasses import dataclass
+from typing import Final
 
 from isthmus.deadline import Deadline
 from isthmus.errors import IsthmusError
@@ -19,8 +20,9 @@ from isthmus.metrics.server import MetricsAnswers
 from isthmus.model.link import Link
 from isthmus.model.links.pair import PairState
 from isthmus.model.links.progress import LinkProgress
-from isthmus.model.problem import ProblemJson, problem_dict
+from isthmus.model.problem import Problem
 from isthmus.model.state import LinkState
+from isthmus.model.text.plain import Flat, NumberOrNull
 from isthmus.web.events import Happenings
 from isthmus.web.history import STEP_S, History
 
@@ -36,19 +38,27 @@ _END_S: Final = 10.0
 LinksProgress = tuple[LinkProgress, ...]
 
 
-class LinkEventJson(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkLook:
+    """How a link stands, as an event has it."""
+
+    pair_state: PairState
+    lag_records: NumberOrNull
+    problem: Problem | None
+    topics: int
+    topics_in_trouble: int
+    states: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkEvent:
     """What an event tells of a link: its state, its lag, and how many of its topics are in which state. Of a link that
     is no more only that its state is null.
     """
 
     link: str
-    state: Annotated[str, LinkState] | None
-    pair_state: NotRequired[Annotated[str, PairState]]
-    lag_records: NotRequired[int | None]
-    problem: NotRequired[ProblemJson | None]
-    topics: NotRequired[int]
-    topics_in_trouble: NotRequired[int]
-    states: NotRequired[dict[str, int]]
+    state: LinkState | None = None
+    look: Flat[LinkLook | None] = None
 
 
 class Watch:
@@ -71,7 +81,7 @@ class Watch:
         self.answers = MetricsAnswers(self._observer, runs_none=not is_fed)
         self._wanted_until = self._remembered_until = 0.0
         self._fed_at = 0.0
-        self._told: dict[str, LinkEventJson] = {}
+        self._told: dict[str, LinkEvent] = {}
         self._is_told_anew = False
         self._lock = threading.Lock()
         self._has_looked = threading.Condition()
@@ -130,7 +140,7 @@ class Watch:
             self._has_looked.notify_all()
         events = {link.link: link_event(link) for link in links}
         for name in self._told.keys() - events.keys():
-            self.happenings.publish("link", name, {"link": name, "state": None})
+            self.happenings.publish("link", name, LinkEvent(link=name))
         is_anew, self._is_told_anew = self._is_told_anew, False
         for name, now in events.items():
             if is_anew or now != self._told.get(name):
@@ -190,18 +200,17 @@ class Watch:
             await asyncio.sleep(LOOK_S / 4)
 
 
-def link_event(link: LinkProgress) -> LinkEventJson:
+def link_event(link: LinkProgress) -> LinkEvent:
     """Return the event of a link: its state, its lag, and how many of its topics are in which state."""
-    return {
-        "link": link.link,
-        "state": str(link.state),
-        "pair_state": str(link.pair_state),
-        "lag_records": link.lag_records if link.lag_records >= 0 else None,
-        "problem": problem_dict(link.problem) if link.problem else None,
-        "topics": len(link.topics),
-        "topics_in_trouble": sum(link.trouble.values()),
-        "states": _count_states(link),
-    }
+    look = LinkLook(
+        pair_state=link.pair_state,
+        lag_records=link.lag_records,
+        problem=link.problem,
+        topics=len(link.topics),
+        topics_in_trouble=link.topics_in_trouble,
+        states=_count_states(link),
+    )
+    return LinkEvent(link=link.link, state=link.state, look=look)
 
 
 def _count_states(link: LinkProgress) -> dict[str, int]:

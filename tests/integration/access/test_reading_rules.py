@@ -43,6 +43,7 @@ from isthmus.model.links.progress import LinkProgress
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.problem import Problem
 from isthmus.model.registers import MODE
+from isthmus.model.text.plain import plain
 from isthmus.namespaces.reservations import ReservationsLoop
 from isthmus.topics.plan import LinkPlan
 from testing.gateways.gateways import gateway
@@ -268,7 +269,7 @@ def test_what_is_interrupted_leaves_nothing(following: Following, monkeypatch: p
         with pytest.raises(ClusterError, match="cut off"):
             following.mode("async")
     assert rules_at(guarded) == made
-    assert following.status().as_dict()["unread"] == [f"{following.name}.*"]
+    assert plain(following.status())["unread"] == [f"{following.name}.*"]
     following.write(ReadableDocument(link=following.name, said=statement, since_ms=1))
     assert following.passed()[1] == []
     assert rules_at(guarded) == closed

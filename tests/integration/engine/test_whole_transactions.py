@@ -35,6 +35,7 @@ from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.link import Link, Transactions
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.selection import TopicPattern, TopicSettings
+from isthmus.model.text.plain import plain
 from soak.aborted import one
 from testing.brokers.acls import denied
 from testing.brokers.hanging import trusting
@@ -264,7 +265,7 @@ def test_a_plan_finds_nothing_wrong_with_what_is_open(
     for visibility in (Visibility.WHOLE, Visibility.RECORD):
         wanting = replace(link, transactions=Transactions(visibility=visibility))
         (planned,) = Fabric(configuration_of(wanting)).plan().links
-        assert planned.as_dict()["visibility"] == visibility
+        assert plain(planned)["visibility"] == visibility
         assert (planned.problem, planned.has_refusals, planned.is_examined) == (None, False, True)
         assert {lane.is_whole for each in planned.topics for lane in each.lanes} == {visibility is Visibility.WHOLE}
     reports = mirror.copy(name, until=all_are(LaneState.ACTIVE))

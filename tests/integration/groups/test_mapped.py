@@ -10,6 +10,7 @@ import pytest
 from isthmus.groups.positions.carrying import Standing
 from isthmus.kafka.groups.groups import committed_offsets
 from isthmus.local import LocalCluster
+from isthmus.model.text.plain import plain
 from testing.groups import consumers
 from testing.groups.carrying import between, carrying, declared, filled, going_on, opened, records
 from testing.records.mapped import HandMade
@@ -107,7 +108,7 @@ def test_positions_are_not_guessed(east: LocalCluster, west: LocalCluster, topic
     assert (found.standing, found.has_changes) == (Standing.OFFSETS_DIFFER, False)
     assert found.problem is not None
     assert "way: mapped" in found.problem.hint
-    (position,) = found.as_dict()["positions"]
+    (position,) = plain(found)["positions"]
     assert (position["offsets"], position["translated"], position["target_position"]) == ("mapped", None, None)
 
 

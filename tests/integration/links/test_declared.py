@@ -41,6 +41,7 @@ from isthmus.model.namespace import Namespace, NamespaceMap
 from isthmus.model.naming import LEDGER_TOPIC
 from isthmus.model.registers import DELETED, SETTINGS
 from isthmus.model.state import LinkState
+from isthmus.model.text.plain import plain
 from isthmus.run.following import Following
 from isthmus.topics.plan import LinkPlan
 from testing.brokers.proxy import HOST, Proxy
@@ -165,7 +166,7 @@ def assert_opened_as_by_commands(file: Path, name: str) -> None:
     opened = open_fabric(file)
     assert [each.name for each in opened.links()] == [name]
     (found,) = opened.status()
-    assert found.as_dict()["pairs"][0]["kept_by"] == KeptBy.AGREED_ONLY
+    assert plain(found)["pairs"][0]["kept_by"] == KeptBy.AGREED_ONLY
     with pytest.raises(ConfigError, match="no link to be compared"):
         open_fabric(file, declared=False).verify()
 
@@ -357,7 +358,7 @@ def test_topics_that_go_on_mapped_are_told(both: Configuration, name: str) -> No
     assert made.parted is None
     assert links.describe(name).parted == ()
     asyncio.run(written(both.cluster("west"), *documents(f"{name}.orders", link=name)))
-    parted = links.describe(name).as_dict()["parted"]
+    parted = plain(links.describe(name))["parted"]
     assert parted is not None
     (found,) = parted
     assert (found["topic"], found["by"], found["partitions"][0]["last_shared"]) == (f"{name}.orders", "kate", 20)
@@ -540,7 +541,7 @@ def test_what_cannot_be_declared_is_refused(
     for given in ({"mode": "sync"}, {"settings": {"mode": "sync"}}):
         with pytest.raises(PlanRefused, match="cannot be synchronous: it is DISCONNECTED, and has to be FOLLOWING"):
             links.update(name, **given)
-    wanted = read_manifest(json.dumps(links.describe(name).as_dict()), "described")
+    wanted = read_manifest(json.dumps(plain(links.describe(name))), "described")
     create(settings=wanted.settings, mode=wanted.mode, maps=wanted.maps, cluster_ids=wanted.cluster_ids)
     with pytest.raises(PlanRefused, match=r"west is cluster .* here, and elsewhere in the file"):
         create(cluster_ids={"west": "elsewhere"})

@@ -27,6 +27,7 @@ from isthmus.model.gateways.synchrony import SYNC
 from isthmus.model.links.promotion import Promotion
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.registers import MODE
+from isthmus.model.text.plain import plain
 from testing.brokers.hanging import trusting
 from testing.gateways.commits import Log
 from testing.links.synchronous import ended, leave_prepared
@@ -207,7 +208,7 @@ def test_a_release_names_what_may_be_committed(
             west3.broker(3).start()
 
     assert [one.partition for one in found.aborted] == [0]
-    (told,) = found.as_dict()["in_doubt"]
+    (told,) = plain(found)["in_doubt"]
     assert told.startswith("whether the transaction of ")
     assert f"{name}.a-1 may have it, and no leader" in told
 

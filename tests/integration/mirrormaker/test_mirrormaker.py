@@ -21,6 +21,7 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.kafka.mirrormaker_records import Heartbeat, KeyedRecord, checkpoint_of, heartbeat_of, offset_sync_of
 from isthmus.model.links.progress import LinkProgress
 from isthmus.model.loop import LoopState
+from isthmus.model.text.plain import plain
 from isthmus.run.following import Following
 from testing.groups import consumers
 from testing.patience import TERM_S, UNFENCED
@@ -123,7 +124,7 @@ def test_a_chain_answers_as_with_mirror_maker(chain: Chain, topic: TopicNamer, s
         {"-1"},
     ]
     # `isthmus status` counts as MirrorMaker 2's classes do.
-    links = [link.as_dict() for link in Fabric(configured(chain, *forth)).status()]
+    links = [plain(link) for link in Fabric(configured(chain, *forth)).status()]
     told = {each["topic"]: each for link in links for each in link["topics"]}
     assert (told[f"a.{name}"]["hops"], told[f"b.a.{name}"]["hops"]) == (1, 2)
     assert told[f"b.a.{name}"]["upstream_clusters"] == ["b", "a"]

@@ -32,6 +32,7 @@ from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import LATEST, OffsetPolicy
 from isthmus.model.state import LinkState
+from isthmus.model.text.plain import plain
 from isthmus.model.translation import MappedRange
 from isthmus.topics.recording import build_document
 from testing.brokers.acls import denied
@@ -153,7 +154,7 @@ def test_each_partition_goes_on_in_its_place(flow: Flow, spark: SparkSession) ->
     parts = partitions_of(found, flow)
     assert parts["behind"].found is not None
     assert parts["behind"].found.ranges == (MappedRange(400, 400, 1_600),)
-    counted = {name: (p.committed, p.begin, p.as_dict()["beyond"], p.as_dict()["doubled"]) for name, p in parts.items()}
+    counted = {name: (p.committed, p.begin, plain(p)["beyond"], plain(p)["doubled"]) for name, p in parts.items()}
     assert counted == {
         "behind": (1_400, 2_000, 600, 300),
         "uncommitted": (-1, 30, 30, 0),
@@ -162,7 +163,7 @@ def test_each_partition_goes_on_in_its_place(flow: Flow, spark: SparkSession) ->
         "table": (10, 15, 10, 5),
         "renamed": (10, 30, 20, 10),
     }
-    assert [parts[name].as_dict()["repeated_to"] for name in ("behind", "table")] == [1_700, None]
+    assert [plain(parts[name])["repeated_to"] for name in ("behind", "table")] == [1_700, None]
     assert parts["gone"].gap == Gap(20, 60)
     assert {topic.outcome for topic in found.topics} == {Outcome.TAKEN_OVER, Outcome.NEW}
 

@@ -16,6 +16,7 @@ from isthmus.local import LocalCluster
 from isthmus.model.kafka.transactions import AbortedPolicy, Visibility
 from isthmus.model.link import Link, Transactions
 from isthmus.model.links.recovery import RecoveryWay
+from isthmus.model.text.plain import plain
 from isthmus.recovery.links import LinkRecoverer
 from testing.brokers.hanging import trusting
 from testing.records import oracle, topics
@@ -53,7 +54,7 @@ def test_left_out_where_the_target_verifies(
     assert outcome.exit_code == 0
     left_out = assert_left_out(east, west, name, partitions=2)
     (progress,) = fabric.status()
-    assert progress.as_dict()["aborted"] == "omit"
+    assert plain(progress)["aborted"] == "omit"
     verdict = fabric.verify()[name]
     assert verdict.equal
     assert (verdict.aborted, verdict.topics[0].left_out, verdict.topics[0].missing) == ("omit", left_out, 0)
@@ -116,7 +117,7 @@ def test_whole_where_the_target_does_not_verify(
         assert fabric.run(until="caught-up").exit_code == 0
         assert oracle.ends(west.admin_bootstrap_servers, name) == oracle.Ends(0, 0, 10)
         (planned,) = fabric.plan().links
-        assert planned.as_dict()["visibility"] == "whole"
+        assert plain(planned)["visibility"] == "whole"
         assert not planned.has_refusals
         assert planned.is_examined
         writing.end(commit=True)

@@ -25,6 +25,7 @@ from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Limits, Link
 from isthmus.model.loop import DATA_TASK, LoopState
 from isthmus.model.selection import TopicPattern
+from isthmus.model.text.plain import plain
 from isthmus.run.following import Following
 from testing.groups import consumers
 from testing.groups.carrying import records
@@ -153,17 +154,17 @@ def settings_are_told_and_taken_back(fabric: Fabric, link: Link) -> None:
     """What was set of a link is told with who set it, until it is reset; what cannot be set, or is only tried, changes
     nothing.
     """
-    told, changing = fabric.plan().links[0].as_dict()["settings"], fabric.link(link.name)
+    told, changing = plain(fabric.plan().links[0])["settings"], fabric.link(link.name)
     assert told is not None
     assert (told["by"], told["changed"]) == (f"{getpass.getuser()}@{socket.gethostname()}", LIVE)
     with pytest.raises(ConfigError, match=r"limits\.nothing cannot be set"):
         changing.change_settings({"limits.nothing": 1})
     dry = changing.change_settings({}, unset=["mm2.checkpoints"], dry_run=True)
     assert "mm2.checkpoints" not in dry.changed
-    assert changing.settings().as_dict(link)["settings"]["mm2.checkpoints"] is True
+    assert plain(changing.settings().in_force(link))["settings"]["mm2.checkpoints"] is True
     changing.change_settings({}, reset=True)
     assert not changing.settings().changed
-    assert fabric.plan().links[0].as_dict()["settings"] is None
+    assert plain(fabric.plan().links[0])["settings"] is None
 
 
 def filters_are_taken_back(fabric: Fabric, link: Link, selected: str) -> None:
@@ -173,8 +174,8 @@ def filters_are_taken_back(fabric: Fabric, link: Link, selected: str) -> None:
     fabric.filter(link.name, Filters())
     as_written = fabric.plan().links[0]
     assert [topic.topic for topic in as_written.topics] == [selected]
-    assert as_written.as_dict()["filters"] is None
-    assert fabric.filters(link.name).as_dict(link)["configs_exclude"] == list(OF_EACH_CLUSTER)
+    assert plain(as_written)["filters"] is None
+    assert plain(fabric.filters(link.name).in_force(link))["configs_exclude"] == list(OF_EACH_CLUSTER)
 
 
 def test_an_operator_changes_filters_while_a_link_runs(
@@ -232,14 +233,18 @@ def test_an_operator_changes_filters_while_a_link_runs(
     fabric = Fabric(configuration)
     planned = fabric.plan().links[0]
     assert [topic.topic for topic in planned.topics] == [comes]
-    told = planned.as_dict()["filters"]
+    told = plain(planned)["filters"]
     assert told is not None
     assert (told["by"], told["changed"]["topics_exclude"]) == (f"{getpass.getuser()}@{socket.gethostname()}", [stays])
-    assert told["changed"]["configs_exclude"] == fabric.filters(stem).as_dict(link)["configs_exclude"] == ["flush.*"]
-    assert told["since"] == fabric.filters(stem).as_dict(link)["since"] is not None
+    assert (
+        told["changed"]["configs_exclude"]
+        == plain(fabric.filters(stem).in_force(link))["configs_exclude"]
+        == ["flush.*"]
+    )
+    assert told["since"] == plain(fabric.filters(stem).in_force(link))["since"] is not None
     settings_are_told_and_taken_back(fabric, link)
     assert [topic.topic for topic in fabric.status()[0].topics] == [comes]
-    assert fabric.filters(stem).as_dict(link)["topics_exclude"] == [stays]
+    assert plain(fabric.filters(stem).in_force(link))["topics_exclude"] == [stays]
     with pytest.raises(ConfigError, match="cannot match a topic"):
         fabric.filter(stem, Filters(topics_include=("no topic",)))
     filters_are_taken_back(fabric, link, stays)

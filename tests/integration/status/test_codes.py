@@ -22,6 +22,7 @@ from isthmus.fabric.fabric import Fabric
 from isthmus.ledger.documents.kinds import LinkDocument
 from isthmus.ledger.topic import LEDGER_TOPIC
 from isthmus.local import LocalCluster
+from isthmus.model.text.plain import plain
 from testing.brokers.acls import denied
 from testing.records import topics
 from testing.records.topics import Given
@@ -75,7 +76,7 @@ class Scene:
             outcome = Fabric(configuration, spark=self.spark).run(until="caught-up")
         except IsthmusError as error:
             return error.exit_code, None
-        return outcome.exit_code, outcome.as_dict()["links"]
+        return outcome.exit_code, plain(outcome)["links"]
 
 
 @pytest.fixture

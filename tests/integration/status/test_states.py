@@ -26,6 +26,7 @@ from isthmus.model.lane import LaneState
 from isthmus.model.links.outcome import RunOutcome
 from isthmus.model.links.progress import LinkProgress, TopicProgress
 from isthmus.model.state import ControllerState, LinkState
+from isthmus.model.text.plain import plain
 from isthmus.status.status import StatusReader
 from testing.records import topics
 from testing.records.topics import Given
@@ -172,7 +173,7 @@ def test_without_a_controller(scene: Scene, spark: SparkSession) -> None:
         for away in ("east", "west"):
             outcome = scene.fabric(spark, away=away).run(until="caught-up")
             assert (outcome.is_caught_up, outcome.exit_code, outcome.links[0].state) == (False, 10, LinkState.FAILED)
-            assert outcome.as_dict()["links"][0]["lag_records"] is None
+            assert plain(outcome)["links"][0]["lag_records"] is None
 
 
 def both(scene: Scene, **changes: Any) -> tuple[int, tuple[Any, Any]]:
@@ -228,7 +229,7 @@ def last_line(outcome: RunOutcome, scene: Scene, capsys: pytest.CaptureFixture[s
 def assert_same(outcome: RunOutcome, scene: Scene, **changes: Any) -> None:
     """Status shows the run's topics as the run did."""
     code, (status,) = scene.call("status", **changes)
-    (link,) = outcome.as_dict()["links"]
+    (link,) = plain(outcome)["links"]
     assert (status["state"], code == 1) == (link["state"], outcome.exit_code == 1)
     told, shown = by_name(link["topics"], scene.stem), by_name(status["topics"], scene.stem)
     assert (states(told), lags(told)) == (states(shown), lags(shown))

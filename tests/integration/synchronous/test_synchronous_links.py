@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from isthmus.local import LocalCluster
 from isthmus.model.gateways.synchrony import Synchrony, SyncState
 from isthmus.model.links.pair import PairState
+from isthmus.model.text.plain import plain
 from testing.brokers.acls import denied
 from testing.brokers.hanging import trusting
 from testing.brokers.proxy import Proxy
@@ -55,7 +56,7 @@ def test_a_gateway_that_may_not_read_what_the_follower_has(
             trial.mode("sync")
             reason, deadline = f"login may not READ {trial.topic} of guarded", time.monotonic() + TERM_S
             while reason not in ((found := trial.status()).sync or Synchrony(state=SyncState.IN_SYNC)).reason:
-                assert time.monotonic() < deadline, found.as_dict()
+                assert time.monotonic() < deadline, plain(found)
                 time.sleep(0.1)
             assert found.pair_state is PairState.SYNCING
         with gateway(trial.direct, ledgers=limited) as side:

@@ -33,8 +33,9 @@ from isthmus.model.links.progress import LinkProgress
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.process.timings import USUAL, Timings
 from isthmus.model.selection import TopicPattern, TopicSettings
+from isthmus.model.text.plain import plain
 from isthmus.topics import foresight
-from isthmus.topics.plan import LinkPlan, TopicPlanJson
+from isthmus.topics.plan import LinkPlan
 from testing.brokers.acls import denied
 from testing.groups import consumers
 from testing.records import topics
@@ -58,7 +59,7 @@ def records(count: int, word: str = "ours") -> list[Given]:
 
 def planned_states(plan: LinkPlan) -> States:
     """The state of each partition, as planned."""
-    return {topic["topic"]: topic["states"] for topic in plan.as_dict()["topics"]}
+    return {topic["topic"]: topic["states"] for topic in plain(plan)["topics"]}
 
 
 def run_states(links: tuple[LinkProgress, ...]) -> States:
@@ -97,7 +98,7 @@ class Pair:
 
         return self._fabric.run(until="caught-up", on_progress=seen)
 
-    def agree(self) -> tuple[TopicPlanJson, RunOutcome]:
+    def agree(self) -> tuple[dict[str, Any], RunOutcome]:
         """Plan, then run: both say the same of every partition, and end with the same code. The one topic's plan."""
         plan = self._fabric.plan()
         outcome = self.run()
@@ -105,7 +106,7 @@ class Pair:
         assert run_states(self.last) == planned_states(link)
         assert plan.exit_code == outcome.exit_code
         assert outcome.records == sum(topic.lag_records for topic in link.topics)
-        (topic,) = link.as_dict()["topics"]
+        (topic,) = plain(link)["topics"]
         return topic, outcome
 
     def doctor(self) -> set[tuple[Level, str]]:
@@ -396,7 +397,7 @@ def test_broker_that_does_not_answer(east: LocalCluster, west3: LocalCluster, to
     finally:
         broker.resume()
     (link,) = plan.links
-    (planned,) = link.as_dict()["topics"]
+    (planned,) = plain(link)["topics"]
     assert planned["states"] == ["ACTIVE", "FOREIGN_WRITE", "TARGET_UNAVAILABLE"]
     (unexamined,) = planned["unexamined_partitions"]
     assert (unexamined["partition"], unexamined["message"] != "") == (2, True)
@@ -438,7 +439,7 @@ def test_look_that_takes_too_long(east: LocalCluster, west: LocalCluster, topic:
     configuration = configuration_of(link_of(east.cluster(), west.cluster(), name, name=name))
     plan = Fabric(replace(configuration, timings=patient(look_s=0.0))).plan()
     (link,) = plan.links
-    (planned,) = link.as_dict()["topics"]
+    (planned,) = plain(link)["topics"]
     assert (planned["action"], planned["records_to_copy"], link.has_refusals, plan.exit_code) == ("copy", 5, False, 1)
     assert "took longer than" in planned["unexamined_partitions"][0]["message"]
 

@@ -21,6 +21,7 @@ from isthmus.model.link import Link
 from isthmus.model.naming import TargetTopic
 from isthmus.model.offsets import LATEST, Cursor, OffsetPolicy
 from isthmus.model.selection import TopicPattern
+from isthmus.model.text.plain import plain
 from isthmus.model.translation import MappedRange
 from isthmus.topics.preflight import TopicMode
 from isthmus.topics.recording import build_document
@@ -111,8 +112,8 @@ def test_status_tells_mapped_topics_before_they_begin(east: LocalCluster, west: 
     topics.produce(east, name, records(4))
     topics.produce(west, name, records(9))
     (told,) = Fabric(configuration_of(mapped(east, west, name))).status()[0].topics
-    assert (told.as_dict()["offsets"], told.as_dict()["lag_records"]) == ("mapped", None)
-    assert told.as_dict()["partitions"][0]["copied_end"] is None
+    assert (plain(told)["offsets"], plain(told)["lag_records"]) == ("mapped", None)
+    assert plain(told)["partitions"][0]["copied_end"] is None
 
 
 def test_nothing_is_left_of_a_forgotten_topic(east: LocalCluster, west: LocalCluster, topic: Namer) -> None:

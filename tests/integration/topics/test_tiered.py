@@ -22,6 +22,7 @@ from isthmus.local.locks import load_lock, parse_lock
 from isthmus.local.tools import kafka_tool
 from isthmus.model.naming import PrefixNaming
 from isthmus.model.offsets import OffsetPolicy, RemotePolicy
+from isthmus.model.text.plain import plain
 from isthmus.topics.preflight import TopicMode
 from testing.patience import TERM_S, UNFENCED
 from testing.records import oracle, topics
@@ -91,7 +92,7 @@ def test_what_a_tier_holds_is_copied_like_any_records(
     (planned,) = fabric.plan().links[0].topics
     start = planned.local_starts[0]
     assert local <= start < 1600
-    assert planned.as_dict()["local_log_starts"] == {"0": start}
+    assert plain(planned)["local_log_starts"] == {"0": start}
     (note,) = [each for each in planned.notes if "remote tier" in each.message]
     assert note.message.startswith(f"{start:,} offsets to copy")
     assert fabric.run(until="caught-up").exit_code == 0

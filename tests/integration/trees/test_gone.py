@@ -19,7 +19,8 @@ from isthmus.memory.links import recollect
 from isthmus.memory.switching import read_choice, write_choice
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.trees.reshaping import Reshaping, build_file_form
+from isthmus.model.text.plain import plain
+from isthmus.model.trees.reshaping import Reshaping
 from isthmus.model.trees.switching import Allowance, LaneBegin, TargetChoice
 from isthmus.trees.gone import GoneCluster
 from isthmus.trees.reshaping import TreeChanges
@@ -83,7 +84,7 @@ def test_a_cluster_that_is_gone_leaves_by_force(
                 await impatient.remove(name, "north", force=True)
             for _ in range(2):
                 found = await removed()
-                assert build_file_form(found.after.root) == {"level": 2, "clusters": ["east", "west"]}
+                assert plain(found.after.root) == {"level": 2, "clusters": ["east", "west"]}
                 choice = await read_choice(there, mine)
                 assert choice is not None
                 assert (choice.choice.target, choice.choice.doubts) == ("west", ())

@@ -24,6 +24,7 @@ import isthmus
 from isthmus import config
 from isthmus.groups.positions.carrying import Standing
 from isthmus.local import LocalCluster
+from isthmus.model.text.plain import plain
 from testing.groups import consumers
 from testing.groups.carrying import going_on
 from testing.links.positions import committed, consume, has_followed, to_be_at
@@ -376,7 +377,7 @@ def test_copy_flags_stand_in_a_header(four: Clusters, topic: Callable[[str], str
 
     asyncio.run(scenario())
     with isthmus.open(config.parse(json.dumps(file)), spark=spark) as fabric:
-        shown = {link.link: link.as_dict()["topics"][0]["partitions"][0] for link in fabric.status()}
+        shown = {link.link: plain(link)["topics"][0]["partitions"][0] for link in fabric.status()}
         assert all(verdict.equal for verdict in fabric.verify().values())
         consumers.commit(four["east"], {name: {(name, 0): 0}})
         for level, copies in ((1, 4), (2, 3)):

@@ -30,6 +30,7 @@ from isthmus.kafka.client import Client
 from isthmus.ledger.topic import locate, on_topic
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
+from isthmus.model.text.plain import plain
 from isthmus.web.access.tokens import Role, TokenFile
 from isthmus.web.serving import ServeSettings, serving_beside
 from testing.groups import consumers
@@ -80,8 +81,8 @@ def test_what_is_read_is_what_commands_tell(served: Served) -> None:
     """The plan and the status of the link, and the log of a topic at a cluster."""
     fabric = Fabric(served.configuration)
 
-    assert served.read("/v1/plan") == fabric.plan().as_dict()
-    assert served.read("/v1/links/{link}/plan") == fabric.plan(link=served.link).as_dict()
+    assert served.read("/v1/plan") == plain(fabric.plan())
+    assert served.read("/v1/links/{link}/plan") == plain(fabric.plan(link=served.link))
     (status,) = served.read(f"/v1/status?link={served.link}")
     assert status["link"] == served.link
     (partition, _) = served.read("/v1/links/{link}/topics/" + served.topic)["partitions"]

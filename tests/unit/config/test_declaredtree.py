@@ -12,6 +12,7 @@ from isthmus.config.declaredtree import declared_tree, read_tree_manifest
 from isthmus.errors import ConfigError
 from isthmus.memory.declared import DeclaredTree
 from isthmus.model.registers import SETTINGS, Author, change_registers
+from isthmus.model.text.plain import plain
 from isthmus.model.trees.tree import node_of
 from isthmus.model.trees.treedeclaration import MEMBERS
 from testing.values.declarations import DECLARATION, ROOT, SAID
@@ -21,7 +22,7 @@ SETTINGS_SAID = {"topics": ["x.*"], "flags": "header", "header.name": "f"}
 
 def test_what_is_described_can_be_created() -> None:
     """A described tree, as YAML or JSON, is read as the tree it is, and so is an entry of the file's trees."""
-    described = DeclaredTree(declaration=DECLARATION, clusters=ROOT).as_dict()
+    described = plain(DeclaredTree(declaration=DECLARATION, clusters=ROOT))
     for text in (yaml.safe_dump(described, sort_keys=False), json.dumps(described)):
         found = read_tree_manifest(text, "t.yaml")
         assert (found.name, node_of(found.clusters), found.settings) == ("t", ROOT, SETTINGS_SAID)

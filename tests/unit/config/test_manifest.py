@@ -16,6 +16,7 @@ from isthmus.memory.declared import DeclaredLink
 from isthmus.model.links.declaration import SOURCE, TARGET, Declaration, attachment
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.registers import MODE, SETTINGS, Register
+from isthmus.model.text.plain import plain
 
 MAPS = (
     NamespaceMap.parse("local-:remote-"),
@@ -40,7 +41,7 @@ def test_what_is_described_can_be_created() -> None:
         Register(name=name, value=json.dumps(value), version=1, at_ms=5, by="anna", where="S")
         for name, value in said.items()
     )
-    described = DeclaredLink(declaration=Declaration(name="orders", registers=registers)).as_dict()
+    described = plain(DeclaredLink(declaration=Declaration(name="orders", registers=registers)))
     for text in (yaml.safe_dump(described, sort_keys=False), json.dumps(described)):
         found = read_manifest(text, "link.yaml")
         assert (found.name, found.source, found.target, found.mode) == ("orders", "east", "west", "async")

@@ -15,6 +15,7 @@ from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic
 from isthmus.model.selection import TopicPattern, TopicSettings
+from isthmus.model.text.plain import plain
 
 LINK = Link(
     name="east-west",
@@ -45,9 +46,9 @@ def test_what_is_said_later_counts() -> None:
 def test_what_of_the_file_no_longer_counts_is_told() -> None:
     """Whoever adds an exclusion takes those of the file away, unless they give them again."""
     link = Filters(topics_exclude=("a", "b")).of(LINK)
-    assert Filters(topics_exclude=("b", "c")).as_dict(link)["dropped"] == {"topics_exclude": ["a"]}
-    assert Filters(topics_exclude=("b", "c", "a")).as_dict(link)["dropped"] == {}
-    assert Filters().as_dict(link)["dropped"] == {}
+    assert plain(Filters(topics_exclude=("b", "c")).in_force(link))["dropped"] == {"topics_exclude": ["a"]}
+    assert plain(Filters(topics_exclude=("b", "c", "a")).in_force(link))["dropped"] == {}
+    assert plain(Filters().in_force(link))["dropped"] == {}
 
 
 def test_patterns_are_added_and_taken_away() -> None:
@@ -95,8 +96,8 @@ def test_configurations_are_excluded_in_place_of_those_of_the_file() -> None:
     assert (found.is_excluded("retention.ms"), found.is_excluded("min.insync.replicas")) == (True, False)
     assert found.keeps(SourceTopic("orders"), "segment.bytes")
     assert Filters(configs_exclude=()).of(link).configs.exclude == ()
-    assert Filters(configs_exclude=("retention.*",)).as_dict(link)["configs_exclude"] == ["retention.*"]
-    assert Filters().as_dict(link)["configs_exclude"] == list(OF_EACH_CLUSTER)
+    assert plain(Filters(configs_exclude=("retention.*",)).in_force(link))["configs_exclude"] == ["retention.*"]
+    assert plain(Filters().in_force(link))["configs_exclude"] == list(OF_EACH_CLUSTER)
 
 
 def test_what_somebody_else_wrote_is_passed_over() -> None:

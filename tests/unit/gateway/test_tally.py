@@ -13,6 +13,7 @@ from isthmus.gateway.tally import GatewayTally
 from isthmus.gateway.telling import Board, GatewayAnswers
 from isthmus.metrics.catalogue import GATEWAY_METRICS
 from isthmus.model.gateways.figures import ClientFigures, GatewayFigures, Refusal
+from isthmus.model.text.plain import plain
 
 JAVA = Software("apache-kafka-java", "4.4.0")
 
@@ -74,7 +75,7 @@ def ask(answers: GatewayAnswers, path: str) -> tuple[HTTPStatus, dict[str, objec
     """Status and body of an answer."""
     found = answers.health(path)
     assert found is not None
-    return found.status, dict(found.body)
+    return found.status, dict(plain(found.body))
 
 
 def test_processes_count_together_and_what_has_ended_stays_counted() -> None:

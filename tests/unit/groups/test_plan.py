@@ -19,6 +19,7 @@ from isthmus.ledger.documents.kinds import GroupDocument, decode_document, encod
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.kafka.group import Committed, GroupState, GroupType
 from isthmus.model.kafka.log import LogRange
+from isthmus.model.text.plain import plain
 from isthmus.model.trees.positions import PositionEntry
 from testing.values.groups import KEY, view
 
@@ -71,7 +72,7 @@ def test_a_group_is_changed_in_the_words_of_all_loops() -> None:
     assert changes(left) == [("groups", "group billing", "group", None, None, True)]
     assert changes(planned(view({KEY: 7}, {KEY: 7}))) == []
     every = GroupsPlan(link="l", source="e", target="w", way="identity", groups=(due, deleted))
-    assert len(every.as_dict()["changes"]) == 3
+    assert len(plain(every)["changes"]) == 3
 
 
 def test_how_far_a_group_is_behind_is_the_sum_of_its_positions() -> None:

@@ -15,6 +15,7 @@ from isthmus.model.kafka.access import AccessPolicy
 from isthmus.model.mirrormaker import SyncsPlace
 from isthmus.model.naming import IDENTITY, MirrorMakerNaming, PrefixNaming, SourceTopic
 from isthmus.model.offsets import LATEST, OffsetPolicy
+from isthmus.model.text.plain import plain
 from testing.values.samples import SHIPPED, Bench, about, configured, imported, keys, pair, read
 
 POLICY = "a->b.replication.policy.class = "
@@ -391,7 +392,7 @@ def test_unknown_keys_are_told_without_their_values() -> None:
 
     assert set(keys(draft, Impact.UNKNOWN)) == {"a->b.sasl.jass.config", "a.fooo", "line 8"}
     assert "a setting of the cluster" in about(draft, "a->b.sasl.jass.config").why
-    assert "hunter2" not in repr([notice.as_dict() for notice in draft.notices if notice.key != "a.sasl.pasword"])
+    assert "hunter2" not in repr([plain(notice) for notice in draft.notices if notice.key != "a.sasl.pasword"])
     assert about(draft, "a.sasl.pasword").value == ""
 
 

@@ -38,6 +38,7 @@ from isthmus.model.gateways.registered import (
     with_held,
 )
 from isthmus.model.gateways.synchrony import OutOfSync, SyncState
+from isthmus.model.text.plain import plain
 from tests.unit.memory.pairs import _EAST, _KNOWN, _WEST
 
 _LINK = declared_link(_KNOWN, _EAST, _WEST)
@@ -119,7 +120,7 @@ def test_a_gateway_whose_clients_have_moved() -> None:
     (one,) = found(east=at_east, west=at_west)
     assert (one.cluster, one.serves, one.heard, one.beat_age_s) == ("east", "west", 1, 0.0)
     (other,) = found(west=at_west)
-    assert (other.cluster, other.serves, other.host, other.as_dict()["since"]) == ("", "west", "", None)
+    assert (other.cluster, other.serves, other.host, plain(other)["since"]) == ("", "west", "", None)
 
 
 def test_a_cluster_that_clients_have_moved_to_is_named_while_it_is_away() -> None:
@@ -158,7 +159,7 @@ def test_a_link_of_which_nothing_was_said_yet() -> None:
     (one,) = found(east=ledger({}, process("a", 7), word("a", SyncState.IN_SYNC, said="former")))
 
     (part,) = one.links
-    assert (part.state, part.as_dict()["state"], part.described) == (None, None, "orders no report yet")
+    assert (part.state, plain(part)["state"], part.described) == (None, None, "orders no report yet")
 
 
 def test_what_an_older_release_wrote() -> None:

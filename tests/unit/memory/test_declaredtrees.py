@@ -10,7 +10,8 @@ from isthmus.errors import ConfigError
 from isthmus.ledger.documents.kinds import TreeDeclarationDocument, decode_document, encode_document, link_of
 from isthmus.memory.declared import Declared
 from isthmus.model.registers import DELETED, SETTINGS, Author, change_registers
-from isthmus.model.trees.reshaping import TreeShape, add_cluster, build_file_form, text_of
+from isthmus.model.text.plain import plain
+from isthmus.model.trees.reshaping import TreeShape, add_cluster, text_of
 from isthmus.model.trees.tree import node_of
 from isthmus.model.trees.treedeclaration import CLUSTERS, MEMBERS, TreeDeclaration
 
@@ -26,7 +27,7 @@ def declaration(name: str, clusters: object, **settings: object) -> TreeDeclarat
     """A tree of clusters with these names."""
     root = node_of(clusters)
     values = {
-        CLUSTERS: build_file_form(root),
+        CLUSTERS: plain(root),
         MEMBERS: {alias: alias.upper() for alias in root.leaves()},
         DELETED: False,
         **{f"{SETTINGS}{key}": value for key, value in settings.items()},

@@ -59,6 +59,7 @@ from isthmus.model.namespace import NamespaceMap, NamespaceNaming
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.registers import Author, Register, change_registers
 from isthmus.model.selection import TopicPattern, TopicSettings
+from isthmus.model.text.plain import plain
 
 NO_ID = uuid.UUID(int=0)
 LINK = Link(
@@ -122,7 +123,7 @@ def test_a_topic_that_the_target_does_not_have_is_missing_as_a_whole() -> None:
     assert (found.missing_records, found.missing_records_min, found.missing_s) == (None, 50, 10.0)
     assert found.unknown == "1 whole topic and 2 partitions"
     assert "it is not known how many records of the source are missing" in found.missing_in_words
-    assert [each["partition"] for each in found.as_dict()["partitions"]] == [0, 0, 1, None]
+    assert [each["partition"] for each in plain(found)["partitions"]] == [0, 0, 1, None]
 
 
 def test_a_link_that_never_ran_knows_nothing() -> None:
@@ -142,7 +143,7 @@ def test_a_source_that_answers_tells_itself() -> None:
     assert (left.source_end, left.missing_records, left.source_age_s) == (90, 70, 0.0)
     found = Promotion(link="orders", verb="failover", namespaces=(), partitions=(left,), answering="east")
     assert found.missing_in_words.endswith("east answers: promote or reverse in place of this loses nothing")
-    assert found.as_dict()["source_answers"]
+    assert plain(found)["source_answers"]
     assert replace(found, verb="detach").missing_in_words.endswith("east answers")
 
 
@@ -234,7 +235,7 @@ def test_a_time_in_the_future_is_not_now() -> None:
         assert [(each.source_end, each.source_age_s) for each in left] == [(60, age_s), (-1, age_s)]
         ages = names_age_s(known, at_ms)
         found = Promotion(link="orders", verb="failover", namespaces=(), partitions=left, topics_age_s=ages)
-        told = found.as_dict()
+        told = plain(found)
         assert (told["missing_seconds"], told["topics_seen_seconds_ago"]) == (age_s, age_s)
         assert ("when that was nobody knows" in found.missing_in_words) == (age_s is None)
     report = LaneReport(key=LaneKey(TargetTopic("x-2"), 0), state=LaneState.ACTIVE, position=5, source_end=70)
@@ -324,7 +325,7 @@ def test_what_the_source_says_now_is_all_there_is() -> None:
     )
     assert (left.missing_records, left.source_age_s) == (10, 0.0)
     assert Promotion(link="orders", verb="promote", namespaces=(), partitions=(left,)).unknown == ""
-    assert replace(left, missing_records=0).as_dict()["missing_records"] == 0
+    assert plain(replace(left, missing_records=0))["missing_records"] == 0
 
 
 @pytest.mark.parametrize(
@@ -361,7 +362,7 @@ def test_where_a_partition_has_ended_its_log_end_proves_nothing(
     assert left.copied_end == (position if missing >= 0 else -1)
     (left_by_source,) = left_of(LINK, known, there, {}, at_ms=1, ours=ours)
     assert (left_by_source.state, left_by_source.copied_end) == (None, left.copied_end)
-    assert left.as_dict()["state"] == str(state)
+    assert plain(left)["state"] == str(state)
     found = Promotion(link="orders", verb="failover", namespaces=(), partitions=(left, left))
     assert found.ended == f"2 partitions {state}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -18,6 +18,7 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.link import Limits, Link
 from isthmus.model.mirrormaker import MirrorMakerSettings, MirrorMakerTopics, SyncsPlace
 from isthmus.model.selection import TopicPattern, TopicSettings
+from isthmus.model.text.plain import plain
 
 EAST, WEST = (Cluster(alias=alias, bootstrap_servers=("127.0.0.1:1",)) for alias in ("east", "west"))
 LINK = Link(name="l", source=EAST, target=WEST, topics=TopicSettings(include=(TopicPattern.parse("a"),)))
@@ -115,10 +116,10 @@ def test_a_document_says_what_is_set_and_by_whom() -> None:
     assert decode_document(document.key, encode_document(document)) == document
     found = settings_of(LINK, {document.key: document})
     assert found == LiveSettings(changed={"limits.bytes_per_s": 5}, since_ms=1000, by="ada@host")
-    told = found.as_dict(LINK)
+    told = plain(found.in_force(LINK))
     assert (told["settings"]["limits.bytes_per_s"], told["written"]) == (5, {"limits.bytes_per_s": None})
     assert (told["changed"], told["by"]) == (["limits.bytes_per_s"], "ada@host")
-    assert cast(Any, found.said_as_dict())["changed"] == {"limits.bytes_per_s": 5}
-    assert LiveSettings().said_as_dict() is None
+    assert plain(found.summarize())["changed"] == {"limits.bytes_per_s": 5}
+    assert LiveSettings().summarize() is None
     for broken in (("limits.bytes_per_s", "-1"), ("limits.bytes_per_s", "{"), ("name", '"x"')):
         assert not settings_of(LINK, {document.key: replace(document, settings=(broken,))}).changed

@@ -12,6 +12,7 @@ from isthmus.memory.provenance import _origins
 from isthmus.model.lane import LaneState
 from isthmus.model.links.promotion import LeftPartition, Promotion, Verb
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.text.plain import plain
 
 ID = uuid.UUID(int=7)
 TOPIC = TopicDocument(
@@ -118,7 +119,7 @@ def test_what_others_wrote_behind_a_lane_that_ended_did_not_come_by_its_link() -
     assert told(written(ledger, unknown)) == told(ledger), "a repeated verb says nothing else"
     ledger = written(ledger | held(replace(BEGUN, begins=((0, 40),))), replace(unknown, target_end=50))
     assert told(ledger)[1:] == [(0, 25, -1, "detach"), (0, 40, -1, "detach")]
-    ends = {each.as_dict()["offset_end"]: each.end_in_words for each in _origins("west", "x-1", ID, ledger)}
+    ends = {plain(each)["offset_end"]: each.end_in_words for each in _origins("west", "x-1", ID, ledger)}
     assert ends == {20: "20", None: "unknown"}
 
 
@@ -136,9 +137,9 @@ def test_a_range_with_mapped_offsets_is_told_as_such() -> None:
     )
     for ledger in (held(mapped, BEGUN), written(held(mapped, BEGUN), part)):
         (origin,) = _origins("west", "x-1", ID, ledger)
-        assert origin.as_dict()["offsets"] == "mapped"
+        assert plain(origin)["offsets"] == "mapped"
     (origin,) = _origins("west", "x-1", ID, held(TOPIC, BEGUN))
-    assert origin.as_dict()["offsets"] == "same"
+    assert plain(origin)["offsets"] == "same"
 
 
 def written(ledger: Ledger, *partitions: LeftPartition) -> Ledger:

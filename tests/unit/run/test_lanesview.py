@@ -14,6 +14,7 @@ from isthmus.model.links.progress import LinkProgress, TopicProgress
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.model.state import UNHEARD, UNHEARD_S, ControllerState, LinkState
+from isthmus.model.text.plain import plain
 from isthmus.run.lanesview import LanesView, topics_of
 from isthmus.spark.leases.progress import Count, LanePlace
 from isthmus.topics.plan import Action, LinkPlan, TopicPlan
@@ -127,7 +128,7 @@ def test_a_mapped_lane_tells_its_place_at_the_source() -> None:
         (30, 500, 70),
         (-1, 500, -1),
     ]
-    assert (found.is_mapped, found.as_dict()["offsets"]) == (True, "mapped")
+    assert (found.is_mapped, plain(found)["offsets"]) == (True, "mapped")
 
 
 def test_topic_has_the_state_that_needs_most_attention() -> None:
@@ -155,7 +156,7 @@ def test_refused_partition_is_shown_as_refused() -> None:
 def test_unknown_numbers_are_null() -> None:
     """What is not known is not shown as a number."""
     topic = topic_after(PartitionDecision(partition=0, source=None, target_end=-1))
-    shown = topic.as_dict()
+    shown = plain(topic)
     assert (shown["source_end"], shown["target_end"], shown["lag_records"]) == (None, None, None)
 
 
@@ -204,11 +205,11 @@ def test_what_was_not_heard_for_long_says_so() -> None:
         view = LanesView(controller=controller, reports={key: found}, counts=COUNTS, ages_s={key: 24.0})
         (partition,) = topics_of(plan, view)[0].partitions
         assert (partition.state_age_s, partition.age_s) == (state_age_s, 24.0)
-        assert partition.as_dict()["source_end_age_seconds"] == 24.0
+        assert plain(partition)["source_end_age_seconds"] == 24.0
     lost = {key: replace(found, state=LaneState.SOURCE_UNAVAILABLE, heard_ms=1_000)}
     view = LanesView(controller=ControllerState.ALIVE, reports=lost, counts=COUNTS, ages_s={key: 2.0}, at_ms=61_000)
     (partition,) = topics_of(plan, view)[0].partitions
-    assert partition.as_dict()["source_end_age_seconds"] == 60.0, "a lane that tells of a silent source heard nothing"
+    assert plain(partition)["source_end_age_seconds"] == 60.0, "a lane that tells of a silent source heard nothing"
     silent = LanesView(
         controller=ControllerState.ALIVE, reports={key: found}, counts=COUNTS, ages_s={key: UNHEARD_S + 1}
     )
@@ -223,7 +224,7 @@ def test_lag_of_a_link_is_unknown_while_that_of_a_topic_is() -> None:
         topic=TargetTopic("audit"), source_topic=SourceTopic("audit"), state=LaneState.SOURCE_UNAVAILABLE
     )
     found = LinkProgress(link="l", source="a", target="b", state=LinkState.ACTIVE, topics=(known, unknown))
-    assert (found.as_dict()["lag_records"], found.as_dict()["lag_records_min"]) == (None, 60)
+    assert (plain(found)["lag_records"], plain(found)["lag_records_min"]) == (None, 60)
 
 
 def link(state: LinkState = LinkState.ACTIVE, topic_state: LaneState = LaneState.ACTIVE) -> LinkProgress:

@@ -124,7 +124,7 @@ def test_how_old_the_last_seen_end_of_a_source_is() -> None:
         found = status._partition(reading, None, lane, status._ends(reading, lane, None))
         assert found.source_end == 5
         assert found.age_s < math.inf
-        return found.as_dict()["source_end_age_seconds"]
+        return found.source_end_age_s
 
     now = now_ms()
     told = age(documents(), [began_ms, began_ms, now - 1000, now])

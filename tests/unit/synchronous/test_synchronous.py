@@ -24,6 +24,7 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.registers import MODE, change_registers
 from isthmus.model.state import LinkState
+from isthmus.model.text.plain import plain
 from isthmus.namespaces.namespace import ASYNC_ONLY
 from isthmus.synchronous.synchronous import GivenUp, check_declared, check_synchronous, still_missing
 from tests.unit.memory.pairs import _AUTHOR, _EAST, _KNOWN, _MAP, _WEST
@@ -150,7 +151,7 @@ def test_a_failover_tells_what_was_promised(found: Promised, told: str) -> None:
     with pytest.raises(AssertionError, match=told):
         raise AssertionError(found.in_words)
     is_zero = "0 records" in found.in_words
-    assert (found.as_dict()["partitions"] == []) is is_zero
+    assert (plain(found)["partitions"] == []) is is_zero
 
 
 def test_what_is_told_of_some_namespaces_and_of_others_is_the_worse() -> None:

@@ -14,6 +14,7 @@ from isthmus.model.namespace import Namespace
 from isthmus.model.naming import TargetTopic
 from isthmus.model.offsets import Cursor, OffsetPolicy
 from isthmus.model.problem import Problem
+from isthmus.model.text.plain import plain
 from isthmus.topics.observation import ObservedLink
 from isthmus.topics.outlooks import Seen, with_pauses, with_places, with_rights, with_seen
 from isthmus.topics.plan import Action, LinkPlan, Plan, TopicPlan
@@ -62,7 +63,7 @@ def test_some_partitions_refused() -> None:
     assert (plan.action, plan.mode, plan.lag_records) == (Action.COPY, TopicMode.IDENTITY, 15)
     assert plan.states == (LaneState.ACTIVE, LaneState.FOREIGN_WRITE, LaneState.ACTIVE)
     assert [lane.partition for lane in plan.lanes] == [0, 2]
-    (told,) = plan.as_dict()["refused_partitions"]
+    (told,) = plain(plan)["refused_partitions"]
     assert told == {"partition": 1, "state": "FOREIGN_WRITE", "message": "somebody wrote", "hint": "look", "code": None}
 
 
@@ -94,7 +95,7 @@ def test_gap_that_is_passed_is_noted() -> None:
     plan = topic_of(seen)
     (note,) = plan.notes
     assert "partition 0: offsets [5, 8) will be missing" in note.message
-    assert plan.as_dict()["gaps"] == [{"partition": 0, "offset_begin": 5, "offset_end": 8}]
+    assert plain(plan)["gaps"] == [{"partition": 0, "offset_begin": 5, "offset_end": 8}]
     assert Plan(links=(plan_of(seen),)).exit_code == 0
 
 
@@ -104,7 +105,7 @@ def test_silent_broker_is_no_refusal() -> None:
     seen = with_seen(link({0: 5, 1: 5}), keyed({0: silent, 1: Outlook()}))
     plan = topic_of(seen)
     assert (plan.action, plan.has_refusals) == (Action.COPY, False)
-    assert [each["partition"] for each in plan.as_dict()["unexamined_partitions"]] == [0]
+    assert [each["partition"] for each in plain(plan)["unexamined_partitions"]] == [0]
     assert plan.states == (LaneState.TARGET_UNAVAILABLE, LaneState.ACTIVE)
     assert Plan(links=(plan_of(seen),)).exit_code == 1
 

@@ -14,6 +14,7 @@ from isthmus.memory.declared import Declared
 from isthmus.memory.switching import DistributorTarget, wish_for_leaf
 from isthmus.model.naming import SourceTopic
 from isthmus.model.problem import Problem
+from isthmus.model.text.plain import plain
 from isthmus.model.trees.switching import Allowance, LaneBegin, LeftAt, TargetChoice
 from isthmus.run.following import change_of
 from isthmus.trees.forcing import AGAIN_S, BACK_S, GONE_S, TargetKeeper
@@ -55,7 +56,7 @@ def test_the_next_leaf_begins_where_the_one_before_may_have_come_to() -> None:
     (doubt,) = LEFT.doubts
     assert [(lane.partition, lane.begin, lane.position, lane.end) for lane in doubt.lanes] == [(0, -1, 7, 12)]
     shown = DistributorTarget(distributor=EACH, target="d", wanted="d", by_itself="c", doubts=LEFT.doubts)
-    assert shown.as_dict()["in_doubt"] == [{"leaf": "c", "state": "IN_DOUBT", "records_max": 5}]
+    assert plain(shown)["in_doubt"] == [{"leaf": "c", "state": "IN_DOUBT", "records_max": 5}]
     resent = (
         TargetChoice(target="c", wanted="c")
         .ask_for("d", is_forced=True, is_resent=True)
@@ -151,7 +152,7 @@ def test_what_was_seen_before_forces_nobody() -> None:
 
 def test_what_a_cluster_does_not_tell_is_not_made_up() -> None:
     """Of a distributor whose cluster is away nobody knows where it copies to."""
-    shown = DistributorTarget.unknown(EACH, Problem("a does not answer", "")).as_dict()
+    shown = plain(DistributorTarget.unknown(EACH, Problem("a does not answer", "")))
     assert (shown["target"], shown["wanted"], shown["by_itself"]) == (None, None, "c")
     assert shown["problem"] is not None
     assert shown["problem"]["message"] == "a does not answer"

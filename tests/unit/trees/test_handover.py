@@ -10,6 +10,7 @@ from isthmus.memory.declared import Declared
 from isthmus.memory.switching import DistributorTarget, wish_for_leaf
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
+from isthmus.model.text.plain import plain
 from isthmus.model.trees.switching import TargetChoice
 from isthmus.model.trees.tree import Distributor
 from isthmus.run.following import change_of
@@ -83,7 +84,7 @@ def test_what_becomes_of_a_wish() -> None:
     assert wish_for_leaf(each, "c", first) == first.ask_for("c")
     stale = TargetChoice(target="e", wanted="e", serial=5)
     assert wish_for_leaf(each, "d", stale) == TargetChoice(target="c", wanted="d", serial=6)
-    assert DistributorTarget.of(each, None).as_dict()["target"] == "c"
+    assert plain(DistributorTarget.of(each, None))["target"] == "c"
 
 
 @pytest.mark.parametrize(

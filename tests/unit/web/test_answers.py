@@ -147,23 +147,23 @@ def _operation() -> LongOperation:
 def _told() -> dict[str, Any]:
     (link,) = config.parse(CONFIGURATION).links
     return {
-        "LinkStatus": _status().as_dict(),
-        "Plan": _plan().as_dict(),
+        "LinkStatus": plain(_status()),
+        "Plan": plain(_plan()),
         "LinkSummary": link_summary(link, is_declared=False),
-        "GroupsPlan": _groups().as_dict(),
-        "Operation": _operation().as_dict(),
+        "GroupsPlan": plain(_groups()),
+        "Operation": plain(_operation()),
         "OperationEvent": _operation().event(),
         "LinkEvent": link_event(_status()),
-        "Filters": Filters(topics_include=("a",), since_ms=0, by="anna").as_dict(link),
-        "LiveSettings": LiveSettings(changed={"limits.bytes_per_s": 5}, since_ms=0, by="anna").as_dict(link),
-        "DeclaredTree": DeclaredTree(declaration=DECLARATION, clusters=ROOT).as_dict(),
+        "Filters": Filters(topics_include=("a",), since_ms=0, by="anna").in_force(link),
+        "LiveSettings": LiveSettings(changed={"limits.bytes_per_s": 5}, since_ms=0, by="anna").in_force(link),
+        "DeclaredTree": plain(DeclaredTree(declaration=DECLARATION, clusters=ROOT)),
     }
 
 
 @pytest.mark.parametrize("component", _told())
 def test_what_is_told_is_as_described(component: str) -> None:
     """With everything that there may be in it."""
-    check_value(component, _told()[component])
+    check_value(component, plain(_told()[component]))
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_a_verdict_is_as_described() -> None:
     )
     topic = TopicVerdict(source_topic="a", target_topic="b", partitions=(partition,), problem="it is not")
     verdict = Verdict(source="east", target="west", topics=(topic,), aborted="copy")
-    check_value("Verification", {"equal": False, "verdicts": [{"link": "l", **verdict.as_dict()}]})
+    check_value("Verification", {"equal": False, "verdicts": [{"link": "l", **plain(verdict)}]})
 
 
 def test_every_operation_says_what_it_answers() -> None:
@@ -230,7 +230,7 @@ def test_every_operation_says_what_it_answers() -> None:
 
 def test_what_is_not_described_is_noticed() -> None:
     """A key that came, went or changed its type is no answer as described."""
-    told = link_event(_status())
+    told = plain(link_event(_status()))
     for other in ({**told, "more": 1}, {"state": None}, {**told, "topics": "1"}):
         with pytest.raises(AssertionError):
             check_value("LinkEvent", other)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from isthmus.errors import GateNotMet, RequestRefused, TokenRefused
+from isthmus.model.text.plain import plain
 from isthmus.web.access.guard import ANYBODY, Caller
 from isthmus.web.access.tokens import Role
 from isthmus.web.operations import MOST, LongOperation, OnStep, OperationKind, Operations, OperationState
@@ -55,7 +56,7 @@ def test_work_has_a_result(operations: Operations) -> None:
     operation = begin(operations, work)
 
     assert ended(operation) is OperationState.SUCCEEDED
-    told: dict[str, Any] = {**operations.get(operation.id).as_dict()}
+    told: dict[str, Any] = {**plain(operations.get(operation.id))}
     assert (told["result"], told["problem"], [each["step"] for each in told["progress"]]) == (
         {"records": 7},
         None,
@@ -74,7 +75,7 @@ def test_what_an_operation_is_about_is_in_the_log_whether_a_link_or_not(
 
     told = begin(operations, work), operations.begin("reassign", "east", ANYBODY, {}, work, is_of_link=False)
     assert [ended(each) for each in told] == [OperationState.SUCCEEDED] * 2
-    assert [(each.as_dict()["target"], each.event()["link"]) for each in told] == [
+    assert [(plain(each)["target"], each.event().link) for each in told] == [
         ("east-west", "east-west"),
         ("east", None),
     ]
@@ -93,7 +94,7 @@ def test_work_that_fails_has_a_problem(operations: Operations) -> None:
 
     told = begin(operations, late), begin(operations, broken)
     assert [ended(each) for each in told] == [OperationState.FAILED] * 2
-    problems = [each.as_dict()["problem"] for each in told]
+    problems = [plain(each)["problem"] for each in told]
     assert [each and each["code"] for each in problems] == ["ISTH-GATE", "ISTH-INVARIANT"]
     assert "canary" not in str(problems)
 

@@ -28,6 +28,7 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.model.registers import Register, Statement
 from isthmus.model.state import LinkState
+from isthmus.model.text.plain import plain
 from isthmus.model.trees.tree import Tree, node_of
 from isthmus.topics.plan import Action, LinkPlan, TopicPlan
 from isthmus.web.access.auditing import record
@@ -183,7 +184,7 @@ def _hostile_pages() -> dict[str, dict[str, Any]]:
     said = Authored(at_ms=0, by=HOSTILE, what=HOSTILE, subject=HOSTILE, value=HOSTILE, clusters=(HOSTILE,))
     return {
         "operations.html": {"operations": [operation]},
-        "operation.html": {"operation": operation.as_dict(), "is_stopped_by": True},
+        "operation.html": {"operation": plain(operation), "is_stopped_by": True},
         "plan_part.html": {"name": HOSTILE, "plan": plan},
         "tree.html": {"tree": tree, "known": {}, "drawing": "0", "at_ms": 0},
         "held_part.html": {"said": [said], "away": {HOSTILE: problem}},

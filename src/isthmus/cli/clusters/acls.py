@@ -23,6 +23,7 @@ from isthmus.model.kafka.access import RulePattern
 from isthmus.model.kafka.rights import Resource
 from isthmus.model.link import Link
 from isthmus.model.links.needs import Side
+from isthmus.model.text.plain import plain
 
 _OPTIONS: Final = {
     Resource.TOPIC: "--topic",
@@ -103,7 +104,7 @@ def format_rules(link: Link, sides: Sequence[GrantedSide], output: AclFormat) ->
             users = [_kafka_user(each) for each in sides]
             yield from yaml.safe_dump_all(users, sort_keys=False, explicit_start=True).splitlines()
         case AclFormat.JSON:
-            rows = [row for each in sides for row in each.as_rows()]
+            rows = [plain(row) for each in sides for row in each.rows]
             yield from json.dumps(rows, indent=2).splitlines()
 
 

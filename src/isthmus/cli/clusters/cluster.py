@@ -28,6 +28,7 @@ from isthmus.model.kafka.registry import Registry, RegistryNode, changes
 from isthmus.model.kafka.transactions import OpenTransaction
 from isthmus.model.links.lastknown import KnownNames, LastKnown
 from isthmus.model.text.elapsed import ago
+from isthmus.model.text.plain import plain
 from isthmus.model.text.wording import format_count
 
 _BROKER_COLUMNS: Final = (
@@ -146,7 +147,7 @@ def describe(
         error.hint += f" What others remember of it: isthmus cluster describe {alias} --last-known"
         raise
     if not output.is_table:
-        render(report.as_dict(), output, names=[alias])
+        render(plain(report), output, names=[alias])
         return
     _show_cluster(report, output)
     _show_transactions(report.transactions, output)
@@ -166,9 +167,9 @@ def topics(
     names = configuration.cluster(alias).names
     report = Fabric(configuration).cluster(alias).topics(topic or ())
     if not output.is_table:
-        partitions = [{**each.as_dict(), "name": names.topic(each.topic)} for each in report.partitions]
+        partitions = [{**plain(each), "name": names.topic(each.topic)} for each in report.partitions]
         technical = [partition.topic for partition in report.partitions]
-        render({**report.as_dict(), "partitions": partitions}, output, names=technical)
+        render({**plain(report), "partitions": partitions}, output, names=technical)
         return
     rows = [{**_partition_row(each), "name": names.topic(each.topic)} for each in report.partitions]
     render(rows, output, columns=with_names(_PARTITION_COLUMNS, rows, "topic"))
@@ -199,8 +200,8 @@ def groups(
             _show_group(each, output)
         _show_findings((), report.not_told, output)
     else:
-        groups = [{**each.as_dict(), "name": names.group(each.group)} for each in report.groups]
-        render({**report.as_dict(), "groups": groups}, output, names=[each.group for each in report.groups])
+        groups = [{**plain(each), "name": names.group(each.group)} for each in report.groups]
+        render({**plain(report), "groups": groups}, output, names=[each.group for each in report.groups])
     if group and any(each.problem for each in report.groups):
         raise typer.Exit(1)
 
@@ -224,7 +225,7 @@ def elect_leaders(
             "which election?", hint="Add --preferred. Unclean elections lose records: use Kafka's own tool for them."
         )
     elections = Fabric(load_configuration(path)).cluster(alias).elect_leaders(topic or (), dry_run=dry_run)
-    rows = [election.as_dict() for election in elections]
+    rows = [plain(election) for election in elections]
     if output is OutputFormat.TABLE:
         rows = [row for row in rows if row["outcome"] != ElectionOutcome.NOT_NEEDED]
         all_of_them = format_count(len(elections), "partition is", "partitions are")
@@ -251,7 +252,7 @@ def registry(
         return
     report = cluster.registry()
     if not output.is_table:
-        render(report.as_dict(), output, names=[node.path for node in report.registry.nodes])
+        render(plain(report), output, names=[node.path for node in report.registry.nodes])
         return
     console.print(Text(printable(report.statement)))
     print_tree(alias, [(node.path, _node_label(node)) for node in report.registry.nodes])
@@ -295,12 +296,12 @@ def _show_group(report: GroupReport, output: OutputFormat) -> None:
         ]
         render(rows, output, title=f"members of {report.group}", columns=_MEMBER_COLUMNS)
     if report.positions:
-        positions = [_with_age(position.as_dict()) for position in report.positions]
+        positions = [_with_age(plain(position)) for position in report.positions]
         render(positions, output, title=f"positions of {report.group}", columns=_POSITION_COLUMNS)
 
 
 def show_last_known(known: LastKnown, output: OutputFormat) -> None:
-    fields: Row = known.as_dict()
+    fields: Row = plain(known)
     if not output.is_table:
         render(fields, output, names=[known.cluster.alias])
         return
@@ -347,14 +348,14 @@ def _show_known_names(names: KnownNames, output: OutputFormat) -> None:
 
 
 def _show_cluster(report: ClusterReport, output: OutputFormat) -> None:
-    whole: Row = report.as_dict()
+    whole: Row = plain(report)
     general = ("cluster", "cluster_id", "mode", "controller", "topics", "partitions")
     counts = (Column("topics", Cells.NUMBER), Column("partitions", Cells.NUMBER))
     render({key: whole[key] for key in general}, output, columns=counts)
-    render(report.broker_rows(), output, title="brokers", columns=_BROKER_COLUMNS)
+    render(plain(report.broker_rows), output, title="brokers", columns=_BROKER_COLUMNS)
     if report.quorum is not None:
-        voters = [{"role": "voter", **replica.as_dict()} for replica in report.quorum.voters]
-        observers = [{"role": "observer", **replica.as_dict()} for replica in report.quorum.observers]
+        voters = [{"role": "voter", **plain(replica)} for replica in report.quorum.voters]
+        observers = [{"role": "observer", **plain(replica)} for replica in report.quorum.observers]
         epoch = f"leader {report.quorum.leader_id}, epoch {report.quorum.leader_epoch}"
         render([*voters, *observers], output, title=f"quorum ({epoch})", columns=_QUORUM_COLUMNS)
     if report.features and output is OutputFormat.WIDE:
@@ -363,7 +364,7 @@ def _show_cluster(report: ClusterReport, output: OutputFormat) -> None:
 
 
 def _partition_row(partition: PartitionState) -> Row:
-    row = partition.as_dict()
+    row: dict[str, object] = plain(partition)
     return row | {
         "behind": ", ".join(f"{replica}: {records:,}" for replica, records in partition.behind),
         "moves": ", ".join(
@@ -374,18 +375,18 @@ def _partition_row(partition: PartitionState) -> Row:
 
 def _show_settings(settings: Sequence[BrokerSetting], output: OutputFormat) -> None:
     if settings and output is OutputFormat.WIDE:
-        rows = [setting.as_dict() for setting in settings]
+        rows = [plain(setting) for setting in settings]
         render(rows, output, title="settings of brokers", columns=_SETTING_COLUMNS)
 
 
 def _show_transactions(transactions: Sequence[OpenTransaction], output: OutputFormat) -> None:
     if transactions:
-        rows = [transaction.as_dict() for transaction in transactions]
+        rows = [plain(transaction) for transaction in transactions]
         render(rows, output, title="open transactions", columns=_TRANSACTION_COLUMNS)
 
 
 def _show_findings(findings: Sequence[Finding], not_told: Mapping[str, str], output: OutputFormat) -> None:
     if findings:
-        render([finding.as_dict() for finding in findings], output, title="findings", columns=FINDING_COLUMNS)
+        render([plain(finding) for finding in findings], output, title="findings", columns=FINDING_COLUMNS)
     for part, reason in not_told.items():
         console.print(Text(printable(f"{part}: {reason}"), style="yellow"))

@@ -19,7 +19,8 @@ from isthmus.errors import ClusterError
 from isthmus.fabric.async_fabric import AsyncFabric
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
-from isthmus.model.problem import problem_dict, problem_of
+from isthmus.model.problem import problem_of
+from isthmus.model.text.plain import plain
 
 _COLUMNS: Final = (
     Column("cluster", Cells.NAME),
@@ -99,7 +100,7 @@ def _row(
             each.name for each in links if not each.tree and cluster.alias in (each.source.alias, each.target.alias)
         ],
         "trees": [each.tree.name for each in configuration.trees if cluster.alias in each.tree.clusters],
-        "problem": problem_dict(problem_of(found)) if isinstance(found, ClusterError) else None,
+        "problem": plain(problem_of(found)) if isinstance(found, ClusterError) else None,
     }
 
 

@@ -21,6 +21,7 @@ from isthmus.fabric.answers import Keeping, NamespaceReport
 from isthmus.fabric.fabric import Fabric, Namespaces
 from isthmus.model.namespace import Namespace
 from isthmus.model.text.instant import written_instant
+from isthmus.model.text.plain import plain
 
 app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
 
@@ -87,7 +88,7 @@ def list_namespaces(
     if output.is_table:
         render([_row(each) for each in found], output, columns=_COLUMNS)
     else:
-        render([each.as_dict() for each in found], output, names=[str(each.namespace) for each in found])
+        render([plain(each) for each in found], output, names=[str(each.namespace) for each in found])
 
 
 @app.command()
@@ -181,7 +182,7 @@ def _of(cluster: str, path: ConfigOption) -> Namespaces:
 
 
 def _show(found: NamespaceReport, output: OutputFormat, *, dry_run: bool = False) -> None:
-    fields = found.as_dict()
+    fields = plain(found)
     if not output.is_table:
         render(fields, output, names=[str(found.namespace)])
         return

@@ -21,7 +21,8 @@ from isthmus.config.sections.fields import size_bytes
 from isthmus.errors import ConfigError, OutputFailed
 from isthmus.fabric.answers import Reassignment, ReassignmentPlan, ReassignmentState
 from isthmus.fabric.fabric import Fabric, Reassigning
-from isthmus.model.kafka.assignment import Assignment, Move
+from isthmus.model.kafka.assignment import Assignment, Assignments, Move
+from isthmus.model.text.plain import plain
 from isthmus.model.text.wording import format_count
 
 _COLUMNS: Final = (
@@ -159,9 +160,9 @@ def _progress() -> Iterator[Callable[[int, int], None]]:
 
 def _show_plan(plan: ReassignmentPlan, output: OutputFormat, to: Path | None) -> None:
     if not output.is_table:
-        render({"version": 1, "partitions": [one.as_dict() for one in plan.after]}, output, names=_names(plan.moves))
+        render(plain(Assignments.of(plan.after)), output, names=_names(plan.moves))
     else:
-        render([_row(move.as_dict()) for move in plan.moves], output, columns=_COLUMNS)
+        render([_row(plain(move)) for move in plan.moves], output, columns=_COLUMNS)
         copies = sum(len(move.comes) for move in plan.moves)
         _tell(
             f"{format_count(len(plan.moves), 'partition')} of {len(plan.after):,} would change, with "
@@ -170,7 +171,7 @@ def _show_plan(plan: ReassignmentPlan, output: OutputFormat, to: Path | None) ->
 
 
 def _show(found: Sequence[Reassignment], output: OutputFormat) -> None:
-    rows = [one.as_dict() for one in found]
+    rows = [plain(one) for one in found]
     if not output.is_table:
         render(rows, output, names=[f"{one.topic}-{one.partition}" for one in found])
     elif rows:

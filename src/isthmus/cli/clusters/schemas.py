@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Annotated, Final
 
 import typer
@@ -21,6 +22,7 @@ from isthmus.fabric.answers import OnRegistryChange, SchemasPlan
 from isthmus.fabric.fabric import Fabric, Schemas
 from isthmus.model.problem import Problem
 from isthmus.model.schemas.content import RegistryContents
+from isthmus.model.text.plain import plain
 from isthmus.model.text.wording import format_count
 
 DIFFERENCE: Final = 4
@@ -86,7 +88,7 @@ def list_schemas(
         message = f"{registry.alias}: compatibility {default} by default" + (f", mode {mode}" if mode else "")
         console.print(Text(printable(message)))
         return
-    rows = [{**row, "name": schemas.logical(registry.alias, str(row["subject"]))} for row in found.as_rows()]
+    rows = plain(found.list_named(partial(schemas.logical, registry.alias)))
     render(rows, output, names=found.subjects)
 
 
@@ -173,7 +175,7 @@ def primary(
     if alias is None:
         if force or dry_run:
             raise ConfigError("nothing becomes the primary registry", hint="Name its cluster.")
-        rows = [each.as_dict() for each in schemas.registries()]
+        rows = [plain(each) for each in schemas.registries()]
         render(rows, output, columns=_REGISTRY_COLUMNS, names=[str(row["registry"]) for row in rows])
         return
     former = schemas.registry().alias
@@ -229,12 +231,12 @@ def _spans(numbers: Iterable[int]) -> str:
 
 def _show(plans: Sequence[SchemasPlan], output: OutputFormat) -> None:
     if not output.is_table:
-        render([plan.as_dict() for plan in plans], output, names=[plan.registry for plan in plans])
+        render([plain(plan) for plan in plans], output, names=[plan.registry for plan in plans])
         return
     rows = [
         {
             "registry": plan.registry,
-            **change.as_dict(),
+            **plain(change),
             "problem": change.problem.message if change.problem else None,
         }
         for plan in plans

@@ -21,6 +21,7 @@ from isthmus.errors import ConfigError
 from isthmus.fabric.answers import DeclaredTree
 from isthmus.fabric.fabric import Fabric
 from isthmus.model.registers import SETTINGS
+from isthmus.model.text.plain import plain
 
 _Name = Annotated[str, typer.Argument(metavar="TREE", help="The tree.")]
 _Settings = Annotated[
@@ -90,7 +91,7 @@ def list_trees(
     if output.is_table:
         render([_row(each) for each in found], output, columns=_COLUMNS)
     else:
-        render([each.as_dict() for each in found], output, names=[each.declaration.name for each in found])
+        render([plain(each) for each in found], output, names=[each.declaration.name for each in found])
 
 
 def describe(
@@ -156,14 +157,14 @@ def _values(settings: list[str] | None) -> dict[str, Any]:
 
 def _show(found: DeclaredTree, output: OutputFormat, *, dry_run: bool = False) -> None:
     if not output.is_table:
-        render(found.as_dict(), output, names=[found.declaration.name])
+        render(plain(found), output, names=[found.declaration.name])
         return
     render([_row(found)], output, columns=_COLUMNS)
     show_said(found, lambda name: name.removeprefix(SETTINGS), dry_run=dry_run)
 
 
 def _row(found: DeclaredTree) -> Row:
-    shown = found.as_dict()
+    shown = plain(found)
     return {
         "tree": found.declaration.name,
         "clusters": json.dumps(shown["clusters"]),

@@ -24,6 +24,7 @@ from isthmus.errors import ConfigError, OutputFailed
 from isthmus.fabric.answers import DistributorTarget, trees_named
 from isthmus.fabric.fabric import Fabric, open_fabric
 from isthmus.model.configuration import Configuration
+from isthmus.model.text.plain import plain
 from isthmus.model.text.wording import format_count
 from isthmus.model.trees.drawing import svg_of
 from isthmus.model.trees.reshaping import Reshaping
@@ -129,7 +130,7 @@ def plan(
             show_groups(groups, output)
     else:
         lanes = [f"{link.link}/{topic.topic}" for link in found.links for topic in link.topics]
-        render({**found.as_dict(), "groups": [each.as_dict() for each in groups]}, output, names=lanes)
+        render({**plain(found), "groups": [plain(each) for each in groups]}, output, names=lanes)
     if found.exit_code or are_troubled(groups):
         raise typer.Exit(found.exit_code or 1)
 
@@ -292,7 +293,7 @@ def _tell_lost(found: Reshaping) -> None:
 
 def _show_change(found: Reshaping, output: OutputFormat, *, dry_run: bool) -> None:
     if not output.is_table:
-        render(found.as_dict(), output, names=[found.after.name])
+        render(plain(found), output, names=[found.after.name])
         return
     changes = (("begins", found.begun), ("ends", found.ended))
     rows = [
@@ -302,12 +303,12 @@ def _show_change(found: Reshaping, output: OutputFormat, *, dry_run: bool) -> No
     ]
     render(rows, output, columns=_CHANGE_COLUMNS)
     beginning = "nothing was changed; clusters would be" if dry_run else "clusters are now"
-    console.print(Text(printable(f"{found.after.name}: {beginning} {json.dumps(found.as_dict()['after'])}")))
+    console.print(Text(printable(f"{found.after.name}: {beginning} {json.dumps(plain(found)['after'])}")))
 
 
 def _show(found: tuple[DistributorTarget, ...], output: OutputFormat) -> None:
     if not output.is_table:
-        render([each.as_dict() for each in found], output, names=[each.distributor.name for each in found])
+        render([plain(each) for each in found], output, names=[each.distributor.name for each in found])
         return
     rows = [
         {
@@ -336,7 +337,7 @@ def _count_copied(configuration: Configuration, trees: Collection[str]) -> dict[
 
 
 def _show_settings(settings: TreeSettings, copied: Mapping[str, int] | None) -> dict[str, Any]:
-    shown = settings.as_dict()
+    shown = plain(settings)
     if copied is None:
         return dict(shown)
     counted = [{**each, "copied_records": copied.get(each["name"])} for each in shown["distributors"]]

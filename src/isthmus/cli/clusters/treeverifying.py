@@ -13,6 +13,7 @@ from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.cli.setup.config import load_with_declared
 from isthmus.cli.tables.columns import Cells, Column
 from isthmus.fabric.fabric import Fabric
+from isthmus.model.text.plain import plain
 from isthmus.model.text.wording import format_count
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def verify(
 def show_verdict(verdict: TreeVerdict, output: OutputFormat) -> None:
     """Show the verdict on stdout; with a table, a closing line on stderr."""
     if not output.is_table:
-        render(verdict.as_dict(), output, names=[f"{verdict.tree}/{each.topic}" for each in verdict.topics])
+        render(plain(verdict), output, names=[f"{verdict.tree}/{each.topic}" for each in verdict.topics])
         return
     rows = [
         {

@@ -16,6 +16,7 @@ from isthmus.cli.tables.columns import Cells, Column
 from isthmus.errors import ConfigError
 from isthmus.fabric.answers import KEY_BYTES
 from isthmus.fabric.fabric import Fabric
+from isthmus.model.text.plain import plain
 from isthmus.model.text.wording import format_count
 
 _COLUMNS: Final = (
@@ -75,7 +76,7 @@ def copy(
     found = (
         Fabric(load_configuration(path)).cluster(cluster).copied_commits(source_id=source, groups=groups, key=opened)
     )
-    rows = [each.as_dict() for each in found]
+    rows = [plain(each) for each in found]
     if output.is_table:
         render([applicable(row) for row in rows], output, columns=_COLUMNS)
     else:

@@ -17,6 +17,7 @@ from isthmus.errors import ConfigError
 from isthmus.fabric.answers import FILTERS, Filters, patterns
 from isthmus.fabric.fabric import Fabric
 from isthmus.model.link import Link
+from isthmus.model.text.plain import plain
 
 app = typer.Typer(add_completion=False)
 
@@ -68,7 +69,7 @@ def filters(
             if lost:
                 confirm(name, consequence(given, lost))
             found = fabric.filter(name, Filters() if reset else wanted, known=found, dry_run=dry_run)
-        return dict(found.as_dict(fabric.configuration.link(name)))
+        return dict(plain(found.in_force(fabric.configuration.link(name))))
 
     def show(fields: dict[str, Any]) -> None:
         if not output.is_table:

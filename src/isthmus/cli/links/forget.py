@@ -17,6 +17,7 @@ from isthmus.cli.setup.config import load_with_declared
 from isthmus.errors import ConfigError
 from isthmus.fabric.answers import Forgotten
 from isthmus.fabric.fabric import Fabric
+from isthmus.model.text.plain import plain
 from isthmus.model.text.wording import format_count
 
 app = typer.Typer(add_completion=False)
@@ -81,7 +82,7 @@ def forget(
         confirm(link, f"{verb}have the ledger forget {format_count(len(found), 'topic')}")
         found = asked([each.topic for each in found])
     if not output.is_table:
-        render([each.as_dict() for each in found], output, names=[f"{each.link}/{each.topic}" for each in found])
+        render([plain(each) for each in found], output, names=[f"{each.link}/{each.topic}" for each in found])
         return
     would = f"would be {does}" if dry_run else f"is {does}"
     for line in _lines(found, would):

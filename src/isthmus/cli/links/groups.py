@@ -29,6 +29,7 @@ from isthmus.model.problem import Problem
 from isthmus.model.state import AGED_S
 from isthmus.model.text.elapsed import ago
 from isthmus.model.text.instant import written_instant
+from isthmus.model.text.plain import plain
 from isthmus.model.text.wording import format_count
 
 DIFFERENCE: Final = 4
@@ -141,7 +142,7 @@ def describe(
         shown = [{**applicable(row), "source_position": row["source_position"]} for row in rows]
         render(shown, output, columns=columns)
     else:
-        render([plan.as_dict() for plan in found], output, names=_positions(_position_rows(found)))
+        render([plain(plan) for plan in found], output, names=_positions(_position_rows(found)))
     if not output.has_problems:
         _tell(found)
     _end(found)
@@ -157,7 +158,7 @@ def translate(
 ) -> None:
     """Show what each position of one group is at the target, whether it is written there or not."""
     found = Fabric(load_with_declared(path, link)).groups.plan(link=link, group=name)
-    rows = [row for plan in found for row in plan.translations]
+    rows = [plain(row) for plan in found for row in plan.translations]
     shown = [applicable(row) for row in rows] if output.is_table else rows
     render(shown, output, columns=_TRANSLATION_COLUMNS, names=_positions(rows))
     _tell(found)
@@ -210,7 +211,7 @@ def drill(
             skipping.append(name)
         return found
 
-    each_shown(names, output, work, lambda found: _show_drill(found, output), GroupDrill.as_dict, noun="group")
+    each_shown(names, output, work, lambda found: _show_drill(found, output), plain, noun="group")
     if skipping:
         raise typer.Exit(DIFFERENCE)
 
@@ -237,7 +238,7 @@ def show_groups(plans: Sequence[GroupsPlan], output: OutputFormat) -> None:
         render(rows, output, columns=with_names(_COLUMNS, rows, "group"))
     else:
         names = [each.group for plan in plans for each in plan.groups]
-        render([plan.as_dict() for plan in plans], output, names=names)
+        render([plain(plan) for plan in plans], output, names=names)
     if not output.has_problems:
         _tell(plans)
 
@@ -265,7 +266,7 @@ def _position_rows(plans: Sequence[GroupsPlan]) -> list[Row]:
         {
             "link": plan.link,
             "way": plan.way,
-            **position.as_dict(),
+            **plain(position),
             "source_position_as_of": _as_of(position.source_age_s),
             "read_until": None if position.sent is None else written_instant(position.sent.timestamp_ms),
         }
@@ -300,9 +301,9 @@ def _tell(plans: Sequence[GroupsPlan]) -> None:
 
 
 def _show_drill(found: GroupDrill, output: OutputFormat) -> None:
-    rows = [position.as_dict() for position in found.positions]
+    rows = [plain(position) for position in found.positions]
     if not output.is_table:
-        render(found.as_dict(), output, names=_positions(rows))
+        render(plain(found), output, names=_positions(rows))
         return
     render(rows, output, columns=_DRILL_COLUMNS)
     _tell_drill(found)

@@ -28,6 +28,7 @@ from isthmus.model.gateways.synchrony import SYNC
 from isthmus.model.links.declaration import ASYNC, said_name
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.text.instant import written_instant
+from isthmus.model.text.plain import plain
 
 app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
 app.command()(promoting.detach)
@@ -142,7 +143,7 @@ def list_links(
     if output.is_table:
         render([_row(each) for each in found], output, columns=_COLUMNS)
     else:
-        render([each.as_dict() for each in found], output, names=[each.declaration.name for each in found])
+        render([plain(each) for each in found], output, names=[each.declaration.name for each in found])
     if unread:
         why = "; ".join(each.in_full for each in unread.values())
         tell(f"what is declared on {', '.join(unread)} is not known: {why}")
@@ -273,12 +274,12 @@ def delete(
 
 
 def _each(names: Sequence[str], work: Callable[[str], DeclaredLink], output: OutputFormat, *, dry_run: bool) -> None:
-    each_shown(names, output, work, lambda found: _show(found, output, dry_run=dry_run), DeclaredLink.as_dict)
+    each_shown(names, output, work, lambda found: _show(found, output, dry_run=dry_run), plain)
 
 
 def _show(found: DeclaredLink, output: OutputFormat, *, dry_run: bool = False) -> None:
     if not output.is_table:
-        render(found.as_dict(), output, names=[found.declaration.name])
+        render(plain(found), output, names=[found.declaration.name])
         return
     render([_row(found)], output, columns=_COLUMNS)
     for each in found.parted or ():

@@ -27,6 +27,7 @@ from isthmus.model.links.pauses import told_of
 from isthmus.model.loop import Change
 from isthmus.model.problem import Problem
 from isthmus.model.text.instant import written_instant
+from isthmus.model.text.plain import plain
 from isthmus.model.text.wording import format_count
 
 CHANGES_PENDING = 3
@@ -86,7 +87,7 @@ def show_plan(plan: Plan, output: OutputFormat) -> None:
         _show_table(plan, output)
     else:
         names = [f"{link.link}/{topic.topic}" for link in plan.links for topic in link.topics]
-        render(plan.as_dict(), output, names=names)
+        render(plain(plan), output, names=names)
     if not output.has_problems:
         for link in plan.links:
             _tell(link)

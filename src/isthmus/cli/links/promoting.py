@@ -25,6 +25,7 @@ from isthmus.model.links.promotion import LeftPartition, Promotion, torn_in_word
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.text.duration import parse_duration
 from isthmus.model.text.elapsed import ago
+from isthmus.model.text.plain import plain
 from isthmus.model.text.wording import format_count
 
 _Names = Annotated[list[str], typer.Argument(metavar="LINK", help="The declared link, or several.")]
@@ -189,7 +190,7 @@ def reverse(
         if not dry_run:
             _tell(f"link {back[found.link]} has the former source follow from now on")
 
-    each_shown(list(back), output, work, show, Promotion.as_dict)
+    each_shown(list(back), output, work, show, plain)
 
 
 def _ways_back(links: Sequence[str], names: Sequence[str]) -> dict[str, str]:
@@ -281,16 +282,16 @@ def maps_of(
 
 
 def _each(names: Sequence[str], work: Callable[[str], Promotion], output: OutputFormat, *, dry_run: bool) -> None:
-    each_shown(names, output, work, lambda found: _show(found, output, dry_run=dry_run), Promotion.as_dict)
+    each_shown(names, output, work, lambda found: _show(found, output, dry_run=dry_run), plain)
 
 
 def _show(found: Promotion, output: OutputFormat, *, dry_run: bool) -> None:
     if not output.is_table:
-        render(found.as_dict(), output, names=[str(each.target) for each in found.namespaces])
+        render(plain(found), output, names=[str(each.target) for each in found.namespaces])
         return
     rows = [
         {
-            **each.as_dict(),
+            **plain(each),
             "heard": _last_heard(each),
             "ends_within": torn_in_words(each.ends_within),
         }

@@ -12,6 +12,7 @@ from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.cli.setup.config import load_configuration
 from isthmus.cli.tables.columns import Cells, Column
 from isthmus.fabric.fabric import Fabric
+from isthmus.model.text.plain import plain
 
 app = typer.Typer(add_completion=False)
 
@@ -49,7 +50,7 @@ def provenance(
     if output.is_table:
         rows = [
             {
-                **each.as_dict(),
+                **plain(each),
                 "partition": "all" if each.partition < 0 else str(each.partition),
                 "offset_end": each.end_in_words,
                 "missing": each.missing_in_words,
@@ -61,7 +62,7 @@ def provenance(
         if not found and not problems:
             console.print(Text(printable(f"no ledger knows topic {topic} as a copy")))
     else:
-        render([each.as_dict() for each in found], output, names=[each.link for each in found])
+        render([plain(each) for each in found], output, names=[each.link for each in found])
     for alias, problem in problems.items():
         console.print(Text(printable(f"{alias}: {problem.in_full}"), style="yellow"))
     if problems:

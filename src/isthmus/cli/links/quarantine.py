@@ -16,6 +16,7 @@ from isthmus.cli.tables.columns import Cells, Column
 from isthmus.fabric.answers import QuarantineFilter
 from isthmus.fabric.fabric import Fabric
 from isthmus.model.links.recovery import SetAside, quarantine_of
+from isthmus.model.text.plain import plain
 from isthmus.model.text.wording import format_count
 
 app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
@@ -65,7 +66,7 @@ def list_quarantine(
         found = Fabric(load_configuration(path)).quarantine()
     else:
         found = Fabric(load_with_declared(path, link)).link(link).quarantine(topic)
-    rows = [each.as_dict() for each in found]
+    rows = [plain(each) for each in found]
     if not output.is_table:
         render(rows, output, names=[quarantine_of(each.topic) for each in found])
         return
@@ -108,9 +109,9 @@ def replay(
     chosen = Fabric(configuration).link(link)
     found = chosen.replay(topic, cluster=cluster, into=into, selected=selected, dry_run=dry_run)
     if not output.is_table:
-        render([each.as_dict() for each in found], output, names=[str(each.partition) for each in found])
+        render([plain(each) for each in found], output, names=[str(each.partition) for each in found])
         return
-    render([each.as_dict() for each in found], output, columns=_REPLAYED)
+    render([plain(each) for each in found], output, columns=_REPLAYED)
     written = format_count(sum(each.written for each in found), "record")
     _tell(f"{written} would be written; nothing was" if dry_run else f"{written} written")
 

@@ -19,6 +19,7 @@ from isthmus.errors import ConfigError
 from isthmus.fabric.fabric import Fabric, Recovering
 from isthmus.model.links.recovery import Recovery, RecoveryStage, RecoveryWay, TopicRecovery
 from isthmus.model.text.duration import parse_duration
+from isthmus.model.text.plain import plain
 from isthmus.model.text.wording import format_count
 
 _COLUMNS: Final = (
@@ -100,7 +101,7 @@ def recover(
     def work(one: str) -> Recovery:
         return healthy.get(one) or recoverer(one).recover(dry_run=dry_run)
 
-    each_shown(name, output, work, lambda found: _show(found, output), Recovery.as_dict)
+    each_shown(name, output, work, lambda found: _show(found, output), plain)
 
 
 def _confirm_recovery(name: str, recoverer: Recovering) -> Recovery | None:
@@ -118,19 +119,19 @@ def _show(found: Recovery, output: OutputFormat) -> None:
     if output.is_table:
         _show_table(found)
     else:
-        render(found.as_dict(), output, names=[each.topic for each in found.topics if each.stage])
+        render(plain(found), output, names=[each.topic for each in found.topics if each.stage])
 
 
 def _show_table(found: Recovery) -> None:
     rows = [
-        {"topic": topic.topic, **each.as_dict(), "diverged": "yes" if each.has_diverged else "no"}
+        {"topic": topic.topic, **plain(each), "diverged": "yes" if each.has_diverged else "no"}
         for topic in found.topics
         for each in topic.partitions
     ]
     if rows:
         render(rows, OutputFormat.TABLE, columns=_COLUMNS)
     groups = [
-        {**each.as_dict(), "topic": topic.topic, "reason": each.reason or "-"}
+        {**plain(each), "topic": topic.topic, "reason": each.reason or "-"}
         for topic in found.topics
         for each in topic.positions
     ]

@@ -35,6 +35,7 @@ from isthmus.fabric.answers import RunOutcome
 from isthmus.fabric.fabric import Fabric
 from isthmus.model.links.progress import LinkProgress
 from isthmus.model.state import LinkState
+from isthmus.model.text.plain import plain
 from isthmus.model.text.wording import format_count
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ def show_outcome(outcome: RunOutcome, output: OutputFormat) -> None:
     if output.is_table:
         render(_rows(outcome), output, columns=_COLUMNS)
     else:
-        render(outcome.as_dict(), output, names=progress_names(outcome.links))
+        render(plain(outcome), output, names=progress_names(outcome.links))
     if output.has_problems:
         return
     tell_problems(outcome.links)

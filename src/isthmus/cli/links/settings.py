@@ -15,6 +15,7 @@ from isthmus.cli.several import each_shown
 from isthmus.config.declared import parse_assignment
 from isthmus.errors import ConfigError
 from isthmus.fabric.fabric import Fabric
+from isthmus.model.text.plain import plain
 
 app = typer.Typer(add_completion=False)
 
@@ -48,7 +49,7 @@ def settings(
         found = one.settings()
         if values or unset or reset:
             found = one.change_settings(values, unset=unset or (), reset=reset, known=found, dry_run=dry_run)
-        return dict(found.as_dict(fabric.configuration.link(name)))
+        return dict(plain(found.in_force(fabric.configuration.link(name))))
 
     def show(fields: dict[str, Any]) -> None:
         if not output.is_table:

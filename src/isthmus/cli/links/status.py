@@ -39,6 +39,7 @@ from isthmus.model.state import ControllerState, LinkState
 from isthmus.model.text.duration import parse_duration
 from isthmus.model.text.elapsed import ago
 from isthmus.model.text.patterns import NamePattern
+from isthmus.model.text.plain import plain
 from isthmus.model.text.suggestion import nearest
 from isthmus.model.text.wording import first_few
 
@@ -112,7 +113,7 @@ def status(
         render(rows, output, columns=status_columns(rows, by_partition=partitions))
     else:
         names = progress_names(links, by_partition=partitions)
-        render([progress.as_dict() for progress in links], output, names=names)
+        render([plain(progress) for progress in links], output, names=names)
     if not output.has_problems:
         tell_problems(links)
         _tell_controllers(links)
@@ -148,7 +149,7 @@ def _show_tasks(links: Sequence[LinkProgress], output: OutputFormat, *, only_pro
         left_out = ", ".join(dict.fromkeys(task.loop for _, task in idle))
         console.print(Text(printable(f"not configured, and so left out: {left_out}; -o wide shows all")))
     names = [f"{link}/{task.loop}" for link, task in tasks]
-    rows = [task_row(link, task) if output.is_table else {"link": link, **task.as_dict()} for link, task in tasks]
+    rows = [task_row(link, task) if output.is_table else {"link": link, **plain(task)} for link, task in tasks]
     render(rows, output, columns=TASK_COLUMNS, names=names)
 
 
@@ -244,7 +245,7 @@ async def _tell(reader: StatusReader, view: View, interval_s: float) -> None:
         while True:
             links = view.of(await reader.read())
             at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-            look = {"at": at, "links": [progress.as_dict() for progress in links]}
+            look = {"at": at, "links": [plain(progress) for progress in links]}
             sys.stdout.write(f"{json.dumps(look, default=str)}\n")
             sys.stdout.flush()
             await asyncio.sleep(interval_s)

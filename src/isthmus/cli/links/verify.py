@@ -24,6 +24,7 @@ from isthmus.cli.tables.columns import Cells, Column
 from isthmus.errors import ConfigError, GateNotMet
 from isthmus.fabric.fabric import Fabric
 from isthmus.model.text.instant import parse_instant
+from isthmus.model.text.plain import plain
 from isthmus.model.text.wording import format_count
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def show_verdicts(verdicts: Mapping[str, Verdict], output: OutputFormat) -> None
     """Show the verdicts by link, on stdout; with a table, a closing line on stderr."""
     if not output.is_table:
         names = [f"{link}/{topic.target_topic}" for link, verdict in verdicts.items() for topic in verdict.topics]
-        render([{"link": link, **verdict.as_dict()} for link, verdict in verdicts.items()], output, names=names)
+        render([{"link": link, **plain(verdict)} for link, verdict in verdicts.items()], output, names=names)
         return
     rows = [
         {**_row(link, topic), "aborted": verdict.aborted}

@@ -19,9 +19,10 @@ from isthmus.errors import GateNotMet, IsthmusError
 from isthmus.fabric.answers import Waiting
 from isthmus.fabric.async_fabric import AsyncFabric
 from isthmus.model.lane import LaneState
-from isthmus.model.problem import Problem, problem_dict, problem_of
+from isthmus.model.problem import Problem, problem_of
 from isthmus.model.state import LinkState
 from isthmus.model.text.duration import parse_duration
+from isthmus.model.text.plain import plain
 from isthmus.status.condition import WaitCondition
 
 _LINE_S: Final = 30.0
@@ -80,7 +81,7 @@ def wait(
     if len(targets) == 1:
         (outcome,) = found.values()
         if isinstance(outcome, Waiting):
-            render([_row(outcome)] if output.is_table else outcome.as_dict(), output, columns=_COLUMNS)
+            render([_row(outcome)] if output.is_table else plain(outcome), output, columns=_COLUMNS)
         for failed in failures.values():
             raise failed
         return
@@ -113,8 +114,8 @@ def _show(
     else:
         rows = [
             {
-                **(each.as_dict() if isinstance(each, Waiting) else {"name": name}),
-                "problem": problem_dict(problem_of(failures[name])) if name in failures else None,
+                **(plain(each) if isinstance(each, Waiting) else {"name": name}),
+                "problem": plain(problem_of(failures[name])) if name in failures else None,
             }
             for name, each in found.items()
         ]

@@ -30,6 +30,7 @@ from isthmus.model.gateways.registered import ForgottenGateway, GatewayPair, Gat
 from isthmus.model.process.listening import ListenAddress
 from isthmus.model.text.elapsed import ago
 from isthmus.model.text.instant import written_instant
+from isthmus.model.text.plain import plain
 from isthmus.model.text.wording import first_few, format_count
 
 _SERVE: Final = "serve"
@@ -146,7 +147,7 @@ def status(
         if found.pairs:
             render([_pair_row(each) for each in found.pairs], output, title="Synchronous links", columns=_PAIRS)
     else:
-        render(found.as_dict(), output, names=[each.address for each in found.gateways])
+        render(plain(found), output, names=[each.address for each in found.gateways])
     if not output.has_problems:
         _tell(found)
     if found.away:
@@ -185,7 +186,7 @@ def forget(
     if output.is_table:
         _tell_forgotten(found, dry_run=dry_run)
     else:
-        render(found.as_dict(), output, names=list(found.gateway.ids))
+        render(plain(found), output, names=list(found.gateway.ids))
     if found.away:
         raise typer.Exit(1)
 

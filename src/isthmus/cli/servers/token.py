@@ -13,6 +13,7 @@ from isthmus.cli.noun import Noun
 from isthmus.cli.options import OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, print_line, printable, render
 from isthmus.cli.servers.serve import TokensOption
+from isthmus.model.text.plain import plain
 from isthmus.web.access.tokens import Role, TokenFile, default_tokens_file
 
 app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
@@ -46,7 +47,7 @@ def list_tokens(
     tokens: TokensOption = None, output: OutputOption = OutputFormat.TABLE, _verbose: VerboseOption = 0
 ) -> None:
     """Show which tokens there are."""
-    render([each.as_dict() for each in _file(tokens).all()], output)
+    render([plain(each) for each in _file(tokens).all()], output)
 
 
 @app.command()

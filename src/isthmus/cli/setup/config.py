@@ -36,7 +36,7 @@ from isthmus.model.offsets import written_start
 from isthmus.model.schemas.content import SchemaSettings
 from isthmus.model.selection import TopicSettings
 from isthmus.model.text.patterns import NamePattern
-from isthmus.model.trees.reshaping import build_file_form
+from isthmus.model.text.plain import plain
 from isthmus.model.trees.tree import TreeSettings
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def _tree(settings: TreeSettings) -> Row:
     tree = settings.tree
     return {
         "name": tree.name,
-        "clusters": build_file_form(tree.root),
+        "clusters": plain(tree.root),
         "topics": list(map(str, settings.topics)),
         "exclude": list(map(str, settings.exclude)),
         "groups": list(map(str, settings.groups)),

@@ -11,6 +11,7 @@ from isthmus.cli.output import OutputFormat, render
 from isthmus.cli.setup.config import ask_fabric, load_with_declared
 from isthmus.cli.tables.columns import Cells, Column
 from isthmus.model.kafka.findings import Level
+from isthmus.model.text.plain import plain
 
 FINDING_COLUMNS: Final = (
     Column("level"),
@@ -32,6 +33,6 @@ def doctor(
     """Examine clusters, rights, limits, clocks and this host. Exits with 1 if something is wrong."""
     findings = ask_fabric(load_with_declared(path), lambda fabric: fabric.doctor())
     names = [finding.subject for finding in findings]
-    render([finding.as_dict() for finding in findings], output, columns=FINDING_COLUMNS, names=names)
+    render([plain(finding) for finding in findings], output, columns=FINDING_COLUMNS, names=names)
     if any(finding.level is Level.ERROR for finding in findings):
         raise typer.Exit(1)

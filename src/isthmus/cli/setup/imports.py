@@ -35,6 +35,7 @@ from isthmus.interop.files import ThisMachine, kept_if_done, read_input, write_a
 from isthmus.interop.links import OffsetsChoice
 from isthmus.interop.reading import read_deployment
 from isthmus.model.text.duration import parse_duration
+from isthmus.model.text.plain import plain
 from isthmus.model.text.wording import format_count
 
 NOTICE_COLUMNS: Final = (
@@ -228,9 +229,9 @@ def _fields(
         "clusters": draft.clusters,
         "links": draft.links,
         "written": [str(path) for path in written],
-        "notices": [notice.as_dict() for notice in notices],
+        "notices": [plain(notice) for notice in notices],
     }
 
 
 def _row(notice: Notice) -> dict[str, object]:
-    return {key: "-" if value is None else value for key, value in notice.as_dict().items()}
+    return {key: "-" if value is None else value for key, value in plain(notice).items()}

@@ -26,6 +26,7 @@ from isthmus.interop.drafting import Draft
 from isthmus.interop.files import write_all
 from isthmus.interop.predecessors import copying_flows, predecessor_of
 from isthmus.model.configuration import Configuration
+from isthmus.model.text.plain import plain
 from isthmus.model.text.wording import format_count
 
 TakeOverOption = Annotated[
@@ -156,7 +157,7 @@ class TakeoverLine(Moving):
 
 def as_dicts(found: Sequence[LinkTakeover]) -> list[dict[str, Any]]:
     """Return the results for programs."""
-    return [each.as_dict() for each in found]
+    return [plain(each) for each in found]
 
 
 def show(found: Sequence[LinkTakeover]) -> None:
@@ -179,7 +180,7 @@ def _rows(link: LinkTakeover, topic: TopicTakeover) -> list[Row]:
 
 
 def _row(each: PartitionTakeover) -> Row:
-    fields = each.as_dict()
+    fields = plain(each)
     shown = {column.name: fields[column.name] for column in COLUMNS[2:-1]}
     why = [each.problem.in_full] if each.problem is not None else []
     if each.gap is not None:
@@ -200,8 +201,8 @@ def _summary(each: LinkTakeover) -> str:
     counts = {outcome: sum(topic.outcome is outcome for topic in each.topics) for outcome in Outcome}
     parts = [f"{format_count(count, 'topic')} {outcome}" for outcome, count in counts.items() if count]
     found = (
-        f"{format_count(each.count('beyond'), 'record')} behind the positions of {each.offsets_topic} found at the "
-        f"target, {format_count(each.count('doubled'), 'record')} there once more"
+        f"{format_count(each.beyond, 'record')} behind the positions of {each.offsets_topic} found at the "
+        f"target, {format_count(each.doubled, 'record')} there once more"
     )
     written = "" if each.is_written else "; nothing was written"
     left = f"; not selected by the link: {', '.join(each.unselected)}" if each.unselected else ""

@@ -12,6 +12,7 @@ from isthmus.model.links.progress import LinkProgress, PartitionProgress, TopicP
 from isthmus.model.loop import LoopProgress
 from isthmus.model.state import AGED_S
 from isthmus.model.text.elapsed import ago
+from isthmus.model.text.plain import plain
 
 _NOW: Final = ago(0.0)
 
@@ -54,7 +55,7 @@ def status_row(shown: Shown) -> Row:
     aborted = "" if link.aborted is None else str(link.aborted)
     if item is not None:
         return {"link": link.link, **_shared_columns(item), "aborted": aborted}
-    lag = link.as_dict()["lag_records"]
+    lag = plain(link)["lag_records"]
     return {"link": link.link, "state": str(link.state), "lag_records": lag, "as_of": _NOW, "aborted": aborted}
 
 
@@ -94,7 +95,7 @@ def _shared_columns(item: TopicProgress | PartitionProgress) -> Row:
         "lag_seconds",
         "records_per_second",
     )
-    fields: Row = item.as_dict()
+    fields: Row = plain(item)
     row = {name: fields[name] for name in columns if name in fields}
     if row.get("hops") is None:
         # Names do not show it, which is not the same as unknown.

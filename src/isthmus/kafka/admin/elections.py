@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from kafka.protocol.admin import ElectLeadersRequest
@@ -41,10 +42,10 @@ async def elect(client: Client, elections: Sequence[Election]) -> tuple[Election
 
 def _judge(election: Election, code: int, message: str | None) -> Election:
     if code == codes.NONE:
-        return election._replace(outcome=ElectionOutcome.ELECTED)
+        return replace(election, outcome=ElectionOutcome.ELECTED)
     if code == codes.ELECTION_NOT_NEEDED:
-        return election._replace(outcome=ElectionOutcome.NOT_NEEDED)
-    return election._replace(outcome=ElectionOutcome.FAILED, detail=message or codes.name_of(code))
+        return replace(election, outcome=ElectionOutcome.NOT_NEEDED)
+    return replace(election, outcome=ElectionOutcome.FAILED, detail=message or codes.name_of(code))
 
 
 async def _ask(client: Client, pending: Sequence[Election]) -> dict[PartitionKey, tuple[int, str | None]]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
 from isthmus.mirrormaker.alignment import Aligned
 from isthmus.model.kafka.topic import TopicIds
 from isthmus.model.lane import Gap
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
-from isthmus.model.text.plain import plain
+from isthmus.model.text.plain import Flat, Hidden, NumberOrNull, PlainValue, computed_field
 
 
 class Outcome(enum.StrEnum):
@@ -30,7 +30,28 @@ class Outcome(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionTakeover:
+class Compared:
+    """What was found of a partition at the target, from the source offset `compared_from` on."""
+
+    compared_from: int | None = None
+    beyond: int = 0
+    doubled: int = 0
+    aborted: int = 0
+    foreign: int = 0
+    missing: int = 0
+    repeated_to: NumberOrNull = -1
+
+
+def _bounds(gap: Gap) -> list[int]:
+    return [gap.offset_begin, gap.offset_end]
+
+
+def _message(problem: Problem) -> str:
+    return problem.message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionTakeover(PlainValue):
     """One partition. `committed` is the next source offset by MirrorMaker 2's own positions, -1 for none; `begin` where
     its lane begins, -1 where nothing was copied. `gap` is what the source had deleted before it was copied.
 
@@ -39,46 +60,46 @@ class PartitionTakeover:
 
     partition: int
     outcome: Outcome
-    committed: int = -1
-    begin: int = -1
-    target_end: int = -1
-    found: Aligned | None = None
-    gap: Gap | None = None
-    problem: Problem | None = None
+    committed: NumberOrNull = -1
+    begin: NumberOrNull = -1
+    target_end: Hidden[int] = -1
+    found: Hidden[Aligned | None] = None
+    gap: Annotated[Gap | None, _bounds] = None
+    problem: Annotated[Problem | None, _message] = None
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values under stable names."""
+    @computed_field(before="gap")
+    def compared(self) -> Flat[Compared]:
+        """What was found at the target."""
         found = self.found
-        return {
-            "partition": self.partition,
-            "outcome": str(self.outcome),
-            "committed": self.committed if self.committed >= 0 else None,
-            "begin": self.begin if self.begin >= 0 else None,
-            "compared_from": None if found is None or not found.ranges else found.ranges[0].source_begin,
-            "beyond": 0 if found is None else found.beyond,
-            "doubled": 0 if found is None else found.repeated,
-            "aborted": 0 if found is None else found.aborted,
-            "foreign": 0 if found is None else found.foreign,
-            "missing": 0 if found is None else found.missing,
-            "repeated_to": None if found is None or found.repeated_to < 0 else found.repeated_to,
-            "gap": None if self.gap is None else [self.gap.offset_begin, self.gap.offset_end],
-            "problem": None if self.problem is None else self.problem.message,
-            "todo": None if self.problem is None else self.problem.hint,
-        }
+        if found is None:
+            return Compared()
+        return Compared(
+            compared_from=found.ranges[0].source_begin if found.ranges else None,
+            beyond=found.beyond,
+            doubled=found.repeated,
+            aborted=found.aborted,
+            foreign=found.foreign,
+            missing=found.missing,
+            repeated_to=found.repeated_to,
+        )
+
+    @computed_field
+    def todo(self) -> str | None:
+        return None if self.problem is None else self.problem.hint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicTakeover:
+class TopicTakeover(PlainValue):
     """One topic: all its partitions or none. `problem` is why it cannot be taken over as a whole."""
 
     topic: TargetTopic
     source_topic: SourceTopic
-    ids: TopicIds
+    ids: Hidden[TopicIds]
+    problem: Annotated[Problem | None, _message] = None
     partitions: tuple[PartitionTakeover, ...] = ()
-    before: Outcome | None = None
-    problem: Problem | None = None
+    before: Hidden[Outcome | None] = None
 
-    @property
+    @computed_field(before="problem")
     def outcome(self) -> Outcome:
         """The outcome of the topic."""
         found = {each.outcome for each in self.partitions}
@@ -88,20 +109,13 @@ class TopicTakeover:
             return Outcome.REFUSED
         return Outcome.TAKEN_OVER if Outcome.TAKEN_OVER in found else Outcome.NEW
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values under stable names."""
-        return {
-            "topic": self.topic,
-            "source_topic": self.source_topic,
-            "outcome": str(self.outcome),
-            "problem": None if self.problem is None else self.problem.message,
-            "todo": None if self.problem is None else self.problem.hint,
-            "partitions": plain(self.partitions),
-        }
+    @computed_field(before="partitions")
+    def todo(self) -> str | None:
+        return None if self.problem is None else self.problem.hint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkTakeover:
+class LinkTakeover(PlainValue):
     """One link. `unselected` are source topics of which MirrorMaker 2 has positions and which the link does not select,
     `gone` those that it would select and of which every broker of the source says that there are none.
 
@@ -110,29 +124,22 @@ class LinkTakeover:
 
     link: str
     offsets_topic: str
-    topics: tuple[TopicTakeover, ...] = ()
+    is_written: bool = False
     unselected: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
-    is_written: bool = False
+    topics: tuple[TopicTakeover, ...] = ()
 
     @property
     def is_complete(self) -> bool:
         """Whether every topic goes on where it shall."""
         return not {topic.outcome for topic in self.topics} & {Outcome.REFUSED, Outcome.BEGUN}
 
-    def count(self, name: str) -> int:
-        """Sum a value of `PartitionTakeover.as_dict` over all partitions."""
-        return sum(int(each.as_dict()[name]) for topic in self.topics for each in topic.partitions)
+    @computed_field(before="topics")
+    def beyond(self) -> int:
+        """Copies at or behind what was claimed."""
+        return sum(each.compared.beyond for topic in self.topics for each in topic.partitions)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values under stable names."""
-        return {
-            "link": self.link,
-            "offsets_topic": self.offsets_topic,
-            "is_written": self.is_written,
-            "unselected": list(self.unselected),
-            "gone": list(self.gone),
-            "beyond": self.count("beyond"),
-            "doubled": self.count("doubled"),
-            "topics": plain(self.topics),
-        }
+    @computed_field(before="topics")
+    def doubled(self) -> int:
+        """Records that are there once more."""
+        return sum(each.compared.doubled for topic in self.topics for each in topic.partitions)

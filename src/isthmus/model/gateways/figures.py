@@ -6,7 +6,9 @@ import enum
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypedDict
+from typing import Annotated
+
+from isthmus.model.text.plain import computed_field, tenths
 
 FRESH_S = 10.0
 """A process that has not reported for this long counts as dead: it reports every second."""
@@ -42,6 +44,10 @@ class ClientFigures:
     answer_bytes: int = 0
 
 
+def _sort_refused(refused: Mapping[Refusal, int]) -> dict[str, int]:
+    return {str(why): refused[why] for why in sorted(refused)}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayFigures:
     """The figures of a gateway of a cluster, in one or several processes.
@@ -53,13 +59,13 @@ class GatewayFigures:
     cluster: str
     processes: int = 1
     brokers: int = 0
-    metadata_age_s: float = 0.0
+    metadata_age_s: Annotated[float, tenths] = 0.0
     is_ending: bool = False
     gathered_bytes: int = 0
+    refused: Annotated[Mapping[Refusal, int], _sort_refused] = field(default_factory=dict)
     clients: Sequence[ClientFigures] = ()
-    refused: Mapping[Refusal, int] = field(default_factory=dict)
 
-    @property
+    @computed_field(before="gathered_bytes")
     def connections(self) -> int:
         """The current number of connections."""
         return sum(each.connections for each in self.clients)
@@ -68,32 +74,6 @@ class GatewayFigures:
         """Return the counters that remain when a process has ended."""
         clients = tuple(replace(each, connections=0) for each in self.clients)
         return GatewayFigures(cluster=self.cluster, processes=0, clients=clients, refused=self.refused)
-
-
-class ClientJson(TypedDict):
-    """`ClientFigures` as JSON."""
-
-    software: str
-    version: str
-    connections: int
-    connected: int
-    requests: int
-    request_bytes: int
-    answer_bytes: int
-
-
-class GatewayJson(TypedDict):
-    """`GatewayFigures` as JSON."""
-
-    cluster: str
-    processes: int
-    brokers: int
-    metadata_age_s: float
-    is_ending: bool
-    connections: int
-    gathered_bytes: int
-    refused: dict[str, int]
-    clients: list[ClientJson]
 
 
 def together(cluster: str, figures: Iterable[GatewayFigures]) -> GatewayFigures:
@@ -115,33 +95,6 @@ def together(cluster: str, figures: Iterable[GatewayFigures]) -> GatewayFigures:
         clients=tuple(clients[key] for key in sorted(clients)),
         refused=dict(refused),
     )
-
-
-def gateway_dict(figures: GatewayFigures) -> GatewayJson:
-    """Return the figures as JSON has them."""
-    return {
-        "cluster": figures.cluster,
-        "processes": figures.processes,
-        "brokers": figures.brokers,
-        "metadata_age_s": round(figures.metadata_age_s, 1),
-        "is_ending": figures.is_ending,
-        "connections": figures.connections,
-        "gathered_bytes": figures.gathered_bytes,
-        "refused": {str(why): figures.refused[why] for why in sorted(figures.refused)},
-        "clients": [_client_dict(each) for each in figures.clients],
-    }
-
-
-def _client_dict(client: ClientFigures) -> ClientJson:
-    return {
-        "software": client.software,
-        "version": client.version,
-        "connections": client.connections,
-        "connected": client.connected,
-        "requests": client.requests,
-        "request_bytes": client.request_bytes,
-        "answer_bytes": client.answer_bytes,
-    }
 
 
 def _sum(one: ClientFigures, other: ClientFigures) -> ClientFigures:

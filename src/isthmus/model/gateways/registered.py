@@ -6,81 +6,27 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Annotated, Final, NamedTuple, TypedDict
+from typing import Annotated, ClassVar, Final, NamedTuple
 
-from isthmus.model.gateways.synchrony import HEARD_S, OutOfSync, Synchrony, SynchronyJson, SyncState
-from isthmus.model.problem import Problem, ProblemJson, problem_dict
+from isthmus.model.gateways.synchrony import HEARD_S, OutOfSync, Synchrony, SyncState
+from isthmus.model.problem import Problem
 from isthmus.model.text.elapsed import ago
 from isthmus.model.text.instant import written_instant
+from isthmus.model.text.plain import (
+    Hidden,
+    NumberOrNull,
+    PlainValue,
+    TextOrNull,
+    computed_field,
+    instant_or_null,
+    null_if_zero,
+    thousandths,
+)
 from isthmus.model.text.wording import first_few, format_count
 
 SAME_PLACES: Final = "Give all gateways of a cluster the same range and the same --first-node."
 _ID_MIN: Final = 4
 _WORST: Final = (SyncState.OUT_OF_SYNC, None, SyncState.SYNCING, SyncState.IN_SYNC)
-
-
-class LinkPartJson(TypedDict):
-    """What a gateway says of a synchronous link, null for nothing yet, and the answers that it holds for it."""
-
-    link: str
-    state: Annotated[str, SyncState] | None
-    since: str | None
-    reason: str | None
-    held: int
-    oldest_seconds: float
-
-
-class RegisteredGatewayJson(TypedDict):
-    """A gateway that has registered. What an older release does not tell is null."""
-
-    ids: list[str]
-    address: str
-    host: str | None
-    pid: int | None
-    version: str | None
-    since: str | None
-    cluster: str | None
-    serves: str
-    move: str | None
-    processes: int
-    heard: int
-    silent: int
-    ended: int
-    beat_age_seconds: float
-    connections: int
-    links: list[LinkPartJson]
-    refused: dict[str, int]
-
-
-class GatewayPairJson(TypedDict):
-    """A synchronous link: where it stands by all gateways, null if unknown, and what they hold for it together."""
-
-    link: str
-    source: str
-    target: str
-    out_of_sync: Annotated[str, OutOfSync]
-    sync: SynchronyJson | None
-    held: int
-    oldest_seconds: float
-    problem: ProblemJson | None
-
-
-class UnmarkedJson(TypedDict):
-    """How many producers of how many partitions wrote to a cluster past its gateways, null where that is unknown."""
-
-    cluster: str
-    producers: int | None
-    partitions: int | None
-
-
-class GatewaysJson(TypedDict):
-    """All gateways that have registered, the synchronous links before them, and the clusters that did not tell."""
-
-    gateways: list[RegisteredGatewayJson]
-    pairs: list[GatewayPairJson]
-    unmarked: list[UnmarkedJson]
-    clashes: list[str]
-    away: dict[str, ProblemJson]
 
 
 class GatewayPlaces(NamedTuple):
@@ -109,17 +55,18 @@ class GatewayPlaces(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkPart:
-    """The state of a synchronous link at a gateway since `since_ms`, `None` while it is unknown, and how many answers
-    the gateway holds for the link; the first of them for `oldest_s`.
+class LinkPart(PlainValue):
+    """What a gateway says of a synchronous link, null for nothing yet, and the answers that it holds for it.
+
+    It has that `state` since `since_ms`, and holds the first answer for `oldest_s`.
     """
 
     link: str
     state: SyncState | None = None
-    since_ms: int = -1
-    reason: str = ""
+    since_ms: Annotated[int, "since", instant_or_null] = -1
+    reason: TextOrNull = ""
     held: int = 0
-    oldest_s: float = 0.0
+    oldest_s: Annotated[float, "oldest_seconds", thousandths] = 0.0
 
     @property
     def described(self) -> str:
@@ -128,22 +75,13 @@ class LinkPart:
         held = f", {format_count(self.held, 'answer')} held, the first for {self.oldest_s:.1f} s" if self.held else ""
         return f"{self.link} {self.state or 'no report yet'}{since}{held}"
 
-    def as_dict(self) -> LinkPartJson:
-        """Plain values under stable names."""
-        return {
-            "link": self.link,
-            "state": None if self.state is None else str(self.state),
-            "since": _instant(self.since_ms),
-            "reason": self.reason or None,
-            "held": self.held,
-            "oldest_seconds": round(self.oldest_s, 3),
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegisteredGateway:
-    """A gateway, or one process of it: clients reach it at `address`, and the command with this `pid` runs it. Ledgers
-    know its processes by `ids`.
+class RegisteredGateway(PlainValue):
+    """A gateway that has registered. What an older release does not tell is null.
+
+    It may be one process of it. Clients reach it at `address`, and the command with this `pid` runs it. Ledgers know
+    its processes by `ids`.
 
     Hosts may have the same name: `host_id` distinguishes them, as in `Whereabouts`.
 
@@ -155,20 +93,20 @@ class RegisteredGateway:
 
     ids: tuple[str, ...]
     address: str
+    host: TextOrNull = ""
+    host_id: Hidden[str] = ""
+    pid: Annotated[int, null_if_zero] = 0
+    version: TextOrNull = ""
+    since_ms: Annotated[int, "since", instant_or_null] = -1
+    cluster: TextOrNull = ""
+    places: Hidden[GatewayPlaces | None] = None
     serves: str
-    host: str = ""
-    host_id: str = ""
-    pid: int = 0
-    version: str = ""
-    since_ms: int = -1
-    cluster: str = ""
-    places: GatewayPlaces | None = None
-    move: str = ""
+    move: TextOrNull = ""
     processes: int = 1
     heard: int = 0
     silent: int = 0
     ended: int = 0
-    beat_age_s: float = 0.0
+    beat_age_s: Annotated[float, "beat_age_seconds", thousandths] = 0.0
     connections: int = 0
     links: tuple[LinkPart, ...] = ()
     refused: Mapping[str, int] = field(default_factory=dict)
@@ -190,33 +128,12 @@ class RegisteredGateway:
         """The number of connections it has ended, by reason."""
         return ", ".join(f"{why} {count}" for why, count in sorted(self.refused.items()))
 
-    def as_dict(self) -> RegisteredGatewayJson:
-        """Plain values under stable names."""
-        return {
-            "ids": list(self.ids),
-            "address": self.address,
-            "host": self.host or None,
-            "pid": self.pid or None,
-            "version": self.version or None,
-            "since": _instant(self.since_ms),
-            "cluster": self.cluster or None,
-            "serves": self.serves,
-            "move": self.move or None,
-            "processes": self.processes,
-            "heard": self.heard,
-            "silent": self.silent,
-            "ended": self.ended,
-            "beat_age_seconds": round(self.beat_age_s, 3),
-            "connections": self.connections,
-            "links": [each.as_dict() for each in self.links],
-            "refused": dict(self.refused),
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayPair:
-    """A synchronous link: where it stands by all gateways and its lanes, `None` where that is not known, as `problem`
-    says; and how many answers gateways hold for it.
+class GatewayPair(PlainValue):
+    """A synchronous link: where it stands by all gateways, null if unknown, and what they hold for it together.
+
+    Its lanes count too; `problem` says why it is unknown.
     """
 
     link: str
@@ -225,7 +142,7 @@ class GatewayPair:
     out_of_sync: OutOfSync
     sync: Synchrony | None = None
     held: int = 0
-    oldest_s: float = 0.0
+    oldest_s: Annotated[float, "oldest_seconds", thousandths] = 0.0
     problem: Problem | None = None
 
     @property
@@ -233,29 +150,17 @@ class GatewayPair:
         """The state, its begin and its reason, for people."""
         return "how it stands is unknown" if self.sync is None else self.sync.described
 
-    def as_dict(self) -> GatewayPairJson:
-        """Plain values under stable names."""
-        return {
-            "link": self.link,
-            "source": self.source,
-            "target": self.target,
-            "out_of_sync": str(self.out_of_sync),
-            "sync": None if self.sync is None else self.sync.as_dict(),
-            "held": self.held,
-            "oldest_seconds": round(self.oldest_s, 3),
-            "problem": None if self.problem is None else problem_dict(self.problem),
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unmarked:
-    """Producers without transactions that wrote to a cluster within the last day under ids that no gateway had marked:
-    how many in how many partitions, -1 if unknown.
+class Unmarked(PlainValue):
+    """How many producers of how many partitions wrote to a cluster past its gateways, null where that is unknown.
+
+    They wrote without transactions, within the last day, under ids that no gateway had marked; -1 if unknown.
     """
 
     cluster: str
-    producers: int = -1
-    partitions: int = -1
+    producers: NumberOrNull = -1
+    partitions: NumberOrNull = -1
 
     @property
     def described(self) -> str:
@@ -270,27 +175,22 @@ class Unmarked:
             "clients cannot be moved without --force"
         )
 
-    def as_dict(self) -> UnmarkedJson:
-        """Plain values under stable names."""
-        return {
-            "cluster": self.cluster,
-            "producers": self.producers if self.producers >= 0 else None,
-            "partitions": self.partitions if self.partitions >= 0 else None,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GatewaysReport:
-    """All gateways that have registered, the synchronous links before them, who wrote past them, and why clusters did
-    not tell.
+class GatewaysReport(PlainValue):
+    """All gateways that have registered, the synchronous links before them, and the clusters that did not tell.
+
+    It has who wrote past them too, and why clusters did not tell.
     """
+
+    SCHEMA: ClassVar = "Gateways"
 
     gateways: tuple[RegisteredGateway, ...] = ()
     pairs: tuple[GatewayPair, ...] = ()
     unmarked: tuple[Unmarked, ...] = ()
     away: Mapping[str, Problem] = field(default_factory=dict)
 
-    @property
+    @computed_field(before="away")
     def clashes(self) -> tuple[str, ...]:
         """The gateways of one cluster and one address that lead clients to other brokers by the same port, in words."""
         heard = [each for each in self.gateways if each.places is not None and not each.is_silent]
@@ -304,47 +204,20 @@ class GatewaysReport:
             and one.places.clashes_with(other.places)
         )
 
-    def as_dict(self) -> GatewaysJson:
-        """Plain values under stable names."""
-        return {
-            "gateways": [each.as_dict() for each in self.gateways],
-            "pairs": [each.as_dict() for each in self.pairs],
-            "unmarked": [each.as_dict() for each in self.unmarked],
-            "clashes": list(self.clashes),
-            "away": {alias: problem_dict(each) for alias, each in self.away.items()},
-        }
-
-
-class ForgottenGatewayJson(TypedDict):
-    """A gateway that has ended by the word of an operator: in which ledgers it was known, for which synchronous links
-    it stays until what it answered is proven, and which clusters did not tell.
-    """
-
-    gateway: RegisteredGatewayJson
-    ledgers: list[str]
-    links: list[str]
-    away: dict[str, ProblemJson]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForgottenGateway:
-    """A gateway that has ended by the word of an operator, with the processes that this is about. It was known in
-    `ledgers`, and stays in its own until a gateway has proven that the synchronous `links` have all that it answered.
+class ForgottenGateway(PlainValue):
+    """A gateway that has ended by the word of an operator: in which ledgers it was known, for which synchronous links
+    it stays until what it answered is proven, and which clusters did not tell.
+
+    It has the processes that this is about. It was known in `ledgers`, and stays in its own until a gateway has proven
+    that the synchronous `links` have all that it answered.
     """
 
     gateway: RegisteredGateway
     ledgers: tuple[str, ...]
     links: tuple[str, ...]
     away: Mapping[str, Problem]
-
-    def as_dict(self) -> ForgottenGatewayJson:
-        """Plain values under stable names."""
-        return {
-            "gateway": self.gateway.as_dict(),
-            "ledgers": list(self.ledgers),
-            "links": list(self.links),
-            "away": {alias: problem_dict(each) for alias, each in self.away.items()},
-        }
 
 
 def named_gateways(gateways: Iterable[RegisteredGateway], named: str) -> list[RegisteredGateway]:

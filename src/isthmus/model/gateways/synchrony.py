@@ -10,9 +10,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Final, Literal, NamedTuple, TypedDict
+from typing import Annotated, Final, Literal, NamedTuple
 
 from isthmus.model.text.instant import written_instant
+from isthmus.model.text.plain import PlainValue, TextOrNull, instant_or_null
 from isthmus.model.text.wording import first_few, format_count
 
 Mode = Literal["async", "sync"]
@@ -77,26 +78,14 @@ class Duty(enum.Enum):
 
 
 class FirstUnheld(NamedTuple):
-    """The first offset of a source's partition that was answered, or may have been, while the follower lacked the
-    record.
+    """The first offset of a source's partition that was answered without waiting for the follower.
+
+    Or may have been, while the follower lacked the record.
     """
 
     topic: str
     partition: int
     offset: int
-
-
-class FirstUnheldJson(TypedDict):
-    """The first offset of a source's partition that was answered without waiting for the follower."""
-
-    topic: str
-    partition: int
-    offset: int
-
-
-def first_unheld_dict(each: FirstUnheld) -> FirstUnheldJson:
-    """Plain values under stable names."""
-    return {"topic": each.topic, "partition": each.partition, "offset": each.offset}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -371,30 +360,21 @@ class GatewayBeats:
         return frozenset(each.gateway for each in gateways if now_s - self._last[each.gateway][1] > FENCE_S)
 
 
-class SynchronyJson(TypedDict):
-    """Where a synchronous link stands; `since` is null if unknown."""
-
-    state: Annotated[str, SyncState]
-    reason: str | None
-    since: str | None
-    gateways: list[str]
-    given_up: list[FirstUnheldJson]
-    hidden: bool
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Synchrony:
-    """The state of a synchronous link, its begin (-1 if unknown), its reason and its gateways. `lets_go` are the
-    offsets from which the follower may lack records that a gateway acknowledged; it lacks no others, in or out of sync.
-    With `is_hidden` its topics must not be read at the target yet.
+class Synchrony(PlainValue):
+    """Where a synchronous link stands; `since` is null if unknown.
+
+    The state of a synchronous link, its begin (-1 if unknown), its reason and its gateways. `lets_go` are the offsets
+    from which the follower may lack records that a gateway acknowledged; it lacks no others, in or out of sync. With
+    `is_hidden` its topics must not be read at the target yet.
     """
 
     state: SyncState
-    reason: str = ""
-    since_ms: int = -1
+    reason: TextOrNull = ""
+    since_ms: Annotated[int, "since", instant_or_null] = -1
     gateways: tuple[str, ...] = ()
-    lets_go: tuple[FirstUnheld, ...] = ()
-    is_hidden: bool = False
+    lets_go: Annotated[tuple[FirstUnheld, ...], "given_up"] = ()
+    is_hidden: Annotated[bool, "hidden"] = False
 
     @property
     def described(self) -> str:
@@ -412,17 +392,6 @@ class Synchrony:
         if self.lets_go:
             words += f"; {given_up_in_words(self.lets_go)}"
         return words
-
-    def as_dict(self) -> SynchronyJson:
-        """Plain values under stable names."""
-        return {
-            "state": str(self.state),
-            "reason": self.reason or None,
-            "since": written_instant(self.since_ms) if self.since_ms >= 0 else None,
-            "gateways": list(self.gateways),
-            "given_up": [first_unheld_dict(each) for each in self.lets_go],
-            "hidden": self.is_hidden,
-        }
 
 
 def given_up_in_words(lets_go: Collection[FirstUnheld]) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple
 
 from isthmus.errors import ConfigError
 from isthmus.model.kafka.partitions import PartitionState
-from isthmus.model.text.plain import OwnFields, plain_fields
+from isthmus.model.text.plain import computed_field
 
 
 class Assignment(NamedTuple):
@@ -18,23 +18,24 @@ class Assignment(NamedTuple):
     partition: int
     replicas: tuple[int, ...]
 
-    def as_dict(self) -> OwnFields:
-        """As Kafka's own tool writes it."""
-        return plain_fields(self)
 
+class Assignments(NamedTuple):
+    """An assignment as Kafka's own tool writes it."""
 
-class MoveJson(TypedDict):
-    """A partition that is to get other replicas; `copies` of it are new."""
+    version: int
+    partitions: Sequence[Assignment]
 
-    topic: str
-    partition: int
-    before: list[int]
-    after: list[int]
-    copies: int
+    @classmethod
+    def of(cls, partitions: Iterable[Assignment]) -> Assignments:
+        """Return an assignment of the only version that there is."""
+        return cls(1, tuple(partitions))
 
 
 class Move(NamedTuple):
-    """A partition that is to be on other brokers, or on the same ones in another order."""
+    """A partition that is to get other replicas; `copies` of it are new.
+
+    They may be the same ones in another order.
+    """
 
     topic: str
     partition: int
@@ -46,15 +47,10 @@ class Move(NamedTuple):
         """The brokers that have to fetch the whole partition."""
         return tuple(broker for broker in self.after if broker not in self.before)
 
-    def as_dict(self) -> MoveJson:
-        """Plain values under stable names."""
-        return {
-            "topic": self.topic,
-            "partition": self.partition,
-            "before": list(self.before),
-            "after": list(self.after),
-            "copies": len(self.comes),
-        }
+    @computed_field
+    def copies(self) -> int:
+        """How many replicas are new."""
+        return len(self.comes)
 
 
 def moves_to(assignments: Iterable[Assignment], partitions: Iterable[PartitionState]) -> tuple[Move, ...]:

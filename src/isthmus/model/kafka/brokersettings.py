@@ -6,8 +6,6 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from isthmus.model.text.plain import OwnFields, plain_fields
-
 SHOWN_SETTINGS: Final = (
     "auto.leader.rebalance.enable",
     "default.replication.factor",
@@ -26,10 +24,6 @@ class BrokerSetting(NamedTuple):
     name: str
     value: str
     brokers: tuple[int, ...]
-
-    def as_dict(self) -> OwnFields:
-        """Plain values under stable names."""
-        return plain_fields(self)
 
 
 def shared_settings(reported: Mapping[int, Mapping[str, str]]) -> tuple[BrokerSetting, ...]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, NamedTuple, TypedDict
+from typing import Annotated, ClassVar, NamedTuple
 
 from isthmus.model.kafka.brokersettings import BrokerSetting
-from isthmus.model.kafka.findings import Finding, FindingJson
+from isthmus.model.kafka.findings import Finding
 from isthmus.model.kafka.partitions import BrokerLoad, PartitionState
 from isthmus.model.kafka.transactions import OpenTransaction
-from isthmus.model.text.plain import OwnFields, plain, plain_fields
+from isthmus.model.text.plain import Hidden, PlainValue, computed_field
 
 
 class MetadataMode(enum.StrEnum):
@@ -53,13 +53,9 @@ class QuorumReplica(NamedTuple):
     lag_ms: int | None
     endpoints: tuple[str, ...] = ()
 
-    def as_dict(self) -> OwnFields:
-        """Plain values under stable names."""
-        return plain_fields(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quorum:
+class Quorum(PlainValue):
     """The KRaft controllers and who follows them (KIP-836). `leader_id` is `None` during an election."""
 
     leader_id: int | None
@@ -67,10 +63,6 @@ class Quorum:
     high_watermark: int
     voters: tuple[QuorumReplica, ...]
     observers: tuple[QuorumReplica, ...]
-
-    def as_dict(self) -> OwnFields:
-        """Plain values under stable names."""
-        return plain_fields(self)
 
 
 class Feature(NamedTuple):
@@ -82,8 +74,11 @@ class Feature(NamedTuple):
     supported_max: int
 
 
-class BrokerJson(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRow:
     """A broker, and what it bears."""
+
+    SCHEMA: ClassVar = "Broker"
 
     node_id: int
     endpoint: str
@@ -96,27 +91,9 @@ class BrokerJson(TypedDict):
     preferred_leaders: int
 
 
-class ClusterReportJson(TypedDict):
-    """A cluster: brokers, quorum, open transactions, findings. `not_told` says why something is missing."""
-
-    cluster: str
-    cluster_id: str
-    mode: Annotated[str, MetadataMode]
-    controller: int | None
-    topics: int
-    partitions: int
-    brokers: list[BrokerJson]
-    quorum: Annotated[dict[str, Any], Quorum] | None
-    settings: list[Annotated[dict[str, Any], BrokerSetting]]
-    features: list[Annotated[dict[str, Any], Feature]]
-    transactions: list[Annotated[dict[str, Any], OpenTransaction]]
-    findings: list[FindingJson]
-    not_told: dict[str, str]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterReport:
-    """One cluster, with the findings about it.
+class ClusterReport(PlainValue):
+    """A cluster: brokers, quorum, open transactions, findings. `not_told` says why something is missing.
 
     `controller` is the broker or controller node that leads. `not_told` has, part by part, the data that the brokers'
     version or our rights hide.
@@ -126,48 +103,39 @@ class ClusterReport:
     cluster_id: str
     mode: MetadataMode
     controller: int | None
-    brokers: tuple[BrokerDescription, ...]
+    brokers: Hidden[tuple[BrokerDescription, ...]]
     quorum: Quorum | None = None
-    features: tuple[Feature, ...] = ()
-    partitions: tuple[PartitionState, ...] = ()
-    loads: tuple[BrokerLoad, ...] = ()
-    transactions: tuple[OpenTransaction, ...] = ()
     settings: tuple[BrokerSetting, ...] = ()
+    features: tuple[Feature, ...] = ()
+    transactions: tuple[OpenTransaction, ...] = ()
     findings: tuple[Finding, ...] = ()
     not_told: Mapping[str, str] = field(default_factory=dict)
+    partitions: Hidden[tuple[PartitionState, ...]] = ()
+    loads: Hidden[tuple[BrokerLoad, ...]] = ()
 
-    def as_dict(self) -> ClusterReportJson:
-        """Plain values under stable names; partitions only as numbers, since there may be many."""
-        return {
-            "cluster": self.cluster,
-            "cluster_id": self.cluster_id,
-            "mode": str(self.mode),
-            "controller": self.controller,
-            "topics": len({partition.topic for partition in self.partitions}),
-            "partitions": len(self.partitions),
-            "brokers": self.broker_rows(),
-            "quorum": None if self.quorum is None else self.quorum.as_dict(),
-            "settings": plain(self.settings),
-            "features": [feature._asdict() for feature in self.features],
-            "transactions": plain(self.transactions),
-            "findings": plain(self.findings),
-            "not_told": dict(self.not_told),
-        }
+    @computed_field(before="quorum")
+    def topic_count(self) -> Annotated[int, "topics"]:
+        return len({partition.topic for partition in self.partitions})
 
-    def broker_rows(self) -> list[BrokerJson]:
-        """Return the brokers with their load, under stable names."""
+    @computed_field(before="quorum")
+    def partition_count(self) -> Annotated[int, "partitions"]:
+        return len(self.partitions)
+
+    @computed_field(before="quorum")
+    def broker_rows(self) -> Annotated[tuple[BrokerRow, ...], "brokers"]:
+        """The brokers with their load."""
         loads = {load.node_id: load for load in self.loads}
-        return [
-            {
-                "node_id": broker.node_id,
-                "endpoint": broker.endpoint,
-                "rack": broker.rack,
-                "version": broker.version,
-                "is_controller": broker.node_id == self.controller,
-                "is_fenced": broker.is_fenced,
-                "replicas": loads[broker.node_id].replicas if broker.node_id in loads else 0,
-                "leaders": loads[broker.node_id].leaders if broker.node_id in loads else 0,
-                "preferred_leaders": loads[broker.node_id].preferred if broker.node_id in loads else 0,
-            }
-            for broker in self.brokers
-        ]
+        return tuple(self._row(broker, loads.get(broker.node_id)) for broker in self.brokers)
+
+    def _row(self, broker: BrokerDescription, load: BrokerLoad | None) -> BrokerRow:
+        return BrokerRow(
+            node_id=broker.node_id,
+            endpoint=broker.endpoint,
+            rack=broker.rack,
+            version=broker.version,
+            is_controller=broker.node_id == self.controller,
+            is_fenced=broker.is_fenced,
+            replicas=0 if load is None else load.replicas,
+            leaders=0 if load is None else load.leaders,
+            preferred_leaders=0 if load is None else load.preferred,
+        )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
-from typing import Annotated, NamedTuple, TypedDict
+from dataclasses import dataclass
+from typing import Annotated
 
-from isthmus.model.kafka.partitions import NO_LEADER, PartitionState
+from isthmus.model.kafka.partitions import PartitionState
+from isthmus.model.text.plain import PlainValue, null_if_negative
 
 
 class ElectionOutcome(enum.StrEnum):
@@ -23,23 +25,16 @@ class ElectionOutcome(enum.StrEnum):
     """The controller refused; `detail` says why."""
 
 
-class ElectionJson(TypedDict):
-    """An election of a preferred leader."""
+@dataclass(frozen=True, slots=True)
+class Election(PlainValue):
+    """An election of a preferred leader.
+
+    `leader` is the one before it, -1 for none.
+    """
 
     topic: str
     partition: int
-    leader: int | None
-    preferred: int
-    outcome: Annotated[str, ElectionOutcome]
-    detail: str
-
-
-class Election(NamedTuple):
-    """One partition's election. `leader` is the one before it, -1 for none."""
-
-    topic: str
-    partition: int
-    leader: int
+    leader: Annotated[int, null_if_negative]
     preferred: int
     outcome: ElectionOutcome
     detail: str = ""
@@ -48,17 +43,6 @@ class Election(NamedTuple):
     def is_refused(self) -> bool:
         """Whether another replica than the preferred one keeps leading."""
         return self.outcome in (ElectionOutcome.NOT_POSSIBLE, ElectionOutcome.FAILED)
-
-    def as_dict(self) -> ElectionJson:
-        """Plain values under stable names."""
-        return {
-            "topic": self.topic,
-            "partition": self.partition,
-            "leader": None if self.leader == NO_LEADER else self.leader,
-            "preferred": self.preferred,
-            "outcome": str(self.outcome),
-            "detail": self.detail,
-        }
 
 
 def plan_elections(partitions: Iterable[PartitionState]) -> tuple[Election, ...]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
+
+from isthmus.model.text.plain import Hidden
 
 NO_OFFSET: Final = -1
 NO_LEADER_EPOCH: Final = -1
@@ -63,16 +66,30 @@ class GroupListing:
     protocol_type: str
 
 
+class Assigned(NamedTuple):
+    """A partition that a member reads."""
+
+    topic: str
+    partition: int
+
+
+def _name_assigned(partitions: Iterable[tuple[str, int]]) -> list[Assigned]:
+    return [Assigned(*each) for each in partitions]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMember:
-    """One member. `assignment` are its partitions, sorted; none if the group's protocol is unknown here."""
+    """A member of a group.
+
+    `assignment` are its partitions, sorted; none if the group's protocol is unknown here.
+    """
 
     member_id: str
     instance_id: str | None
     client_id: str
     client_host: str
     rack: str | None = None
-    assignment: tuple[tuple[str, int], ...] = ()
+    assignment: Annotated[tuple[tuple[str, int], ...], _name_assigned] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +100,7 @@ class GroupDescription:
     coordinator is, `None` if the number of its partitions is unknown.
     """
 
-    group: str
+    group: Hidden[str]
     type: GroupType
     state: GroupState
     protocol_type: str
@@ -96,7 +113,7 @@ class GroupDescription:
 class Committed(NamedTuple):
     """A committed position: the next offset to read, and the metadata of its consumer."""
 
-    offset: int
+    offset: Annotated[int, "position"]
     leader_epoch: int = NO_LEADER_EPOCH
     metadata: str = ""
 

@@ -6,7 +6,9 @@ import enum
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Annotated, Final, NamedTuple, TypedDict
+from typing import Annotated, Final, NamedTuple
+
+from isthmus.model.text.plain import computed_field, null_if_negative
 
 NO_LEADER: Final = -1
 
@@ -26,29 +28,18 @@ class Condition(enum.StrEnum):
     """Another replica than the first one leads."""
 
 
-class PartitionStateJson(TypedDict):
-    """A partition of a cluster; what is unknown is null."""
+def _as_optional(node_id: int) -> int | None:
+    return node_id
 
-    topic: str
-    partition: int
-    leader: int | None
-    leader_epoch: int
-    preferred_leader: int | None
-    replicas: list[int]
-    isr: list[int]
-    min_insync_replicas: int | None
-    log_start: int | None
-    last_stable_offset: int | None
-    high_watermark: int | None
-    unclean_leader_election: bool | None
-    behind: dict[str, int]
-    adding: list[int]
-    removing: list[int]
-    conditions: list[Annotated[str, Condition]]
+
+def _by_replica(behind: Iterable[tuple[int, int]]) -> dict[str, int]:
+    return {str(replica): records for replica, records in behind}
 
 
 class PartitionState(NamedTuple):
-    """One partition. `leader` is -1 if there is none, and `leader_epoch` if the broker does not report it.
+    """A partition of a cluster; what is unknown is null.
+
+    `leader` is -1 if there is none, and `leader_epoch` if the broker does not report it.
 
     Offsets are `[log_start, high_watermark)`; those before `stable_end` are in no open transaction. They are `None` if
     no leader reported them, and `min_insync_replicas` and `is_unclean_allowed` if we may not see the topic's
@@ -58,21 +49,21 @@ class PartitionState(NamedTuple):
 
     topic: str
     partition: int
-    leader: int
+    leader: Annotated[int, null_if_negative]
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     min_insync_replicas: int | None = None
     log_start: int | None = None
-    stable_end: int | None = None
+    stable_end: Annotated[int | None, "last_stable_offset"] = None
     high_watermark: int | None = None
-    is_unclean_allowed: bool | None = None
-    behind: tuple[tuple[int, int], ...] = ()
+    is_unclean_allowed: Annotated[bool | None, "unclean_leader_election"] = None
+    behind: Annotated[tuple[tuple[int, int], ...], _by_replica] = ()
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
 
-    @property
-    def preferred(self) -> int:
+    @computed_field(before="replicas")
+    def preferred(self) -> Annotated[int, "preferred_leader", _as_optional]:
         """The replica that should lead: the first of the assignment."""
         return self.replicas[0] if self.replicas else NO_LEADER
 
@@ -88,7 +79,7 @@ class PartitionState(NamedTuple):
         """The replicas that are not in sync."""
         return tuple(replica for replica in self.replicas if replica not in self.isr)
 
-    @property
+    @computed_field
     def conditions(self) -> tuple[Condition, ...]:
         """All conditions of the partition, the worst first; an offline partition has no other."""
         if self.leader == NO_LEADER:
@@ -104,27 +95,6 @@ class PartitionState(NamedTuple):
         if self.leader != self.preferred:
             found.append(Condition.NOT_PREFERRED)
         return tuple(found)
-
-    def as_dict(self) -> PartitionStateJson:
-        """Plain values under stable names."""
-        return {
-            "topic": self.topic,
-            "partition": self.partition,
-            "leader": None if self.leader == NO_LEADER else self.leader,
-            "leader_epoch": self.leader_epoch,
-            "preferred_leader": self.preferred,
-            "replicas": list(self.replicas),
-            "isr": list(self.isr),
-            "min_insync_replicas": self.min_insync_replicas,
-            "log_start": self.log_start,
-            "last_stable_offset": self.stable_end,
-            "high_watermark": self.high_watermark,
-            "unclean_leader_election": self.is_unclean_allowed,
-            "behind": {str(replica): records for replica, records in self.behind},
-            "adding": list(self.adding),
-            "removing": list(self.removing),
-            "conditions": [str(condition) for condition in self.conditions],
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

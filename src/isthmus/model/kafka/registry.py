@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, NamedTuple, TypedDict
+from typing import Annotated, ClassVar, Final, NamedTuple
 
 from isthmus.model.kafka.findings import Finding, Level
+from isthmus.model.text.plain import Hidden, PlainValue
 
 _TELL_ANEW: Final = "Let the controller inform the brokers again: delete /controller, or restart the broker it names."
 
@@ -32,37 +33,27 @@ class PartitionRegistration(NamedTuple):
     replicas: tuple[int, ...] = ()
 
 
-class BrokerRegistryJson(TypedDict):
-    """The registry of brokers and partitions; endpoints by broker."""
-
-    cluster_id: str | None
-    controller: int | None
-    brokers: dict[str, list[str]]
-    nodes: list[Annotated[dict[str, Any], RegistryNode]]
+def _sort_endpoints(brokers: Mapping[int, frozenset[str]]) -> dict[str, list[str]]:
+    return {str(node): sorted(endpoints) for node, endpoints in sorted(brokers.items())}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Registry:
-    """One look at the registry. `brokers` maps live brokers to their endpoints, as `host:port`.
+class Registry(PlainValue):
+    """The registry of brokers and partitions; endpoints by broker.
+
+    `brokers` maps live brokers to their endpoints, as `host:port`.
 
     `is_whole` means that all topics are shown: brokers leave out those that we may not DESCRIBE.
     """
 
+    SCHEMA: ClassVar = "BrokerRegistry"
+
     cluster_id: str | None
     controller: int | None
-    brokers: Mapping[int, frozenset[str]] = field(default_factory=dict)
-    partitions: Mapping[tuple[str, int], PartitionRegistration] = field(default_factory=dict)
+    brokers: Annotated[Mapping[int, frozenset[str]], _sort_endpoints] = field(default_factory=dict)
+    partitions: Hidden[Mapping[tuple[str, int], PartitionRegistration]] = field(default_factory=dict)
     nodes: tuple[RegistryNode, ...] = ()
-    is_whole: bool = True
-
-    def as_dict(self) -> BrokerRegistryJson:
-        """Plain values under stable names."""
-        return {
-            "cluster_id": self.cluster_id,
-            "controller": self.controller,
-            "brokers": {str(node): sorted(endpoints) for node, endpoints in sorted(self.brokers.items())},
-            "nodes": [node._asdict() for node in self.nodes],
-        }
+    is_whole: Hidden[bool] = True
 
 
 def changes(before: Registry, after: Registry) -> Iterator[str]:

@@ -6,10 +6,11 @@ import enum
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, TypedDict
+from typing import Annotated, NamedTuple
 
 from isthmus.model.naming import SourceTopic
 from isthmus.model.text.instant import written_instant
+from isthmus.model.text.plain import TextOrNull
 
 
 class ConfigSource(enum.IntEnum):
@@ -96,24 +97,14 @@ class LeftInTier(NamedTuple):
         return self.offset_begin >= self.offset_end
 
 
-class PartedJson(TypedDict):
-    """Who had a topic go on with mapped offsets, and since when."""
-
-    by: str | None
-    since: str
-
-
 class Parted(NamedTuple):
-    """The operator who made a topic continue with mapped offsets after both sides had diverged, and the time (ms since
-    the epoch).
+    """Who had a topic go on with mapped offsets, and since when.
+
+    Both sides had diverged before; `at_ms` is in ms since the epoch.
     """
 
-    by: str
-    at_ms: int
-
-    def as_dict(self) -> PartedJson:
-        """Plain values under stable names."""
-        return {"by": self.by or None, "since": written_instant(self.at_ms)}
+    by: TextOrNull
+    at_ms: Annotated[int, "since", written_instant]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import enum
 from typing import Final, NamedTuple
 
-from isthmus.model.text.plain import OwnFields, plain_fields
-
 _INDEX_AT: Final = 48
 _EPOCHS_BEGAN_S: Final = 1_577_836_800
 _LONE: Final = 1 << 62
@@ -134,10 +132,6 @@ class OpenTransaction(NamedTuple):
         """Return how long it has been open, by its first record there or by its coordinator; `None` if unknown."""
         began = [at for at in (self.since_ms, self.started_ms) if at is not None and at >= 0]
         return max(now_s - min(began) / 1000, 0.0) if began else None
-
-    def as_dict(self) -> OwnFields:
-        """Plain values under stable names."""
-        return plain_fields(self)
 
 
 def waited_for(transaction: OpenTransaction | None, age_s: float | None) -> str:

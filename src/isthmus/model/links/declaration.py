@@ -6,10 +6,11 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, TypedDict
+from typing import Annotated, Any, ClassVar, Final
 
 from isthmus.model.namespace import Namespace, NamespaceKind, NamespaceMap
 from isthmus.model.registers import ATTACHED, DELETED, MODE, SETTINGS, Declarable
+from isthmus.model.text.plain import computed_field
 
 SOURCE: Final = "source"
 TARGET: Final = "target"
@@ -24,62 +25,42 @@ TARGET_LOGIN: Final = "target_login"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """One of a link's two clusters: its id, and what the file called it where the link was created."""
+    """A cluster, and what it is called.
+
+    It is one of a link's two, and `alias` what the file called it where the link was created.
+    """
+
+    SCHEMA: ClassVar = "NamedCluster"
 
     cluster_id: str
     alias: str
-
-
-class NamedClusterJson(TypedDict):
-    """A cluster, and what it is called."""
-
-    cluster_id: str
-    alias: str
-
-
-class AttachedJson(TypedDict):
-    """Two namespaces of which one follows the other."""
-
-    kind: NamespaceKind
-    source: str
-    target: str
-    exact: bool
-
-
-class DeclarationJson(TypedDict):
-    """A link as it was declared."""
-
-    link: str
-    source: NamedClusterJson
-    target: NamedClusterJson
-    mode: str
-    deleted: bool
-    attached: list[AttachedJson]
-    detached: list[AttachedJson]
-    settings: dict[str, Any]
-    semantics: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration(Declarable):
-    """All statements about a link, and the declaration that they result in."""
+    """A link as it was declared.
+
+    It has all statements about it.
+    """
 
     KIND: ClassVar[str] = "link"
+
+    name: Annotated[str, "link"]
 
     @property
     def is_whole(self) -> bool:
         """Whether it names both clusters of the link."""
         return bool(self.value(SOURCE) and self.value(TARGET))
 
-    @property
+    @computed_field(before="is_deleted")
     def source(self) -> End:
         return End(**self.value(SOURCE))
 
-    @property
+    @computed_field(before="is_deleted")
     def target(self) -> End:
         return End(**self.value(TARGET))
 
-    @property
+    @computed_field(before="is_deleted")
     def mode(self) -> str:
         return str(self.value(MODE, ASYNC))
 
@@ -100,12 +81,12 @@ class Declaration(Declarable):
         """Which of the target's logins it has there, "" being the cluster's own."""
         return str(self.settings.get(TARGET_LOGIN) or "")
 
-    @property
-    def maps(self) -> tuple[NamespaceMap, ...]:
+    @computed_field
+    def maps(self) -> Annotated[tuple[NamespaceMap, ...], "attached"]:
         """The namespaces that are attached."""
         return tuple(each for each, is_attached in self._maps() if is_attached)
 
-    @property
+    @computed_field
     def detached(self) -> tuple[NamespaceMap, ...]:
         """The maps that were attached once, and are detached now."""
         return tuple(each for each, is_attached in self._maps() if not is_attached)
@@ -142,30 +123,15 @@ class Declaration(Declarable):
             if register.name.startswith(ATTACHED):
                 yield _map(*json.loads(register.name.removeprefix(ATTACHED))), bool(register.decoded)
 
-    @property
+    @computed_field
     def semantics(self) -> Mapping[str, Any]:
         """The abilities of the clusters, by their ids."""
         found = {register.name: register.decoded for register in self.registers if register.name.startswith(SEMANTICS)}
         return {name.removeprefix(SEMANTICS): value for name, value in found.items()}
 
-    def as_dict(self) -> DeclarationJson:
-        """Plain values under stable names."""
-        return {
-            "link": self.name,
-            "source": {"cluster_id": self.source.cluster_id, "alias": self.source.alias},
-            "target": {"cluster_id": self.target.cluster_id, "alias": self.target.alias},
-            "mode": self.mode,
-            "deleted": self.is_deleted,
-            "attached": [map_dict(each) for each in self.maps],
-            "detached": [map_dict(each) for each in self.detached],
-            "settings": dict(self.settings),
-            "semantics": dict(self.semantics),
-        }
-
-
-def map_dict(each: NamespaceMap) -> AttachedJson:
-    """A map as plain values."""
-    return {"kind": each.kind, "source": str(each.source), "target": str(each.target), "exact": each.source.is_exact}
+    @computed_field(before="semantics")
+    def own_settings(self) -> Annotated[Mapping[str, Any], "settings"]:
+        return self.settings
 
 
 def attachment(each: NamespaceMap) -> str:

@@ -5,12 +5,13 @@ address.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, NamedTuple, TypedDict
+from typing import Annotated, Final, NamedTuple
 
 from isthmus.model.kafka.access import EVERYBODY, EVERYTHING, Rule
 from isthmus.model.text.instant import written_instant
+from isthmus.model.text.plain import Flat, Hidden, PlainValue, computed_field, null_if_negative, tenths
 
 _MS_PER_S: Final = 1000
 _DIGITS: Final = 12
@@ -21,6 +22,14 @@ class KnownFeature(NamedTuple):
 
     name: str
     level: int
+
+
+def _by_name(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    return dict(pairs)
+
+
+def _levels(features: Iterable[KnownFeature]) -> dict[str, int]:
+    return dict(features)
 
 
 class KnownBroker(NamedTuple):
@@ -39,24 +48,39 @@ class KnownCluster:
     those that the link may see.
     """
 
-    cluster_id: str
-    alias: str
+    cluster_id: Hidden[str]
+    alias: Annotated[str, "cluster"]
     versions: tuple[str, ...]
     brokers: int
     topics: int
-    features: tuple[KnownFeature, ...]
-    link: str
-    host: str
-    seen_ms: int
-    nodes: tuple[KnownBroker, ...] = ()
+    features: Annotated[tuple[KnownFeature, ...], _levels]
+    link: Hidden[str]
+    host: Hidden[str]
+    seen_ms: Annotated[int, "seen_at", written_instant]
+    nodes: Hidden[tuple[KnownBroker, ...]] = ()
+
+    @computed_field(before="versions")
+    def known_id(self) -> Annotated[str, "cluster_id"]:
+        return self.cluster_id
+
+    @computed_field(before="topics")
+    def known_nodes(self) -> Annotated[tuple[KnownBroker, ...], "nodes"]:
+        return self.nodes
+
+    @computed_field(before="seen_ms")
+    def seen_by(self) -> str:
+        return f"link {self.link} on {self.host}"
 
 
 class KnownLog(NamedTuple):
-    """The begin and the end of a partition's log; -1 if its leader did not report them."""
+    """Where the log of a partition began and ended; null where that is not known.
+
+    Offsets are -1 if its leader did not report them.
+    """
 
     partition: int
-    start: int
-    end: int
+    start: Annotated[int, "log_start", null_if_negative]
+    end: Annotated[int, "log_end", null_if_negative]
 
 
 class KnownSetting(NamedTuple):
@@ -66,47 +90,14 @@ class KnownSetting(NamedTuple):
     value: str
 
 
-class KnownLogJson(TypedDict):
-    """Where the log of a partition began and ended; null where that is not known."""
-
-    partition: int
-    log_start: int | None
-    log_end: int | None
-
-
-class KnownTopicJson(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownTopic(PlainValue):
     """A topic as it is remembered elsewhere."""
 
-    topic: str
+    name: Annotated[str, "topic"]
     replicas: int
-    partitions: list[KnownLogJson]
-    configs: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownTopic:
-    """A topic of a link's namespaces."""
-
-    name: str
-    replicas: int
-    logs: tuple[KnownLog, ...]
-    settings: tuple[KnownSetting, ...] = ()
-
-    def as_dict(self) -> KnownTopicJson:
-        """Plain values under stable names; what is unknown is null."""
-        return {
-            "topic": self.name,
-            "replicas": self.replicas,
-            "partitions": [
-                {
-                    "partition": log.partition,
-                    "log_start": None if log.start < 0 else log.start,
-                    "log_end": None if log.end < 0 else log.end,
-                }
-                for log in self.logs
-            ],
-            "configs": {setting.name: setting.value for setting in self.settings},
-        }
+    logs: Annotated[tuple[KnownLog, ...], "partitions"]
+    settings: Annotated[tuple[KnownSetting, ...], "configs", _by_name] = ()
 
 
 class KnownGroup(NamedTuple):
@@ -155,45 +146,23 @@ class Untold(NamedTuple):
     why: str
 
 
-class KnownNamesJson(TypedDict):
-    """What is remembered of the namespaces of a link. `not_told` says why something is missing."""
-
-    link: str
-    seen_at: str
-    topics: list[KnownTopicJson]
-    groups: list[Annotated[dict[str, Any], KnownGroup]]
-    rules: list[Annotated[dict[str, Any], KnownRule]]
-    left_out: int
-    not_told: dict[str, str]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownNames:
-    """The names within the namespaces of `link` at a cluster, as its controller saw them at `seen_ms`. `left_out`
-    counts the names without room.
+class KnownNames(PlainValue):
+    """What is remembered of the namespaces of a link. `not_told` says why something is missing.
+
+    The names within the namespaces of `link` at a cluster, as its controller saw them at `seen_ms`. `left_out` counts
+    the names without room.
     """
 
-    cluster_id: str
-    alias: str
+    cluster_id: Hidden[str]
+    alias: Hidden[str]
     link: str
-    seen_ms: int
+    seen_ms: Annotated[int, "seen_at", written_instant]
     topics: tuple[KnownTopic, ...] = ()
     groups: tuple[KnownGroup, ...] = ()
     rules: tuple[KnownRule, ...] = ()
     left_out: int = 0
-    untold: tuple[Untold, ...] = ()
-
-    def as_dict(self) -> KnownNamesJson:
-        """Plain values under stable names."""
-        return {
-            "link": self.link,
-            "seen_at": written_instant(self.seen_ms),
-            "topics": [topic.as_dict() for topic in self.topics],
-            "groups": [group._asdict() for group in self.groups],
-            "rules": [rule._asdict() for rule in self.rules],
-            "left_out": self.left_out,
-            "not_told": {each.what: each.why for each in self.untold},
-        }
+    untold: Annotated[tuple[Untold, ...], "not_told", _by_name] = ()
 
 
 class Memories(NamedTuple):
@@ -203,55 +172,20 @@ class Memories(NamedTuple):
     names: Sequence[KnownNames] = ()
 
 
-class LastKnownJson(TypedDict):
-    """A cluster as others remember it."""
-
-    cluster: str
-    cluster_id: str
-    versions: list[str]
-    brokers: int
-    nodes: list[Annotated[dict[str, Any], KnownBroker]]
-    topics: int
-    features: dict[str, int]
-    seen_by: str
-    seen_at: str
-    age_seconds: float
-    kept_by: str
-    away: list[str]
-    namespaces: list[KnownNamesJson]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LastKnown:
-    """A memory of a cluster, kept by another one, and its age (s). `away` are those that did not answer.
+class LastKnown(PlainValue):
+    """A cluster as others remember it.
+
+    The memory is kept by another one. `away` are those that did not answer.
 
     `names` are its names within the namespaces of each link, the newest of each; they may be older than the rest.
     """
 
-    cluster: KnownCluster
+    cluster: Flat[KnownCluster]
+    age_s: Annotated[float, "age_seconds", tenths]
     kept_by: str
-    age_s: float
     away: tuple[str, ...] = ()
-    names: tuple[KnownNames, ...] = ()
-
-    def as_dict(self) -> LastKnownJson:
-        """Plain values under stable names."""
-        known = self.cluster
-        return {
-            "cluster": known.alias,
-            "cluster_id": known.cluster_id,
-            "versions": list(known.versions),
-            "brokers": known.brokers,
-            "nodes": [node._asdict() for node in known.nodes],
-            "topics": known.topics,
-            "features": {feature.name: feature.level for feature in known.features},
-            "seen_by": f"link {known.link} on {known.host}",
-            "seen_at": written_instant(known.seen_ms),
-            "age_seconds": round(self.age_s, 1),
-            "kept_by": self.kept_by,
-            "away": list(self.away),
-            "namespaces": [each.as_dict() for each in self.names],
-        }
+    names: Annotated[tuple[KnownNames, ...], "namespaces"] = ()
 
 
 def newest(memories: Mapping[str, Memories], alias: str, *, now_ms: int, away: tuple[str, ...]) -> LastKnown | None:

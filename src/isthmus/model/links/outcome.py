@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 from isthmus.errors import GateNotMet, IsthmusError
 from isthmus.model.links.progress import LinkProgress
 from isthmus.model.problem import exit_code_of, problem_of
 from isthmus.model.process.latency import quantile_ms
+from isthmus.model.text.plain import Flat, Hidden, PlainValue, computed_field, thousandths
 
 Until = Literal["caught-up", "committed"] | Callable[[tuple[LinkProgress, ...]], bool]
 """When a run is over: once all is copied, but for open transactions or not, or once the function says so."""
@@ -18,7 +19,15 @@ _SIGNALLED = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunOutcome:
+class LinkOutcome:
+    """How a link stands after a run."""
+
+    progress: Flat[LinkProgress]
+    caught_up: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOutcome(PlainValue):
     """The end of a run: how the links stand now, and why it ended.
 
     `caught_up` are the links that copied everything their source had; that is checked only where the run
@@ -26,26 +35,26 @@ class RunOutcome:
     signal that ended the run, if one did. `latency` is a histogram as in `model.latency`.
     """
 
-    links: tuple[LinkProgress, ...]
-    caught_up: frozenset[str] = frozenset()
-    is_to_catch_up: bool = False
-    errors: Mapping[str, IsthmusError] = field(default_factory=dict)
-    signal: int | None = None
-    duration_s: float = 0.0
-    latency: tuple[int, ...] = ()
+    links: Hidden[tuple[LinkProgress, ...]]
+    caught_up: Hidden[frozenset[str]] = frozenset()
+    is_to_catch_up: Hidden[bool] = False
+    errors: Hidden[Mapping[str, IsthmusError]] = field(default_factory=dict)
+    signal: Hidden[int | None] = None
+    duration_s: Annotated[float, "seconds", thousandths] = 0.0
+    latency: Hidden[tuple[int, ...]] = ()
 
-    @property
-    def is_caught_up(self) -> bool:
+    @computed_field(before="duration_s")
+    def is_caught_up(self) -> Annotated[bool, "caught_up"]:
         """Whether everything all links select was copied. Paused, refused and stopped topics were not."""
         return bool(self.links) and all(link.link in self.caught_up for link in self.links)
 
-    @property
+    @computed_field(before="duration_s")
     def records(self) -> int:
         """Records copied."""
         return sum(link.records for link in self.links)
 
-    @property
-    def size_bytes(self) -> int:
+    @computed_field(before="duration_s")
+    def size_bytes(self) -> Annotated[int, "bytes"]:
         """Bytes of record batches copied."""
         return sum(link.size_bytes for link in self.links)
 
@@ -65,17 +74,18 @@ class RunOutcome:
             return 1
         return GateNotMet.exit_code if self.is_to_catch_up and not self.is_caught_up else 0
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values under stable names."""
-        return {
-            "caught_up": self.is_caught_up,
-            "records": self.records,
-            "bytes": self.size_bytes,
-            "seconds": round(self.duration_s, 3),
-            "latency_p50_ms": _round_to_hundredths(quantile_ms(self.latency, 0.5)),
-            "latency_p99_ms": _round_to_hundredths(quantile_ms(self.latency, 0.99)),
-            "links": [{**link.as_dict(), "caught_up": link.link in self.caught_up} for link in self.links],
-        }
+    @computed_field
+    def latency_p50_ms(self) -> float | None:
+        return _round_to_hundredths(quantile_ms(self.latency, 0.5))
+
+    @computed_field
+    def latency_p99_ms(self) -> float | None:
+        return _round_to_hundredths(quantile_ms(self.latency, 0.99))
+
+    @computed_field
+    def link_outcomes(self) -> Annotated[tuple[LinkOutcome, ...], "links"]:
+        """The links, and whether each has caught up."""
+        return tuple(LinkOutcome(progress=each, caught_up=each.link in self.caught_up) for each in self.links)
 
 
 def _round_to_hundredths(value: float | None) -> float | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Self, TypedDict
+from typing import Annotated, Final, Self
 
 from isthmus.model.loop import DATA_TASK
 from isthmus.model.namespace import Namespace
 from isthmus.model.naming import TargetTopic
 from isthmus.model.text.instant import written_instant
+from isthmus.model.text.plain import Hidden, PlainValue, TextOrNull, computed_field
 from isthmus.model.text.wording import format_count
 
 
@@ -27,23 +28,16 @@ PausedPart = TargetTopic | Namespace | PausedTask | None
 """The subject of one pause; `None` for the whole link."""
 
 
-class PauseJson(TypedDict):
-    """Something that is paused: the one of the first three that is not null, else the whole link."""
-
-    topic: str | None
-    namespace: str | None
-    task: str | None
-    since: str
-    by: str | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pause:
-    """One pause: since when (ms since 1970) and by whom, "" where an older release wrote it."""
+class Pause(PlainValue):
+    """Something that is paused: the one of the first three that is not null, else the whole link.
 
-    part: PausedPart
-    since_ms: int
-    by: str
+    `since_ms` is since 1970, and `by` "" where an older release wrote it.
+    """
+
+    part: Hidden[PausedPart]
+    since_ms: Annotated[int, "since", written_instant]
+    by: TextOrNull
 
     @property
     def described(self) -> str:
@@ -52,16 +46,17 @@ class Pause:
         by = f" by {self.by}" if self.by else ""
         return f"{what.get(type(self.part), f'topic {self.part}')} is paused since {written_instant(self.since_ms)}{by}"
 
-    def as_dict(self) -> PauseJson:
-        """Plain values under stable names: the one of the first three that is not null is paused, else all of it."""
-        part = self.part
-        return {
-            "topic": None if part is None or isinstance(part, Namespace | PausedTask) else str(part),
-            "namespace": part.prefix if isinstance(part, Namespace) else None,
-            "task": part.name if isinstance(part, PausedTask) else None,
-            "since": written_instant(self.since_ms),
-            "by": self.by or None,
-        }
+    @computed_field(before="since_ms")
+    def topic(self) -> str | None:
+        return None if self.part is None or isinstance(self.part, Namespace | PausedTask) else self.part
+
+    @computed_field(before="since_ms")
+    def namespace(self) -> str | None:
+        return self.part.prefix if isinstance(self.part, Namespace) else None
+
+    @computed_field(before="since_ms")
+    def task(self) -> str | None:
+        return self.part.name if isinstance(self.part, PausedTask) else None
 
 
 @dataclass(frozen=True, slots=True)

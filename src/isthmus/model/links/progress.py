@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
+from typing import Annotated, ClassVar, Literal
 
 from isthmus.model.gateways.synchrony import Synchrony
 from isthmus.model.kafka.topic import Parted
@@ -14,14 +15,6 @@ from isthmus.model.lane import Gap, LaneKey, LaneState
 from isthmus.model.link import Link
 from isthmus.model.links.pair import PairState, pair_state
 from isthmus.model.links.pauses import Pause
-from isthmus.model.links.progressforms import (
-    ControllerStatusJson,
-    GroupStatusJson,
-    LinkStatusJson,
-    MapPlaceJson,
-    PartitionStatusJson,
-    TopicStatusJson,
-)
 from isthmus.model.links.semantics import SEMANTICS_LOOP
 from isthmus.model.links.writability import KeptBy
 from isthmus.model.loop import LoopProgress, LoopState
@@ -30,14 +23,36 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.model.process.receipt import LeaseTotals
 from isthmus.model.state import AGED_S, ControllerState, LinkState
-from isthmus.model.text.instant import written_instant
-from isthmus.model.text.plain import plain
+from isthmus.model.text.plain import (
+    Flat,
+    Hidden,
+    NumberOrNull,
+    PlainValue,
+    TextOrNull,
+    computed_field,
+    instant_or_null,
+    null_if_zero,
+    tenths,
+    texts,
+    thousandths,
+)
 from isthmus.model.text.wording import format_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionProgress:
-    """One partition. Offsets are -1 while unknown; `lag_s` is the age of the oldest record to copy.
+class MapPlace:
+    """What else there is of a partition whose offsets are mapped."""
+
+    copied_end: NumberOrNull
+    copied_records: int | None
+    copy_flags_replaced: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionProgress(PlainValue):
+    """How a partition of a link stands; what is unknown is null.
+
+    Offsets are -1 while unknown; `lag_s` is the age of the oldest record to copy.
 
     With mapped offsets `copied_end` is the source offset up to which everything was copied, otherwise it is `None`:
     then the target's end is that offset. If the target holds other records than the source, it is right up to
@@ -53,28 +68,30 @@ class PartitionProgress:
     unknown age.
     """
 
+    SCHEMA: ClassVar = "PartitionStatus"
+
     topic: TargetTopic
     partition: int
     state: LaneState
-    target_end: int = -1
-    source_end: int = -1
-    source_start: int = 0
-    copied_end: int | None = None
-    proven_end: int | None = None
-    records: int = 0
-    size_bytes: int = 0
-    copied_records: int | None = None
-    flags_replaced: int = 0
-    lag_s: float | None = None
-    waiting_records: int = -1
-    waiting_s: float | None = None
-    is_waiting_anew: bool = False
-    records_per_s: float | None = None
-    problem: Problem | None = None
+    state_age_s: Annotated[float, "state_age_seconds", tenths] = 0.0
+    source_end: NumberOrNull = -1
+    target_end: NumberOrNull = -1
+    lag_s: Annotated[float | None, "lag_seconds", thousandths] = None
+    waiting_records: NumberOrNull = -1
+    waiting_s: Annotated[float | None, "waiting_seconds", tenths] = None
+    records_per_s: Annotated[float | None, "records_per_second", tenths] = None
     gaps: tuple[Gap, ...] = ()
-    state_age_s: float = 0.0
-    source_age_s: float = 0.0
-    target_age_s: float = 0.0
+    problem: Problem | None = None
+    source_start: Hidden[int] = 0
+    copied_end: Hidden[int | None] = None
+    proven_end: Hidden[int | None] = None
+    records: Hidden[int] = 0
+    size_bytes: Hidden[int] = 0
+    copied_records: Hidden[int | None] = None
+    flags_replaced: Hidden[int] = 0
+    is_waiting_anew: Hidden[bool] = False
+    source_age_s: Hidden[float] = 0.0
+    target_age_s: Hidden[float] = 0.0
 
     @property
     def key(self) -> LaneKey:
@@ -91,8 +108,8 @@ class PartitionProgress:
         """The end of the source's log, including records that wait for open transactions; -1 while unknown."""
         return -1 if min(self.source_end, self.waiting_records) < 0 else self.source_end + self.waiting_records
 
-    @property
-    def lag_records(self) -> int:
+    @computed_field(before="lag_s")
+    def lag_records(self) -> NumberOrNull:
         """Offsets still to copy, -1 while unknown."""
         if self.position < 0 or self.source_end < 0:
             return -1
@@ -110,72 +127,65 @@ class PartitionProgress:
         ends = ((self.source_end, self.source_age_s), (self.target_end, self.target_age_s))
         return max(self.state_age_s, *(age_s for end, age_s in ends if end >= 0 and isfinite(age_s)), 0.0)
 
-    def as_dict(self) -> PartitionStatusJson:
-        """Plain values under stable names; what is unknown is null."""
-        place: MapPlaceJson = {}
-        if self.copied_end is not None:
-            place = {
-                "copied_end": _none_if_negative(self.copied_end),
-                "copied_records": self.copied_records,
-                "copy_flags_replaced": self.flags_replaced,
-            }
-        return {
-            "topic": self.topic,
-            "partition": self.partition,
-            "state": str(self.state),
-            "state_age_seconds": round(self.state_age_s, 1),
-            "source_end": _none_if_negative(self.source_end),
-            "source_end_age_seconds": _age(self.source_end, self.source_age_s),
-            "target_end": _none_if_negative(self.target_end),
-            "target_end_age_seconds": _age(self.target_end, self.target_age_s),
-            **place,
-            "lag_records": _none_if_negative(self.lag_records),
-            "lag_seconds": None if self.lag_s is None else round(self.lag_s, 3),
-            "waiting_records": _none_if_negative(self.waiting_records),
-            "waiting_seconds": _round(self.waiting_s),
-            "records_per_second": _round(self.records_per_s),
-            "gaps": [{"offset_begin": gap.offset_begin, "offset_end": gap.offset_end} for gap in self.gaps],
-            "problem": plain(self.problem),
-        }
+    @computed_field(before="lag_records")
+    def target_end_age_s(self) -> Annotated[float | None, "target_end_age_seconds"]:
+        return _age(self.target_end, self.target_age_s)
+
+    @computed_field(before="target_end")
+    def source_end_age_s(self) -> Annotated[float | None, "source_end_age_seconds"]:
+        return _age(self.source_end, self.source_age_s)
+
+    @computed_field(before="lag_records")
+    def mapped(self) -> Flat[MapPlace | None]:
+        """Its place in its map."""
+        if self.copied_end is None:
+            return None
+        return MapPlace(
+            copied_end=self.copied_end, copied_records=self.copied_records, copy_flags_replaced=self.flags_replaced
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicProgress:
-    """One topic: `topic` at the target, made of `source_topic`; `name` is the users' name of it, "" for the same.
-    `upstream` are the clusters by which it came, the nearest first, if names show that. `parted` is the operator who
-    made it continue with mapped offsets since both sides had diverged.
+class TopicProgress(PlainValue):
+    """How a topic of a link stands; what is unknown is null.
+
+    It is `topic` at the target, made of `source_topic`; `name` is the users' name of it, "" for the same. `upstream`
+    are the clusters by which it came, the nearest first, if names show that. `parted` is the operator who made it
+    continue with mapped offsets since both sides had diverged.
 
     Its state and problem are those of the partition that needs most attention.
     """
 
+    SCHEMA: ClassVar = "TopicStatus"
+
     topic: TargetTopic
     source_topic: SourceTopic
-    state: LaneState
-    partitions: tuple[PartitionProgress, ...] = ()
-    problem: Problem | None = None
-    state_age_s: float = 0.0
-    name: str = ""
-    upstream: tuple[str, ...] = ()
+    upstream: Annotated[tuple[str, ...], "upstream_clusters"] = ()
     parted: Parted | None = None
+    state: LaneState
+    problem: Problem | None = None
+    partitions: tuple[PartitionProgress, ...] = ()
+    state_age_s: Hidden[float] = 0.0
+    name: Hidden[str] = ""
 
-    @property
-    def lag_records(self) -> int:
+    @computed_field(before="problem")
+    def lag_records(self) -> NumberOrNull:
         """Offsets still to copy in all partitions, -1 while any is unknown."""
         lags = [partition.lag_records for partition in self.partitions]
         return -1 if not lags or min(lags) < 0 else sum(lags)
 
-    @property
+    @computed_field(before="problem")
     def lag_records_min(self) -> int:
         """Offsets still to copy as far as they are known."""
         return sum(max(partition.lag_records, 0) for partition in self.partitions)
 
-    @property
-    def lag_s(self) -> float | None:
+    @computed_field(before="problem")
+    def lag_s(self) -> Annotated[float | None, "lag_seconds", thousandths]:
         """The age (s) of the oldest record to copy, `None` while that of any partition is unknown."""
         return _oldest(partition.lag_s for partition in self.partitions)
 
-    @property
-    def waiting_records(self) -> int:
+    @computed_field(before="problem")
+    def waiting_records(self) -> NumberOrNull:
         """Offsets of the source that wait for open transactions, -1 while those of any partition are unknown."""
         found = [partition.waiting_records for partition in self.partitions]
         return -1 if not found or min(found) < 0 else sum(found)
@@ -212,90 +222,97 @@ class TopicProgress:
         """Whether something prevents copying some of it; a pause, or that no run works on it, does not count."""
         return not self.state.is_calm or self.problem is not None or any(p.is_unfinished for p in self.partitions)
 
-    @property
-    def age_s(self) -> float:
+    @computed_field(before="problem")
+    def age_s(self) -> Annotated[float, "age_seconds", tenths]:
         """How long ago (s) the oldest known fact about it was seen."""
         return max(self.state_age_s, *(partition.age_s for partition in self.partitions), 0.0)
 
-    def as_dict(self) -> TopicStatusJson:
-        """Plain values under stable names; what is unknown is null."""
-        rates = [p.records_per_s for p in self.partitions if p.records_per_s is not None]
-        return {
-            "topic": self.topic,
-            "source_topic": self.source_topic,
-            "name": self.name or self.source_topic,
-            "hops": len(self.upstream) or None,
-            "upstream_clusters": list(self.upstream),
-            "offsets": "mapped" if self.is_mapped else "same",
-            "parted": None if self.parted is None else self.parted.as_dict(),
-            "state": str(self.state),
-            "source_end": _total(p.source_end for p in self.partitions),
-            "target_end": _total(p.target_end for p in self.partitions),
-            "lag_records": _none_if_negative(self.lag_records),
-            "lag_records_min": self.lag_records_min,
-            "lag_seconds": None if self.lag_s is None else round(self.lag_s, 3),
-            "waiting_records": _none_if_negative(self.waiting_records),
-            "records_per_second": _round(sum(rates)) if rates else None,
-            "age_seconds": round(self.age_s, 1),
-            "problem": plain(self.problem),
-            "partitions": plain(self.partitions),
-        }
+    @computed_field(before="upstream")
+    def shown_name(self) -> Annotated[str, "name"]:
+        return self.name or self.source_topic
+
+    @computed_field(before="upstream")
+    def hops(self) -> int | None:
+        return len(self.upstream) or None
+
+    @computed_field(before="parted")
+    def offsets(self) -> Literal["same", "mapped"]:
+        return "mapped" if self.is_mapped else "same"
+
+    @computed_field(before="lag_records")
+    def source_end(self) -> int | None:
+        return _total(each.source_end for each in self.partitions)
+
+    @computed_field(before="lag_records")
+    def target_end(self) -> int | None:
+        return _total(each.target_end for each in self.partitions)
+
+    @computed_field(before="age_s")
+    def records_per_s(self) -> Annotated[float | None, "records_per_second", tenths]:
+        rates = [each.records_per_s for each in self.partitions if each.records_per_s is not None]
+        return sum(rates) if rates else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupProgress:
-    """One consumer group that the link carries, and its state at the target `age_s` seconds ago.
+class GroupProgress(PlainValue):
+    """How a consumer group stands that a link carries.
+
+    `standing` is its state at the target `age_s` seconds ago.
 
     `behind_records` is how far its positions there are behind those at the source, `None` if that is not examined.
     """
 
+    SCHEMA: ClassVar = "GroupStatus"
+
     group: str
     standing: str
-    age_s: float = 0.0
-    behind_records: int | None = None
+    age_s: Annotated[float, "age_seconds", tenths] = 0.0
+    behind_records: Hidden[int | None] = None
     problem: Problem | None = None
-
-    def as_dict(self) -> GroupStatusJson:
-        """Plain values under stable names."""
-        return {
-            "group": self.group,
-            "standing": self.standing,
-            "age_seconds": round(self.age_s, 1),
-            "problem": plain(self.problem),
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerProgress:
-    """The controller of a link: `age_s` is how long ago (s) it was heard last, `None` for never or unknown.
+class ControllerProgress(PlainValue):
+    """The process that runs a link; what is unknown is null.
+
+    `age_s` is how long ago (s) it was heard last, `None` for never or unknown.
 
     `described` names the process in words, "" if it is unknown.
     """
 
-    state: ControllerState = ControllerState.ALIVE
-    age_s: float | None = 0.0
-    host: str = ""
-    pid: int = 0
-    started_ms: int = -1
-    version: str = ""
-    described: str = ""
+    SCHEMA: ClassVar = "ControllerStatus"
 
-    def as_dict(self) -> ControllerStatusJson:
-        """Plain values under stable names; what is unknown is null."""
-        return {
-            "state": str(self.state),
-            "heard_seconds_ago": _round(self.age_s),
-            "host": self.host or None,
-            "pid": self.pid or None,
-            "started": written_instant(self.started_ms) if self.started_ms >= 0 else None,
-            "version": self.version or None,
-        }
+    state: ControllerState = ControllerState.ALIVE
+    age_s: Annotated[float | None, "heard_seconds_ago", tenths] = 0.0
+    host: TextOrNull = ""
+    pid: Annotated[int, null_if_zero] = 0
+    started_ms: Annotated[int, "started", instant_or_null] = -1
+    version: TextOrNull = ""
+    described: Hidden[str] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkProgress:
-    """One link. `records` and `size_bytes` are what the present run has copied, `latency` (a histogram as in
-    `model.latency`) how long that took, and `leases` the totals of its leases.
+class NamespacePair:
+    """Two namespaces of which one follows the other; `kept_by` is what keeps others out of that, null while it is not
+    known to be reserved, and `bypass` is "possible" where clients of brokers get past that.
+    """
+
+    source: Annotated[Namespace, str]
+    target: Annotated[Namespace, str]
+    state: PairState
+    kept_by: KeptBy | None
+
+    @computed_field
+    def bypass(self) -> Literal["possible"] | None:
+        return None if self.kept_by is None else self.kept_by.bypass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkProgress(PlainValue):
+    """How a link stands.
+
+    `records` and `size_bytes` are what the present run has copied, `latency` (a histogram as in `model.latency`) how
+    long that took, and `leases` the totals of its leases.
 
     `aborted` is the treatment of records of aborted transactions, `None` while unknown. `transactions` are those that
     are open at the source and that block records, as far as its brokers report them. `namespaces` are the pairs of
@@ -304,28 +321,30 @@ class LinkProgress:
     `unread` namespaces of the target, and no run removes these rules.
     """
 
+    SCHEMA: ClassVar = "LinkStatus"
+
     link: str
     source: str
     target: str
     state: LinkState
+    sync: Synchrony | None = None
+    unread: Annotated[tuple[Namespace, ...], texts] = ()
     controller: ControllerProgress = ControllerProgress()
+    transactions: tuple[OpenTransaction, ...] = ()
+    aborted: AbortedPolicy | None = None
+    problem: Problem | None = None
+    pauses: tuple[Pause, ...] = ()
     topics: tuple[TopicProgress, ...] = ()
     groups: tuple[GroupProgress, ...] = ()
     loops: tuple[LoopProgress, ...] = ()
-    records: int = 0
-    size_bytes: int = 0
-    latency: tuple[int, ...] = ()
-    leases: LeaseTotals = field(default_factory=LeaseTotals)
-    aborted: AbortedPolicy | None = None
-    transactions: tuple[OpenTransaction, ...] = ()
-    problem: Problem | None = None
-    namespaces: tuple[NamespaceMap, ...] = ()
-    reserved: Mapping[Namespace, KeptBy] = field(default_factory=dict)
-    pauses: tuple[Pause, ...] = ()
-    sync: Synchrony | None = None
-    unread: tuple[Namespace, ...] = ()
+    records: Hidden[int] = 0
+    size_bytes: Hidden[int] = 0
+    latency: Hidden[tuple[int, ...]] = ()
+    leases: Hidden[LeaseTotals] = field(default_factory=LeaseTotals)
+    namespaces: Hidden[tuple[NamespaceMap, ...]] = ()
+    reserved: Hidden[Mapping[Namespace, KeptBy]] = field(default_factory=dict)
 
-    @property
+    @computed_field(before="sync")
     def pair_state(self) -> PairState:
         """The state of the link as a whole, in the words of KIP-986."""
         return self._pair_state(self.topics)
@@ -340,8 +359,8 @@ class LinkProgress:
         sync = None if self.sync is None else self.sync.state
         return pair_state(self.state, partitions, is_downgraded=is_downgraded, sync=sync)
 
-    @property
-    def lag_records(self) -> int:
+    @computed_field(before="transactions")
+    def lag_records(self) -> NumberOrNull:
         """Offsets still to copy, -1 while that of any topic is unknown, or the list of topics."""
         return self._sum(topic.lag_records for topic in self.topics)
 
@@ -351,13 +370,13 @@ class LinkProgress:
             return -1
         return sum(found)
 
-    @property
+    @computed_field(before="transactions")
     def lag_records_min(self) -> int:
         """Offsets still to copy as far as they are known."""
         return sum(topic.lag_records_min for topic in self.topics)
 
-    @property
-    def waiting_records(self) -> int:
+    @computed_field(before="transactions")
+    def waiting_records(self) -> NumberOrNull:
         """Offsets of the source that wait for open transactions, -1 while those of any topic are unknown, or the list
         of topics.
         """
@@ -407,39 +426,22 @@ class LinkProgress:
         """The number of topics that something prevents from being copied, in words; "" for none."""
         return ", ".join(f"{format_count(count, 'topic')} {state}" for state, count in sorted(self.trouble.items()))
 
-    def as_dict(self) -> LinkStatusJson:
-        """Plain values under stable names."""
-        return {
-            "link": self.link,
-            "source": self.source,
-            "target": self.target,
-            "state": str(self.state),
-            "pair_state": str(self.pair_state),
-            "pairs": [
-                {
-                    "source": str(pair.source),
-                    "target": str(pair.target),
-                    "state": str(self.state_of(pair)),
-                    "kept_by": None if pair.target not in self.reserved else str(self.reserved[pair.target]),
-                    "bypass": None if pair.target not in self.reserved else self.reserved[pair.target].bypass,
-                }
-                for pair in self.namespaces
-            ],
-            "sync": None if self.sync is None else self.sync.as_dict(),
-            "unread": [str(each) for each in self.unread],
-            "controller": self.controller.as_dict(),
-            "lag_records": _none_if_negative(self.lag_records),
-            "lag_records_min": self.lag_records_min,
-            "topics_in_trouble": sum(self.trouble.values()),
-            "waiting_records": _none_if_negative(self.waiting_records),
-            "transactions": plain(self.transactions),
-            "aborted": None if self.aborted is None else str(self.aborted),
-            "problem": plain(self.problem),
-            "pauses": plain(self.pauses),
-            "topics": plain(self.topics),
-            "groups": plain(self.groups),
-            "loops": plain(self.loops),
-        }
+    @computed_field(before="sync")
+    def pairs(self) -> tuple[NamespacePair, ...]:
+        """Its namespaces, each with its state."""
+        return tuple(
+            NamespacePair(
+                source=pair.source,
+                target=pair.target,
+                state=self.state_of(pair),
+                kept_by=self.reserved.get(pair.target),
+            )
+            for pair in self.namespaces
+        )
+
+    @computed_field(before="waiting_records")
+    def topics_in_trouble(self) -> int:
+        return sum(self.trouble.values())
 
 
 def topic_of(
@@ -476,10 +478,6 @@ def _age(end: int, age_s: float) -> float | None:
     return round(age_s, 1) if end >= 0 and isfinite(age_s) else None
 
 
-def _none_if_negative(number: int) -> int | None:
-    return None if number < 0 else number
-
-
 def _total(numbers: Iterable[int]) -> int | None:
     found = list(numbers)
     return None if not found or min(found) < 0 else sum(found)
@@ -489,7 +487,3 @@ def _oldest(ages_s: Iterable[float | None]) -> float | None:
     found = list(ages_s)
     known = [age_s for age_s in found if age_s is not None]
     return max(known) if known and len(known) == len(found) else None
-
-
-def _round(number: float | None) -> float | None:
-    return None if number is None else round(number, 1)

@@ -6,23 +6,30 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal, NamedTuple, TypedDict
+from typing import Annotated, Literal, NamedTuple
 
 from isthmus.model.gateways.synchrony import (
     FirstUnheld,
-    FirstUnheldJson,
     OutOfSync,
     first_unheld,
-    first_unheld_dict,
     given_up_in_words,
 )
 from isthmus.model.kafka.transactions import OpenTransaction
 from isthmus.model.lane import LaneState
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.problem import Problem, ProblemJson
+from isthmus.model.problem import Problem
 from isthmus.model.text.instant import written_instant
-from isthmus.model.text.plain import plain
+from isthmus.model.text.plain import (
+    Hidden,
+    NumberOrNull,
+    PlainValue,
+    computed_field,
+    instant_or_null,
+    tenths,
+    texts,
+    thousandths,
+)
 from isthmus.model.text.wording import first_few, format_count
 
 Verb = Literal["promote", "failover", "detach", "reverse"]
@@ -38,19 +45,11 @@ class TornTransaction(NamedTuple):
         return self.transactional_id or f"producer {self.producer_id}"
 
 
-class PromisedJson(TypedDict):
-    """What may be missing of what was acknowledged while a link was synchronous: `partitions` is null if unknown."""
-
-    out_of_sync: Annotated[str, OutOfSync]
-    was_in_sync: bool
-    source_asked: bool
-    detached: str | None
-    partitions: list[FirstUnheldJson] | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Promised:
-    """The possible losses of records that gateways acknowledged on a synchronous link, all of them at or behind the
+class Promised(PlainValue):
+    """What may be missing of what was acknowledged while a link was synchronous: `partitions` is null if unknown.
+
+    The possible losses of records that gateways acknowledged on a synchronous link, all of them at or behind the
     offsets of `lets_go`. `is_open`: a gateway may have answered records that are not proven to be here. If the source's
     ledger was not `is_heard`, this is the last state in the target's. Gateways that are `unaware` have not confirmed
     that they know of the failover, and may have answered more since it began. The losses are about answers before
@@ -59,11 +58,11 @@ class Promised:
 
     out_of_sync: OutOfSync
     was_in_sync: bool
-    is_open: bool
-    is_heard: bool
-    lets_go: tuple[FirstUnheld, ...] = ()
-    unaware: tuple[str, ...] = ()
-    until_ms: int = -1
+    is_open: Hidden[bool]
+    is_heard: Annotated[bool, "source_asked"]
+    lets_go: Hidden[tuple[FirstUnheld, ...]] = ()
+    unaware: Hidden[tuple[str, ...]] = ()
+    until_ms: Annotated[int, "detached", instant_or_null] = -1
 
     @property
     def is_known(self) -> bool:
@@ -118,35 +117,17 @@ class Promised:
             f"{text}; the source cannot be asked, and with `available` it may have answered without this cluster since"
         )
 
-    def as_dict(self) -> PromisedJson:
-        """Plain values under stable names."""
-        return {
-            "out_of_sync": str(self.out_of_sync),
-            "was_in_sync": self.was_in_sync,
-            "source_asked": self.is_heard,
-            "detached": written_instant(self.until_ms) if self.until_ms >= 0 else None,
-            "partitions": [first_unheld_dict(each) for each in self.lets_go] if self.is_known else None,
-        }
-
-
-class LeftPartitionJson(TypedDict):
-    """A partition that follows no more; what is unknown is null."""
-
-    topic: str
-    partition: int | None
-    source_topic: str
-    state: Annotated[str, LaneState] | None
-    target_end: int | None
-    source_end: int | None
-    source_end_age_seconds: float | None
-    missing_records: int | None
-    ends_within: list[Annotated[dict[str, Any], TornTransaction]] | None
+    @computed_field
+    def partitions(self) -> tuple[FirstUnheld, ...] | None:
+        return self.lets_go if self.is_known else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftPartition:
-    """A partition as it is left. `source_end` is the end of the source's log, seen `source_age_s` seconds ago: `None`
-    for never, and for a time in the future, as the clocks differ then.
+class LeftPartition(PlainValue):
+    """A partition that follows no more; what is unknown is null.
+
+    `source_end` is the end of the source's log, seen `source_age_s` seconds ago: `None` for never, and for a time in
+    the future, as the clocks differ then.
 
     `state` is that of a lane that waits for an operator. Records before `copied_end` at the target, except those from
     before the link began, came by it; with mapped offsets records of others may lie between. Offsets and
@@ -155,61 +136,26 @@ class LeftPartition:
     """
 
     topic: TargetTopic
-    partition: int
+    partition: NumberOrNull
     source_topic: SourceTopic
     state: LaneState | None = None
-    is_mapped: bool = False
-    target_begin: int = -1
-    target_end: int = -1
-    copied_end: int = -1
-    source_end: int = -1
-    source_age_s: float | None = None
-    missing_records: int = -1
+    is_mapped: Hidden[bool] = False
+    target_begin: Hidden[int] = -1
+    target_end: NumberOrNull = -1
+    copied_end: Hidden[int] = -1
+    source_end: NumberOrNull = -1
+    source_age_s: Annotated[float | None, "source_end_age_seconds", tenths] = None
+    missing_records: NumberOrNull = -1
     ends_within: tuple[TornTransaction, ...] | None = None
-
-    def as_dict(self) -> LeftPartitionJson:
-        """Plain values under stable names; what is unknown is null."""
-        return {
-            "topic": self.topic,
-            "partition": _none_if_negative(self.partition),
-            "source_topic": self.source_topic,
-            "state": None if self.state is None else str(self.state),
-            "target_end": _none_if_negative(self.target_end),
-            "source_end": _none_if_negative(self.source_end),
-            "source_end_age_seconds": None if self.source_age_s is None else round(self.source_age_s, 1),
-            "missing_records": _none_if_negative(self.missing_records),
-            "ends_within": plain(self.ends_within),
-        }
-
-
-class PromotionJson(TypedDict):
-    """What became of namespaces that are to be written to, or are to follow no more."""
-
-    link: str
-    verb: Verb
-    namespaces: list[str]
-    done: bool
-    missing_records: int | None
-    missing_records_min: int
-    missing_seconds: float | None
-    acknowledged: PromisedJson | None
-    topics_seen_seconds_ago: float | None
-    source_answers: bool
-    groups: dict[str, str]
-    aborted: list[Annotated[dict[str, Any], OpenTransaction]]
-    committed: list[Annotated[dict[str, Any], OpenTransaction]]
-    notes: list[ProblemJson]
-    gateways: list[str]
-    aborted_at_source: list[Annotated[dict[str, Any], OpenTransaction]]
-    paused_seconds: float | None
-    partitions: list[LeftPartitionJson]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Promotion:
-    """The result for namespaces that follow no more; `is_done` means that the verb is complete: after promote and
-    failover they can be written to, and transactions that were open there are `aborted`, or would be by a failover that
-    is not done. Those that the source has committed for sure are `committed` by a failover.
+class Promotion(PlainValue):
+    """What became of namespaces that are to be written to, or are to follow no more.
+
+    The result for namespaces that follow no more; `is_done` means that the verb is complete: after promote and failover
+    they can be written to, and transactions that were open there are `aborted`, or would be by a failover that is not
+    done. Those that the source has committed for sure are `committed` by a failover.
 
     `topics_age_s` is how long ago (s) the source's list of topics was seen, `None` for never: then there may be any
     number beside the `partitions`; it is infinite if the clocks differ. `answering` is the source's alias if it
@@ -222,28 +168,28 @@ class Promotion:
 
     link: str
     verb: Verb
-    namespaces: tuple[NamespaceMap, ...]
-    partitions: tuple[LeftPartition, ...] = ()
+    namespaces: Annotated[tuple[NamespaceMap, ...], texts]
+    is_done: Annotated[bool, "done"] = False
+    acknowledged: Promised | None = None
+    topics_age_s: Annotated[float | None, "topics_seen_seconds_ago", _seconds] = 0.0
+    answering: Annotated[str, "source_answers", bool] = ""
     groups: Mapping[str, str] = field(default_factory=dict)
     aborted: tuple[OpenTransaction, ...] = ()
     committed: tuple[OpenTransaction, ...] = ()
-    is_done: bool = False
-    topics_age_s: float | None = 0.0
-    answering: str = ""
     notes: tuple[Problem, ...] = ()
     gateways: tuple[str, ...] = ()
     aborted_at_source: tuple[OpenTransaction, ...] = ()
-    paused_s: float | None = None
-    acknowledged: Promised | None = None
+    paused_s: Annotated[float | None, "paused_seconds", thousandths] = None
+    partitions: tuple[LeftPartition, ...] = ()
 
-    @property
+    @computed_field(before="acknowledged")
     def missing_records(self) -> int | None:
         """The number of the source's records that may be missing here, of those it had when it was last heard
         (`missing_s` ago): an upper bound. `None` if unknown.
         """
         return None if self.unknown else self.missing_records_min
 
-    @property
+    @computed_field(before="acknowledged")
     def missing_records_min(self) -> int:
         """The number of records that may be missing in those partitions where it is known."""
         return sum(max(each.missing_records, 0) for each in self.partitions)
@@ -264,8 +210,8 @@ class Promotion:
         counts = Counter(each.state for each in self.partitions if each.state is not None)
         return ", ".join(f"{format_count(count, 'partition')} {state}" for state, count in sorted(counts.items()))
 
-    @property
-    def missing_s(self) -> float | None:
+    @computed_field(before="acknowledged")
+    def missing_s(self) -> Annotated[float | None, "missing_seconds", tenths]:
         """The time (s) since the source was last heard, during which it may have been written to; `None` if it was
         never heard, or the time is unknown.
         """
@@ -318,29 +264,6 @@ class Promotion:
         if unknown:
             text += f"; whether a committed transaction is cut is not known of {format_count(unknown, 'partition')}"
         return text
-
-    def as_dict(self) -> PromotionJson:
-        """Plain values under stable names."""
-        return {
-            "link": self.link,
-            "verb": self.verb,
-            "namespaces": [str(each) for each in self.namespaces],
-            "done": self.is_done,
-            "missing_records": self.missing_records,
-            "missing_records_min": self.missing_records_min,
-            "missing_seconds": None if self.missing_s is None else round(self.missing_s, 1),
-            "acknowledged": None if self.acknowledged is None else self.acknowledged.as_dict(),
-            "topics_seen_seconds_ago": _seconds(self.topics_age_s),
-            "source_answers": bool(self.answering),
-            "groups": dict(self.groups),
-            "aborted": plain(self.aborted),
-            "committed": plain(self.committed),
-            "notes": plain(self.notes),
-            "gateways": list(self.gateways),
-            "aborted_at_source": plain(self.aborted_at_source),
-            "paused_seconds": None if self.paused_s is None else round(self.paused_s, 3),
-            "partitions": plain(self.partitions),
-        }
 
 
 def torn_in_words(found: tuple[TornTransaction, ...] | None) -> str:

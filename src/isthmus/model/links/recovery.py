@@ -7,10 +7,10 @@ import hashlib
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Final, NamedTuple, TypedDict
+from typing import Annotated, Final, NamedTuple
 
 from isthmus.model.naming import NAME_CHARACTERS_MAX, SourceTopic, TargetTopic
-from isthmus.model.text.plain import plain
+from isthmus.model.text.plain import Hidden, PlainValue, TextOrNull, computed_field
 
 QUARANTINE_PREFIX: Final = "__isthmus.quarantine."
 _DIGEST_BYTES: Final = 8
@@ -67,24 +67,12 @@ class HeldPosition(NamedTuple):
     at_source: int = -1
 
 
-class DivergedPartitionJson(TypedDict):
-    """Both logs of a partition: up to `last_shared` they hold the same."""
-
-    partition: int
-    source_begin: int
-    source_end: int
-    target_begin: int
-    target_end: int
-    last_shared: int
-    only_at_target: int
-    diverged: bool
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DivergedPartition:
-    """A partition at both sides. Up to `shared` both hold the same records, as far as both still hold any.
-    `source_epoch` is the leader epoch the source's partition had before its log was read, -1 if an older release did
-    not ask.
+class DivergedPartition(PlainValue):
+    """Both logs of a partition: up to `last_shared` they hold the same.
+
+    That is as far as both still hold any. `source_epoch` is the leader epoch the source's partition had before its log
+    was read, -1 if an older release did not ask.
     """
 
     partition: int
@@ -92,8 +80,8 @@ class DivergedPartition:
     source_end: int
     target_begin: int
     target_end: int
-    shared: int
-    source_epoch: int = -1
+    shared: Annotated[int, "last_shared"]
+    source_epoch: Hidden[int] = -1
 
     @property
     def tail(self) -> LogSpan:
@@ -110,72 +98,36 @@ class DivergedPartition:
         """The first offset of the source behind the target's end, if it continues with mapped offsets."""
         return max(self.shared, self.source_begin)
 
-    @property
-    def has_diverged(self) -> bool:
+    @computed_field
+    def has_diverged(self) -> Annotated[bool, "diverged"]:
         """Whether the target cannot continue as a copy."""
         return self.tail.begin < self.tail.end or 0 < self.target_end < self.source_begin
 
-    def as_dict(self) -> DivergedPartitionJson:
-        """Plain values under stable names."""
-        return {
-            "partition": self.partition,
-            "source_begin": self.source_begin,
-            "source_end": self.source_end,
-            "target_begin": self.target_begin,
-            "target_end": self.target_end,
-            "last_shared": self.shared,
-            "only_at_target": max(self.tail.end - self.tail.begin, 0) + max(self.head.end - self.head.begin, 0),
-            "diverged": self.has_diverged,
-        }
+    @computed_field(before="has_diverged")
+    def only_at_target(self) -> int:
+        """The records that only the target has."""
+        return max(self.tail.end - self.tail.begin, 0) + max(self.head.end - self.head.begin, 0)
 
 
-class RestoredPositionJson(TypedDict):
-    """A position of a group after its topic was recovered."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredPosition(PlainValue):
+    """A position of a group after its topic was recovered.
+
+    `reason` explains the difference.
+    """
 
     group: str
     partition: int
     before: int
     after: int
-    reason: str | None
+    reason: TextOrNull = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestoredPosition:
-    """A group's position before and after; `reason` explains the difference."""
+class TopicRecovery(PlainValue):
+    """What became of a topic that is recovered.
 
-    group: str
-    partition: int
-    before: int
-    after: int
-    reason: str = ""
-
-    def as_dict(self) -> RestoredPositionJson:
-        """Plain values under stable names."""
-        return {
-            "group": self.group,
-            "partition": self.partition,
-            "before": self.before,
-            "after": self.after,
-            "reason": self.reason or None,
-        }
-
-
-class TopicRecoveryJson(TypedDict):
-    """What became of a topic that is recovered."""
-
-    topic: str
-    source_topic: str
-    stage: Annotated[str, RecoveryStage] | None
-    way: Annotated[str, RecoveryWay]
-    quarantine: str | None
-    quarantined_records: int
-    partitions: list[DivergedPartitionJson]
-    groups: list[RestoredPositionJson]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicRecovery:
-    """The recovery of one topic, done or planned. `stage` is `None` if the target has no record that the source lacks.
+    It is done or planned. `stage` is `None` if the target has no record that the source lacks.
 
     `quarantined` counts the records that were set aside in `quarantine`, "" if there are none.
     """
@@ -184,48 +136,22 @@ class TopicRecovery:
     source_topic: SourceTopic
     stage: RecoveryStage | None
     way: RecoveryWay = RecoveryWay.REBUILD
+    quarantine: TextOrNull = ""
+    quarantined: Annotated[int, "quarantined_records"] = 0
     partitions: tuple[DivergedPartition, ...] = ()
-    quarantine: str = ""
-    quarantined: int = 0
-    positions: tuple[RestoredPosition, ...] = ()
-
-    def as_dict(self) -> TopicRecoveryJson:
-        """Plain values under stable names."""
-        return {
-            "topic": self.topic,
-            "source_topic": self.source_topic,
-            "stage": None if self.stage is None else str(self.stage),
-            "way": str(self.way),
-            "quarantine": self.quarantine or None,
-            "quarantined_records": self.quarantined,
-            "partitions": plain(self.partitions),
-            "groups": plain(self.positions),
-        }
-
-
-class RecoveryJson(TypedDict):
-    """What became of the topics of a link that are recovered."""
-
-    link: str
-    dry_run: bool
-    topics: list[TopicRecoveryJson]
+    positions: Annotated[tuple[RestoredPosition, ...], "groups"] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recovery:
-    """The recovery of the topics of a link; with `is_dry_run` nothing was changed."""
+class Recovery(PlainValue):
+    """What became of the topics of a link that are recovered.
+
+    With `is_dry_run` nothing was changed.
+    """
 
     link: str
+    is_dry_run: Annotated[bool, "dry_run"] = False
     topics: tuple[TopicRecovery, ...] = ()
-    is_dry_run: bool = False
-
-    def as_dict(self) -> RecoveryJson:
-        """Plain values under stable names."""
-        return {
-            "link": self.link,
-            "dry_run": self.is_dry_run,
-            "topics": plain(self.topics),
-        }
 
 
 def quarantine_of(topic: str) -> str:

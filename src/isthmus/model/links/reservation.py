@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Final, TypedDict
+from typing import Final
 
 from isthmus.model.kafka.access import EVERYBODY, EVERYTHING, PermissionType, Rule, RulePattern
 from isthmus.model.kafka.rights import Resource
@@ -27,14 +27,6 @@ _ALL: Final = "ALL"
 _RESOURCES: Final[dict[NamespaceKind, Resource]] = {"topic": Resource.TOPIC, "group": Resource.GROUP}
 
 
-class ReservationJson(TypedDict):
-    """Whether a namespace is closed to others by access rules, and which rules are still in the way."""
-
-    closed: bool
-    open: list[str]
-    for_everybody: list[str]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
     """The effect of the rules on a namespace. `open` are the rules by which a client may still write, `missing` the
@@ -44,14 +36,6 @@ class Reservation:
     open: tuple[Rule, ...] = ()
     missing: tuple[Rule, ...] = ()
     everybody: tuple[Rule, ...] = ()
-
-    def as_dict(self) -> ReservationJson:
-        """Plain values under stable names."""
-        return {
-            "closed": not self.open,
-            "open": [f"{rule.grant} on {rule.subject}" for rule in self.open],
-            "for_everybody": [f"{rule.grant} on {rule.subject}" for rule in self.everybody],
-        }
 
 
 def is_enforceable(namespace: Namespace) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, TypedDict
 
 from isthmus.model.offsets import OffsetPolicy
+from isthmus.model.text.plain import Flat, PlainValue, computed_field
 
 
 class DiscrepancyKind(enum.StrEnum):
@@ -145,35 +145,11 @@ class TopicVerdict:
         return sum(getattr(partition, kind.value) for partition in self.partitions)
 
 
-class VerdictJson(TypedDict):
-    """What became of a verification."""
-
-    equal: bool
-    records: int
-    source: str
-    target: str
-    topics: list[Annotated[dict[str, Any], TopicVerdict]]
-    read_bytes: int
-    elapsed_s: float
-    aborted: str
-
-
-class LinkVerdictJson(VerdictJson):
-    """What became of the verification of a link."""
-
-    link: str
-
-
-class VerificationJson(TypedDict):
-    """Whether both sides of a link are equal, and where they are not."""
-
-    equal: bool
-    verdicts: list[LinkVerdictJson]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """The verdict on a link. `read_bytes` is the size that was read of both logs, `elapsed_s` how long it took.
+class Verdict(PlainValue):
+    """What became of a verification.
+
+    `read_bytes` is the size that was read of both logs, `elapsed_s` how long it took.
 
     `aborted` is the link's treatment of aborted records, `copy` or `omit`, if it is known.
     """
@@ -185,7 +161,7 @@ class Verdict:
     elapsed_s: float = 0.0
     aborted: str = ""
 
-    @property
+    @computed_field(before="source")
     def equal(self) -> bool:
         """Whether every record is at the same offset, or where its map has it, with the same content and visibility.
 
@@ -204,19 +180,22 @@ class Verdict:
         """Offsets of the source that could not be compared, as they wait for an open transaction."""
         return sum(topic.waiting for topic in self.topics)
 
-    @property
+    @computed_field(before="source")
     def records(self) -> int:
         return sum(topic.records for topic in self.topics)
 
-    def as_dict(self) -> VerdictJson:
-        """The verdict in plain values, ready for JSON."""
-        return {
-            "equal": self.equal,
-            "records": self.records,
-            "source": self.source,
-            "target": self.target,
-            "topics": [dataclasses.asdict(topic) for topic in self.topics],
-            "read_bytes": self.read_bytes,
-            "elapsed_s": self.elapsed_s,
-            "aborted": self.aborted,
-        }
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkVerdict:
+    """What became of the verification of a link."""
+
+    link: str
+    verdict: Flat[Verdict]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """Whether both sides of a link are equal, and where they are not."""
+
+    equal: bool
+    verdicts: Sequence[LinkVerdict]

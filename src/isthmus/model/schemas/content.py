@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple, TypedDict
+from typing import Final, NamedTuple
 
 from isthmus.model.naming import NameTemplate
 from isthmus.model.schemas.forms import normal_form
@@ -96,8 +96,9 @@ class DistributedVersion(NamedTuple):
     source: str
 
 
-class SchemaVersionJson(TypedDict):
-    """A version of a subject."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedSchemaVersion:
+    """A version of a subject, and what people call the subject."""
 
     subject: str
     version: int
@@ -106,6 +107,7 @@ class SchemaVersionJson(TypedDict):
     references: list[str]
     compatibility: str | None
     is_deleted: bool
+    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,17 +132,18 @@ class RegistryContents:
         """The versions of a subject in their order, deleted ones included."""
         return tuple(self.versions[key] for key in sorted(self.versions) if key[0] == subject)
 
-    def as_rows(self) -> list[SchemaVersionJson]:
-        """Plain values under stable names, a row for each version."""
+    def list_named(self, logical: Callable[[str], str]) -> list[NamedSchemaVersion]:
+        """Return all versions, with what people call their subjects."""
         return [
-            {
-                "subject": each.subject,
-                "version": each.version,
-                "id": each.id,
-                "type": each.schema.type,
-                "references": [f"{one.subject} version {one.version}" for one in each.schema.references],
-                "compatibility": self.compatibility.get(each.subject),
-                "is_deleted": each.is_deleted,
-            }
+            NamedSchemaVersion(
+                subject=each.subject,
+                version=each.version,
+                id=each.id,
+                type=each.schema.type,
+                references=[f"{one.subject} version {one.version}" for one in each.schema.references],
+                compatibility=self.compatibility.get(each.subject),
+                is_deleted=each.is_deleted,
+                name=logical(each.subject),
+            )
             for _, each in sorted(self.versions.items())
         ]

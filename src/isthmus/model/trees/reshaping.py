@@ -10,43 +10,45 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 from isthmus.errors import ConfigError, GateNotMet, PlanRefused
-from isthmus.model.text.plain import plain
+from isthmus.model.text.plain import Hidden, PlainValue, computed_field, plain
 from isthmus.model.trees.switching import TargetChoice
 from isthmus.model.trees.tree import Distributor, Tree, TreeNode, TreeSettings, leaves_of, node_of
-from isthmus.model.trees.treeforms import NumberedJson, TreeNodeJson
-from isthmus.model.trees.treeloss import ReshapingJson, TreeLoss
+from isthmus.model.trees.treeloss import TreeLoss
+
+
+def _root(tree: Tree) -> TreeNode:
+    return tree.root
+
+
+def _targets(choices: Mapping[str, TargetChoice]) -> dict[str, str]:
+    return {name: choice.target for name, choice in sorted(choices.items())}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reshaping:
-    """A change of a tree. `begun` and `ended` are distributors that are new, or will be gone, and `pins` the choices to
-    make for others before: by name. `spent` are levels that no new node may have. `loss` is what is lost with a cluster
-    that leaves by force, as it is gone.
+class Reshaping(PlainValue):
+    """What becomes of a tree that gets a cluster more or less.
+
+    `begun` and `ended` are distributors that are new, or will be gone, and `pins` the choices to make for others
+    before: by name. `spent` are levels that no new node may have. `loss` is what is lost with a cluster that leaves by
+    force, as it is gone.
     """
 
-    before: Tree
-    after: Tree
     cluster: str
+    before: Annotated[Tree, _root]
+    after: Annotated[Tree, _root]
     begun: tuple[Distributor, ...]
     ended: tuple[Distributor, ...]
-    pins: Mapping[str, TargetChoice]
-    spent: frozenset[int]
-    loss: TreeLoss | None = None
+    pins: Annotated[Mapping[str, TargetChoice], "kept_at_their_targets", _targets]
+    spent: Hidden[frozenset[int]]
+    loss: Annotated[TreeLoss | None, "lost"] = None
 
-    def as_dict(self) -> ReshapingJson:
-        """Plain values under stable names."""
-        return {
-            "tree": self.after.name,
-            "cluster": self.cluster,
-            "before": build_file_form(self.before.root),
-            "after": build_file_form(self.after.root),
-            "begun": [each.as_dict() for each in self.begun],
-            "ended": [each.as_dict() for each in self.ended],
-            "kept_at_their_targets": {name: choice.target for name, choice in sorted(self.pins.items())},
-            "lost": plain(self.loss),
-        }
+    @computed_field(before="cluster")
+    def tree(self) -> str:
+        """The name of the tree."""
+        return self.after.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,14 +77,6 @@ class TreeShape:
     def over(self, root: TreeNode) -> TreeNode:
         """Return the present form of a written or declared tree; one that is none of the `bases` stays as it is."""
         return self.root if text_of(root) in self.bases else root
-
-
-def build_file_form(node: TreeNode) -> TreeNodeJson:
-    """Return a tree as it may be written into the file, with all its levels."""
-    children = [each if isinstance(each, str) else build_file_form(each) for each in node.children]
-    parts: NumberedJson = {"parts": list(node.parts)} if node.parts else {}
-    pair: NumberedJson = {"pair": list(node.pair)} if node.pair else {}
-    return {"level": node.level, "clusters": children, **parts, **pair}
 
 
 def add_cluster(
@@ -267,7 +261,7 @@ def apply_shape(settings: TreeSettings, shape: TreeShape, aliases: Collection[st
 
 def text_of(node: TreeNode) -> str:
     """Return a tree as text: the same for the same tree."""
-    return json.dumps(build_file_form(node), separators=(",", ":"))
+    return json.dumps(plain(node), separators=(",", ":"))
 
 
 def _level(below: int, above: int, wanted: int | None, spent: Collection[int]) -> int:

@@ -11,22 +11,27 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, TypeGuard
+from typing import Annotated, Final, Literal, TypeGuard
 
 from isthmus.errors import ConfigError
 from isthmus.model.copyflags import FlagsHeader, add_flag, bit, is_to_copy, mask
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.selection import TopicPattern
-from isthmus.model.text.plain import plain
+from isthmus.model.text.plain import Flat, FormMark, Hidden, PlainValue, computed_field, texts
 from isthmus.model.trees.positions import OffsetFlags
-from isthmus.model.trees.treeforms import DistributorJson, TreeJson, TreeSettingsJson
 
 _CHILDREN_MIN: Final = 2
 
 
+def _numbers(parts: Sequence[int]) -> Sequence[int] | None:
+    return parts or None
+
+
 @dataclass(frozen=True, slots=True)
 class TreeNode:
-    """An inner node: its level, and at least two nodes or clusters (by alias).
+    """An inner node of a tree as the file has it; a cluster is its alias.
+
+    It has a level, and at least two parts.
 
     `parts` numbers them, once that is not by place any more because some have come or left: distributors are named by
     the part that they copy to, and go on under these names. Between the two parts of `pair` they have no number: they
@@ -34,9 +39,9 @@ class TreeNode:
     """
 
     level: int
-    children: tuple[TreeNode | str, ...]
-    parts: tuple[int, ...] = ()
-    pair: tuple[int, ...] = ()
+    children: Annotated[tuple[TreeNode | str, ...], "clusters"]
+    parts: Annotated[tuple[int, ...], FormMark.OPTIONAL, _numbers] = ()
+    pair: Annotated[tuple[int, ...], FormMark.OPTIONAL, _numbers] = ()
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -156,59 +161,51 @@ def _is_number(value: object) -> TypeGuard[int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Distributor:
-    """One distributor: on `cluster`, for one level, it copies to `target`, a leaf of the subtree that has `leaves`.
+class Distributor(PlainValue):
+    """What copies from a cluster to a subtree, and to which leaf of it.
+
+    On `cluster`, for one level, it copies to `target`, a leaf of the subtree that has `leaves`.
 
     `part` is the number of that subtree in the level's node if there are, or were, more than two, and is 0 otherwise:
     there is one other subtree then.
     """
 
-    tree: str
+    tree: Hidden[str]
     cluster: str
     level: int
-    leaves: tuple[str, ...]
+    leaves: Annotated[tuple[str, ...], "subtree"]
     target: str
-    part: int = 0
+    part: Hidden[int] = 0
 
-    @property
+    @computed_field(before="cluster")
     def name(self) -> str:
         """The name of its link, whichever leaf is the target."""
         return f"{self.tree}.{self.cluster}.{self.level}{f'.{self.part}' if self.part else ''}"
 
-    @property
+    @computed_field(before="leaves")
     def bit(self) -> int:
         """The copy flag that it sets."""
         return bit(self.level)
 
-    @property
+    @computed_field(before="leaves")
     def mask(self) -> int:
         """The copy flags that keep it from copying."""
         return mask(self.level)
 
-    def as_dict(self) -> DistributorJson:
-        """Plain values under stable names."""
-        return {
-            "name": self.name,
-            "cluster": self.cluster,
-            "level": self.level,
-            "bit": self.bit,
-            "mask": self.mask,
-            "subtree": list(self.leaves),
-            "target": self.target,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tree:
-    """A tree of clusters with its name. `switched` are the leaves that an operator chose, by distributor and subtree.
+class Tree(PlainValue):
+    """The clusters of a tree, and what copies between them.
+
+    `switched` are the leaves that an operator chose, by distributor and subtree.
 
     :raises ConfigError: A level has no bit in the header.
     """
 
-    name: str
-    root: TreeNode
-    header: FlagsHeader = field(default_factory=FlagsHeader)
-    switched: Mapping[tuple[str, int, tuple[str, ...]], str] = field(default_factory=dict)
+    name: Annotated[str, "tree"]
+    root: Hidden[TreeNode]
+    header: Hidden[FlagsHeader] = field(default_factory=FlagsHeader)
+    switched: Hidden[Mapping[tuple[str, int, tuple[str, ...]], str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.root.level > self.header.level_max:
@@ -217,12 +214,12 @@ class Tree:
                 hint=f"State lower levels, or set header.width_bytes to {-(-self.root.level // 8)}.",
             )
 
-    @property
+    @computed_field
     def clusters(self) -> tuple[str, ...]:
         """All clusters, in the order they are written."""
         return self.root.leaves()
 
-    @property
+    @computed_field
     def distributors(self) -> tuple[Distributor, ...]:
         """The distributors of every cluster: by cluster, from the lowest level up."""
         found = list(self._below(self.root))
@@ -239,7 +236,7 @@ class Tree:
         """Return the tree without chosen leaves."""
         return replace(self, switched={})
 
-    @property
+    @computed_field
     def mesh_links(self) -> int:
         """The number of links that a full mesh, from every cluster to every other one, would need."""
         return len(self.clusters) * (len(self.clusters) - 1)
@@ -281,17 +278,6 @@ class Tree:
             f"{leaf} is no leaf that {cluster} can copy to at level {level}", hint=f"Choose one of {subtrees}."
         )
 
-    def as_dict(self) -> TreeJson:
-        """Plain values under stable names."""
-        return {
-            "tree": self.name,
-            "level": self.root.level,
-            "clusters": list(self.clusters),
-            "distributors": plain(self.distributors),
-            "mesh_links": self.mesh_links,
-            "hops": {cluster: self.hops(cluster) for cluster in self.clusters},
-        }
-
     def _walk(self, cluster: str, flags: int) -> Iterator[Distributor]:
         """Yield the distributors that copy a message with these flags at a cluster, and then its copies, in the order
         of hops.
@@ -324,19 +310,30 @@ class Tree:
             )
         return Distributor(tree=self.name, cluster=cluster, level=level, leaves=leaves, target=target, part=part)
 
+    @computed_field(before="root")
+    def level(self) -> int:
+        """The highest level."""
+        return self.root.level
+
+    @computed_field
+    def all_hops(self) -> Annotated[dict[str, dict[str, int]], "hops"]:
+        """The hops from each cluster to each."""
+        return {cluster: self.hops(cluster) for cluster in self.clusters}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TreeSettings:
-    """A tree and its settings. `flags` is the place of copy flags, `offset_flags` that of positions' flags; `margin_s`
-    is subtracted from the time of the record at a position. A target that is gone for `switch_after_s` is left for
-    another leaf, `None` for never. `on_data_gap` is the policy for a partition whose source deleted messages before
-    they were copied.
+class TreeSettings(PlainValue):
+    """A tree, and what it distributes.
+
+    `flags` is the place of copy flags, `offset_flags` that of positions' flags; `margin_s` is subtracted from the time
+    of the record at a position. A target that is gone for `switch_after_s` is left for another leaf, `None` for never.
+    `on_data_gap` is the policy for a partition whose source deleted messages before they were copied.
     """
 
-    tree: Tree
-    topics: tuple[TopicPattern, ...] = ()
-    exclude: tuple[TopicPattern, ...] = ()
-    groups: tuple[GroupPattern, ...] = ()
+    tree: Flat[Tree]
+    topics: Annotated[tuple[TopicPattern, ...], texts] = ()
+    exclude: Annotated[tuple[TopicPattern, ...], texts] = ()
+    groups: Annotated[tuple[GroupPattern, ...], texts] = ()
     margin_s: float = GroupSettings().margin_s
     offset_flags: OffsetFlags = "producer-id"
     flags: Literal["producer-id", "header"] = "producer-id"
@@ -348,17 +345,3 @@ class TreeSettings:
         return any(each.matches(topic) for each in self.topics) and not any(
             each.matches(topic) for each in self.exclude
         )
-
-    def as_dict(self) -> TreeSettingsJson:
-        """Plain values under stable names."""
-        return {
-            **self.tree.as_dict(),
-            "topics": [str(each) for each in self.topics],
-            "exclude": [str(each) for each in self.exclude],
-            "groups": [str(each) for each in self.groups],
-            "margin_s": self.margin_s,
-            "offset_flags": self.offset_flags,
-            "flags": self.flags,
-            "switch_after_s": self.switch_after_s,
-            "on_data_gap": self.on_data_gap,
-        }

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Final, TypedDict
+from typing import Annotated, Any, ClassVar, Final
 
 from isthmus.errors import ConfigError
 from isthmus.model.registers import Declarable
+from isthmus.model.text.plain import Flat, computed_field
 from isthmus.model.trees.tree import TreeNode, node_of
 
 CLUSTERS: Final = "clusters"
 MEMBERS: Final = "members"
 """The id of each cluster, by its name in the tree: distributors have these names everywhere."""
-
-
-class TreeDeclarationJson(TypedDict):
-    """A tree as it was declared, with its settings in the form of the file beside these."""
-
-    name: str
-    clusters: Any
-    cluster_ids: dict[str, str]
-    deleted: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,13 +38,13 @@ class TreeDeclaration(Declarable):
         """The clusters as they were declared; later changes of the running tree are in another document."""
         return node_of(self.value(CLUSTERS))
 
-    @property
-    def members(self) -> Mapping[str, str]:
+    @computed_field(before="is_deleted")
+    def members(self) -> Annotated[Mapping[str, str], "cluster_ids"]:
         """The ids of the clusters that were declared, by alias."""
         return dict(self.value(MEMBERS))
 
-    @property
-    def section(self) -> dict[str, Any]:
+    @computed_field(before="members")
+    def section(self) -> Flat[dict[str, Any]]:
         """The declaration in the form of the file's `trees[]`. A value that is no key there is left as it is."""
         found: dict[str, Any] = {}
         for key, value in sorted(self.settings.items()):
@@ -65,9 +57,9 @@ class TreeDeclaration(Declarable):
         fixed = {"name": self.name, "clusters": self.value(CLUSTERS)}
         return {**fixed, **found, **fixed}
 
-    def as_dict(self) -> Annotated[dict[str, Any], TreeDeclarationJson, ...]:
-        """Plain values under stable names: what a file of `isthmus tree create` may say, and that it is deleted."""
-        return {**self.section, "cluster_ids": dict(self.members), "deleted": self.is_deleted}
+    @computed_field(before="section")
+    def clusters(self) -> Any:
+        return self.value(CLUSTERS)
 
 
 def flat_settings(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, NamedTuple, TypedDict
+from typing import Final, NamedTuple
 
 from isthmus.model.lane import LaneKey, LaneReport
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.text.plain import OwnFields, plain_fields
+from isthmus.model.text.plain import PlainValue
 from isthmus.model.text.wording import format_count
 from isthmus.model.trees.switching import LeafDoubt
-from isthmus.model.trees.treeforms import DistributorJson, TreeNodeJson
 
 _EXAMPLES_MAX: Final = 5
 
@@ -43,7 +42,7 @@ class Unsent(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TreeLoss:
+class TreeLoss(PlainValue):
     """What goes with a cluster.
 
     `undistributed` are partitions of which some clusters have less than the cluster was seen to have. `unsent` is what
@@ -78,23 +77,6 @@ class TreeLoss:
                 "the other leaves of its subtree may lack it. What it may not have taken is sent again, and may come "
                 "twice."
             )
-
-    def as_dict(self) -> OwnFields:
-        """Plain values under stable names."""
-        return plain_fields(self)
-
-
-class ReshapingJson(TypedDict):
-    """What becomes of a tree that gets a cluster more or less."""
-
-    tree: str
-    cluster: str
-    before: TreeNodeJson
-    after: TreeNodeJson
-    begun: list[DistributorJson]
-    ended: list[DistributorJson]
-    kept_at_their_targets: dict[str, str]
-    lost: Annotated[dict[str, Any], TreeLoss] | None
 
 
 def loss_of(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from dataclasses import dataclass
-from typing import Annotated, Any, TypedDict
+
+from isthmus.model.text.plain import PlainValue, computed_field
 
 
 class TreeFaultKind(enum.StrEnum):
@@ -86,28 +86,20 @@ class TreeTopicVerdict:
         return sum(getattr(each, what) for each in self.partitions)
 
 
-class TreeVerdictJson(TypedDict):
-    """What became of the verification of a tree."""
-
-    tree: str
-    equal: bool
-    clusters: list[str]
-    in_doubt: list[str]
-    topics: list[Annotated[dict[str, Any], TreeTopicVerdict]]
-    elapsed_s: float
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TreeVerdict:
-    """The verdict on a tree. `in_doubt` are leaves that may lack records which come late."""
+class TreeVerdict(PlainValue):
+    """What became of the verification of a tree.
+
+    `in_doubt` are leaves that may lack records which come late.
+    """
 
     tree: str
     clusters: tuple[str, ...]
-    topics: tuple[TreeTopicVerdict, ...]
     in_doubt: tuple[str, ...] = ()
+    topics: tuple[TreeTopicVerdict, ...]
     elapsed_s: float = 0.0
 
-    @property
+    @computed_field(before="clusters")
     def equal(self) -> bool:
         """Whether every record is once on every cluster, in the order of its producer, as far as it has come there."""
         return all(each.is_right for each in self.topics)
@@ -115,14 +107,3 @@ class TreeVerdict:
     def count(self, what: str) -> int:
         """The sum over all topics of one of the counts of `TreePartitionVerdict`."""
         return sum(each.count(what) for each in self.topics)
-
-    def as_dict(self) -> TreeVerdictJson:
-        """The verdict in plain values, ready for JSON."""
-        return {
-            "tree": self.tree,
-            "equal": self.equal,
-            "clusters": list(self.clusters),
-            "in_doubt": list(self.in_doubt),
-            "topics": [dataclasses.asdict(each) for each in self.topics],
-            "elapsed_s": self.elapsed_s,
-        }

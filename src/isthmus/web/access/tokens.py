@@ -20,6 +20,7 @@ from typing import Any, Final
 from isthmus.config.reading.locked import exclusive
 from isthmus.config.reading.places import user_folder
 from isthmus.errors import ConfigError, HostError
+from isthmus.model.text.plain import Hidden, plain
 
 _PREFIX: Final = "isthmus_"
 _RANDOM_BYTES: Final = 32
@@ -49,12 +50,8 @@ class Token:
 
     name: str
     role: Role
-    sha256: str
     created_at: str
-
-    def as_dict(self) -> dict[str, str]:
-        """Return the public part."""
-        return {"name": self.name, "role": str(self.role), "created_at": self.created_at}
+    sha256: Hidden[str]
 
 
 def default_tokens_file() -> Path:
@@ -153,7 +150,7 @@ class TokenFile:
             raise self._unwritable(error) from None
 
     def _write(self, tokens: Iterable[Token]) -> None:
-        kept = [{**token.as_dict(), "sha256": token.sha256} for token in sorted(tokens, key=lambda each: each.name)]
+        kept = [{**plain(token), "sha256": token.sha256} for token in sorted(tokens, key=lambda each: each.name)]
         text = json.dumps({"schema_version": _SCHEMA_VERSION, "tokens": kept}, indent=2) + "\n"
         # Only its owner can read what mkstemp makes; a reader sees either the old file or the whole new one.
         number, beside = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}-")

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import JSONResponse, Response
 
 from isthmus.errors import RequestRefused
+from isthmus.model.text.plain import plain
 from isthmus.model.trees.drawing import svg_of
 from isthmus.web.access.auditing import trail
 from isthmus.web.access.roles import Viewer
@@ -154,7 +155,7 @@ def _done_pages(router: APIRouter, operations: Operations, desk: FabricDesk) -> 
     def operation_page(operation: str, caller: Viewer) -> Response:
         found = operations.get(operation)
         is_stopped_by = found.is_stopped_by(caller)
-        return page("operation.html", caller=caller, operation=found.as_dict(), is_stopped_by=is_stopped_by)
+        return page("operation.html", caller=caller, operation=plain(found), is_stopped_by=is_stopped_by)
 
     @router.get("/changes")
     def changes_page(caller: Viewer) -> Response:

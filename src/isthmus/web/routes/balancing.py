@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Annotated, Any, TypedDict
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
 
 from isthmus.fabric.answers import Reassignment, ReassignmentState
 from isthmus.fabric.async_fabric import AsyncFabric
-from isthmus.model.kafka.assignment import Assignment
-from isthmus.model.kafka.elections import ElectionJson
+from isthmus.model.kafka.assignment import Assignments
+from isthmus.model.kafka.elections import Election
 from isthmus.web.access.auditing import log_change
 from isthmus.web.access.roles import Admin, Viewer
 from isthmus.web.answers import AnswerRoute
 from isthmus.web.conditions import DryRun, refuse_if_match
 from isthmus.web.desk import FabricDesk
-from isthmus.web.operations import OnStep, OperationJson, Operations
-from isthmus.web.routes.bodies import ReassignmentBody, plain
+from isthmus.web.operations import LongOperation, OnStep, Operations
+from isthmus.web.routes.bodies import ReassignmentBody, sent_members
 from isthmus.web.routes.operating import accept_operation
 
-_Reassigned = Annotated[dict[str, Any], Reassignment]
 _Topics = Annotated[list[str] | None, Query(description="Only these topics.", max_length=1000)]
 _AT = "/clusters/{cluster}/reassignments"
-
-
-class AssignmentsJson(TypedDict):
-    """An assignment as Kafka's own tool writes it."""
-
-    version: int
-    partitions: list[Annotated[dict[str, Any], Assignment]]
 
 
 def balancing_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
@@ -49,18 +41,18 @@ def _leaders(router: APIRouter, desk: FabricDesk) -> None:
     )
     async def elect_leaders(
         cluster: str, caller: Admin, topic: _Topics = None, dry_run: DryRun = False
-    ) -> list[ElectionJson]:
+    ) -> tuple[Election, ...]:
         async with desk.cluster(cluster) as known:
             with log_change(caller, "elect leaders", cluster, {"topics": topic, "dry_run": dry_run}):
                 elections = await known.elect_leaders(topic or (), dry_run=dry_run)
-        return [each.as_dict() for each in elections]
+        return elections
 
 
 def _looking(router: APIRouter, desk: FabricDesk) -> None:
     @router.get(_AT, summary="List the partitions that are being reassigned")
-    async def list_reassignments(cluster: str, _: Viewer) -> list[_Reassigned]:
+    async def list_reassignments(cluster: str, _: Viewer) -> tuple[Reassignment, ...]:
         async with desk.reassigning(cluster) as known:
-            return [each.as_dict() for each in await known.underway()]
+            return await known.underway()
 
     @router.get(_AT + "/plan", summary="Plan an even assignment, as POST takes it, without moving anything")
     async def plan_reassignments(
@@ -69,10 +61,10 @@ def _looking(router: APIRouter, desk: FabricDesk) -> None:
         topic: _Topics = None,
         broker: Annotated[list[int] | None, Query(description="Only to these brokers.", max_length=1000)] = None,
         replicas: Annotated[int | None, Query(ge=1, le=1000, description="So many of each partition.")] = None,
-    ) -> AssignmentsJson:
+    ) -> Assignments:
         async with desk.reassigning(cluster) as known:
             made = await known.plan(topic or (), brokers=broker or (), replicas=replicas)
-        return {"version": 1, "partitions": [each.as_dict() for each in made.after]}
+        return Assignments.of(made.after)
 
 
 def _moving(router: APIRouter, desk: FabricDesk, operations: Operations) -> None:
@@ -84,16 +76,16 @@ def _moving(router: APIRouter, desk: FabricDesk, operations: Operations) -> None
     )
     async def reassign(
         cluster: str, body: ReassignmentBody, response: Response, caller: Admin, dry_run: DryRun = False
-    ) -> OperationJson:
+    ) -> LongOperation:
         async with desk.cluster(cluster):
             pass
 
-        async def work(on_step: OnStep) -> list[_Reassigned]:
+        async def work(on_step: OnStep) -> tuple[Reassignment, ...]:
             async with AsyncFabric(desk.configuration) as fabric:
                 known = fabric.reassigning(cluster)
                 plan = await known.compare(body.assignments)
                 if dry_run:
-                    return [Reassignment.of(move, ReassignmentState.PLANNED).as_dict() for move in plan.moves]
+                    return tuple(Reassignment.of(move, ReassignmentState.PLANNED) for move in plan.moves)
                 seen = -1
 
                 def report(done: int, of: int) -> None:
@@ -102,10 +94,9 @@ def _moving(router: APIRouter, desk: FabricDesk, operations: Operations) -> None
                         on_step(f"{done} of {of} partitions have moved")
                     seen = done
 
-                done = await known.execute(plan, throttle_bytes_per_s=body.throttle_bytes_per_s, on_progress=report)
-                return [each.as_dict() for each in done]
+                return await known.execute(plan, throttle_bytes_per_s=body.throttle_bytes_per_s, on_progress=report)
 
-        details = {**plain(body), "dry_run": dry_run}
+        details = {**sent_members(body), "dry_run": dry_run}
         subject = f"partitions of {cluster}"
         begun = operations.begin("reassign", cluster, caller, details, work, subject=subject, is_of_link=False)
         return accept_operation(begun, response)
@@ -117,7 +108,7 @@ def _moving(router: APIRouter, desk: FabricDesk, operations: Operations) -> None
     )
     async def cancel_reassignments(
         cluster: str, caller: Admin, topic: _Topics = None, dry_run: DryRun = False
-    ) -> list[_Reassigned]:
+    ) -> tuple[Reassignment, ...]:
         async with desk.reassigning(cluster) as known:
             with log_change(caller, "cancel reassignments", cluster, {"topics": topic, "dry_run": dry_run}):
-                return [each.as_dict() for each in await known.cancel(topic or (), dry_run=dry_run)]
+                return await known.cancel(topic or (), dry_run=dry_run)

@@ -12,7 +12,7 @@ from isthmus.model.kafka.assignment import Assignment
 from isthmus.model.links.declaration import ASYNC
 from isthmus.model.links.recovery import RecoveryWay, SetAside
 from isthmus.model.namespace import Namespace, NamespaceKind, NamespaceMap
-from isthmus.web.desk import LimitsJson
+from isthmus.web.desk import LinkLimits
 
 _NUMBER_MAX: Final = (1 << 63) - 1
 _PARTITION_MAX: Final = (1 << 31) - 1
@@ -228,9 +228,9 @@ class LimitsBody(Body):
     bytes_in_flight: Bytes | None = None
 
     @property
-    def limits(self) -> LimitsJson:
+    def limits(self) -> LinkLimits:
         """Return the limits as they are answered."""
-        return {"bytes_per_s": self.bytes_per_s, "bytes_in_flight": self.bytes_in_flight}
+        return LinkLimits(bytes_per_s=self.bytes_per_s, bytes_in_flight=self.bytes_in_flight)
 
 
 class SettingsBody(Body):
@@ -400,6 +400,6 @@ class NamespaceChangeBody(Body):
         return self.reserved is None and self.async_only is None and self.enforce is None
 
 
-def plain(body: BaseModel) -> dict[str, Any]:
+def sent_members(body: BaseModel) -> dict[str, Any]:
     """Return the members that were sent, for the log."""
     return body.model_dump(mode="json", exclude_unset=True)

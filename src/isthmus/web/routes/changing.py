@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping
-from typing import Annotated, Any, TypedDict
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
 from fastapi import APIRouter, Query, Response
 
 from isthmus.errors import RequestRefused
-from isthmus.fabric.answers import DistributorTargetJson, Filters, FiltersJson, Resumed
+from isthmus.fabric.answers import DistributorTarget, Filters, FiltersInForce, Resumed
 from isthmus.fabric.async_fabric import AsyncFabric
-from isthmus.model.links.pauses import PauseJson, Pauses
+from isthmus.model.links.pauses import Pause, Pauses
+from isthmus.model.text.plain import Flat, plain
 from isthmus.model.trees.reshaping import Reshaping
-from isthmus.model.trees.treeloss import ReshapingJson
 from isthmus.web.access.auditing import log_change
 from isthmus.web.access.guard import Caller
 from isthmus.web.access.roles import Admin, Operator, Viewer, check_role
@@ -21,7 +22,7 @@ from isthmus.web.access.tokens import Role
 from isthmus.web.answers import AnswerRoute
 from isthmus.web.conditions import DryRun, IfMatch, check_match, etag_of
 from isthmus.web.desk import FabricDesk, require_found
-from isthmus.web.routes.bodies import FiltersBody, NeighbourBody, PlaceBody, TargetBody, plain
+from isthmus.web.routes.bodies import FiltersBody, NeighbourBody, PlaceBody, TargetBody, sent_members
 
 Json = dict[str, Any]
 _Topic = Annotated[str | None, Query(description="Only this topic of the link.")]
@@ -39,7 +40,8 @@ _Gone = Annotated[
 _Prefix = Annotated[str | None, Query(description="Only topics whose names begin so.", min_length=1)]
 
 
-class PausedPartsJson(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PausedParts:
     """What is paused of a link."""
 
     link_is_paused: bool
@@ -48,15 +50,22 @@ class PausedPartsJson(TypedDict):
     paused_topics: list[str]
 
 
-class PausesJson(PausedPartsJson):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkPauses:
     """What is paused of a link, since when and by whom."""
 
+    SCHEMA: ClassVar = "Pauses"
+
     link: str
-    pauses: list[PauseJson]
+    parts: Flat[PausedParts]
+    pauses: tuple[Pause, ...]
 
 
-class PausedJson(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PausedLink:
     """A link, or the part of it that is named, after it was paused or resumed."""
+
+    SCHEMA: ClassVar = "Paused"
 
     link: str
     topic: str | None
@@ -66,8 +75,14 @@ class PausedJson(TypedDict):
     was_paused: bool
 
 
-class ResumedJson(PausedJson, PausedPartsJson):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumedLink:
     """A link, or the part of it that is named, after it was resumed, and what else is paused of it."""
+
+    SCHEMA: ClassVar = "Resumed"
+
+    paused: Flat[PausedLink]
+    parts: Flat[PausedParts]
 
 
 def changing_routes(desk: FabricDesk) -> APIRouter:
@@ -131,24 +146,24 @@ async def _check_pauses(fabric: AsyncFabric, link: str, if_match: str | None) ->
         check_match(if_match, etag_of(_parts(await fabric.link(link).pauses())))
 
 
-def _parts(paused: Pauses) -> PausedPartsJson:
-    return {
-        "link_is_paused": paused.is_whole,
-        "paused_namespaces": [each.prefix for each in paused.namespaces],
-        "paused_tasks": [each.name for each in paused.tasks],
-        "paused_topics": list(paused.topics),
-    }
+def _parts(paused: Pauses) -> PausedParts:
+    return PausedParts(
+        link_is_paused=paused.is_whole,
+        paused_namespaces=[each.prefix for each in paused.namespaces],
+        paused_tasks=[each.name for each in paused.tasks],
+        paused_topics=list(paused.topics),
+    )
 
 
 def _pausing_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get(
         "/links/{link}/pause", tags=["links"], summary="Get what is paused of a link, with the ETag for changing it"
     )
-    async def read_pauses(link: str, response: Response, _: Viewer) -> PausesJson:
+    async def read_pauses(link: str, response: Response, _: Viewer) -> LinkPauses:
         async with desk.fabric(link) as fabric:
             known = await fabric.link(link).pauses()
         response.headers["ETag"] = etag_of(_parts(known))
-        return {"link": link, **_parts(known), "pauses": [each.as_dict() for each in known.authored]}
+        return LinkPauses(link=link, parts=_parts(known), pauses=known.authored)
 
     @router.put("/links/{link}/pause", tags=["links"], summary="Pause a link or a part of it")
     async def pause_link(
@@ -159,18 +174,10 @@ def _pausing_routes(router: APIRouter, desk: FabricDesk) -> None:
         task: _Task = None,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> PausedJson:
+    ) -> PausedLink:
         parts = {"topic": topic, "namespace": namespace, "task": task}
         was_paused = await pause_part(desk, caller, link, parts, if_match=if_match, dry_run=dry_run)
-        is_paused = was_paused or not dry_run
-        return {
-            "link": link,
-            "topic": topic,
-            "namespace": namespace,
-            "task": task,
-            "paused": is_paused,
-            "was_paused": was_paused,
-        }
+        return PausedLink(link=link, **parts, paused=was_paused or not dry_run, was_paused=was_paused)
 
     @router.put("/links/{link}/resume", tags=["links"], summary="Resume what is paused of a link")
     async def resume_link(
@@ -181,42 +188,35 @@ def _pausing_routes(router: APIRouter, desk: FabricDesk) -> None:
         task: _Task = None,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> ResumedJson:
+    ) -> ResumedLink:
         parts = {"topic": topic, "namespace": namespace, "task": task}
         done = await resume_part(desk, caller, link, parts, if_match=if_match, dry_run=dry_run)
-        return {
-            "link": link,
-            "topic": topic,
-            "namespace": namespace,
-            "task": task,
-            "paused": done.was_paused and dry_run,
-            "was_paused": done.was_paused,
-            **_parts(done.still_paused),
-        }
+        paused = PausedLink(link=link, **parts, paused=done.was_paused and dry_run, was_paused=done.was_paused)
+        return ResumedLink(paused=paused, parts=_parts(done.still_paused))
 
 
 def _filter_routes(router: APIRouter, desk: FabricDesk) -> None:
     async def change_filters(
         link: str, filters: Filters, given: str | None, caller: Caller, *, dry_run: bool
-    ) -> tuple[FiltersJson, str]:
+    ) -> tuple[FiltersInForce, str]:
         with log_change(caller, "filters", link) as difference:
             async with desk.turn(f"filters of {link}"), desk.link(link) as (fabric, chosen):
                 known = await fabric.filters(link)
-                before = known.as_dict(chosen)
+                before = known.in_force(chosen)
                 check_match(given, etag_of(before))
                 found = await fabric.filter(link, filters, known=known, dry_run=dry_run)
-                after = found.as_dict(chosen)
-                was = dict(before)
-                difference.update({name: [was[name], now] for name, now in after.items() if now != was[name]})
+                after = found.in_force(chosen)
+                was = plain(before)
+                difference.update({name: [was[name], now] for name, now in plain(after).items() if now != was[name]})
                 difference["dry_run"] = dry_run
         return after, etag_of(before if dry_run else after)
 
     @router.get(
         "/links/{link}/filters", tags=["filters"], summary="Get the filters of a link, with the ETag for changing them"
     )
-    async def read_filters(link: str, response: Response, _: Viewer) -> FiltersJson:
+    async def read_filters(link: str, response: Response, _: Viewer) -> FiltersInForce:
         async with desk.link(link) as (fabric, chosen):
-            found = (await fabric.filters(link)).as_dict(chosen)
+            found = (await fabric.filters(link)).in_force(chosen)
         response.headers["ETag"] = etag_of(found)
         return found
 
@@ -228,7 +228,7 @@ def _filter_routes(router: APIRouter, desk: FabricDesk) -> None:
         caller: Operator,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> FiltersJson:
+    ) -> FiltersInForce:
         filters = body.filters
         if filters.is_as_written:
             raise RequestRefused(
@@ -246,7 +246,7 @@ def _filter_routes(router: APIRouter, desk: FabricDesk) -> None:
         caller: Operator,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> FiltersJson:
+    ) -> FiltersInForce:
         found, response.headers["ETag"] = await change_filters(link, Filters(), if_match, caller, dry_run=dry_run)
         return found
 
@@ -255,9 +255,9 @@ def _target_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get(
         "/trees/{tree}/targets", tags=["trees"], summary="List the leaves to which the distributors of a tree copy"
     )
-    async def read_targets(tree: str, response: Response, _: Viewer) -> list[DistributorTargetJson]:
+    async def read_targets(tree: str, response: Response, _: Viewer) -> list[DistributorTarget]:
         async with desk.fabric() as fabric:
-            targets = [each.as_dict() for each in await require_found(fabric.trees.targets(tree))]
+            targets = list(await require_found(fabric.trees.targets(tree)))
         response.headers["ETag"] = etag_of(targets)
         return targets
 
@@ -274,7 +274,7 @@ def _target_routes(router: APIRouter, desk: FabricDesk) -> None:
         caller: Operator,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> DistributorTargetJson:
+    ) -> DistributorTarget:
         details = {**body.model_dump(), "dry_run": dry_run}
         with log_change(caller, "switch", f"{tree}.{cluster}.{level}", details) as difference:
             if body.resend:
@@ -282,13 +282,12 @@ def _target_routes(router: APIRouter, desk: FabricDesk) -> None:
                 check_role(caller, Role.ADMIN)
             async with desk.fabric() as fabric, desk.turn(f"targets of {tree}"):
                 if if_match is not None:
-                    known = [each.as_dict() for each in await require_found(fabric.trees.targets(tree))]
-                    check_match(if_match, etag_of(known))
+                    check_match(if_match, etag_of(await require_found(fabric.trees.targets(tree))))
                 switch = fabric.trees.switch
                 how = {"force": body.force, "resend": body.resend, "dry_run": dry_run}
                 done = await require_found(switch(tree, cluster, level, body.to, **how))
                 difference.update(target=[done.target, done.wanted], former=list(done.former))
-                return done.as_dict()
+                return done
 
 
 @contextlib.asynccontextmanager
@@ -300,10 +299,9 @@ async def _reshaping(desk: FabricDesk, tree: str, if_match: str | None) -> Async
         yield fabric
 
 
-def _add_clusters(change: Reshaping, difference: Json) -> ReshapingJson:
-    answer = change.as_dict()
-    difference["clusters"] = [answer["before"], answer["after"]]
-    return answer
+def _add_clusters(change: Reshaping, difference: Json) -> Reshaping:
+    difference["clusters"] = plain([change.before.root, change.after.root])
+    return change
 
 
 def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
@@ -319,8 +317,8 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
         caller: Admin,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> ReshapingJson:
-        details = {**plain(body), "cluster": cluster, "dry_run": dry_run}
+    ) -> Reshaping:
+        details = {**sent_members(body), "cluster": cluster, "dry_run": dry_run}
         with log_change(caller, "add to tree", tree, details) as difference:
             async with _reshaping(desk, tree, if_match) as fabric:
                 change = await fabric.tree_changes.add(
@@ -347,13 +345,13 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
         gone: _Gone = (),
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> ReshapingJson:
+    ) -> Reshaping:
         details: dict[str, Any] = {"cluster": cluster, "force": force, "gone": list(gone), "dry_run": dry_run}
         with log_change(caller, "remove from tree", tree, details) as difference:
             async with _reshaping(desk, tree, if_match) as fabric:
                 remove, name = fabric.tree_changes.remove, (await desk.tree(tree)).tree.name
                 change = await remove(name, cluster, force=force, gone=gone, dry_run=dry_run)
-                difference["lost"] = change.as_dict()["lost"]
+                difference["lost"] = plain(change.loss)
                 return _add_clusters(change, difference)
 
     @router.post(
@@ -368,8 +366,8 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
         caller: Admin,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> ReshapingJson:
-        details = {**plain(body), "cluster": cluster, "dry_run": dry_run}
+    ) -> Reshaping:
+        details = {**sent_members(body), "cluster": cluster, "dry_run": dry_run}
         with log_change(caller, "move in tree", tree, details) as difference:
             async with _reshaping(desk, tree, if_match) as fabric:
                 move, name = fabric.tree_changes.move, (await desk.tree(tree)).tree.name

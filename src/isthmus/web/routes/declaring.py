@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Response
 
 from isthmus.errors import RequestRefused
-from isthmus.fabric.answers import DeclaredLink, DeclaredLinkJson
+from isthmus.fabric.answers import DeclaredLink
 from isthmus.model.registers import difference
 from isthmus.web.access.auditing import log_change
 from isthmus.web.access.guard import Caller
@@ -16,7 +16,7 @@ from isthmus.web.access.roles import Admin
 from isthmus.web.answers import AnswerRoute
 from isthmus.web.conditions import ONLY_TOLD, DryRun, IfMatch, refuse_if_match
 from isthmus.web.desk import FabricDesk, add_etag
-from isthmus.web.routes.bodies import AttachBody, LinkBody, LinkChangeBody, plain
+from isthmus.web.routes.bodies import AttachBody, LinkBody, LinkChangeBody, sent_members
 
 _Validate = Annotated[bool, Query(description="Examine both clusters first: false declares the link unseen.")]
 
@@ -39,9 +39,11 @@ def _whole(router: APIRouter, desk: FabricDesk) -> None:
     )
     async def create_link(
         body: LinkBody, response: Response, caller: Admin, validate: _Validate = True, dry_run: DryRun = False
-    ) -> DeclaredLinkJson:
+    ) -> DeclaredLink:
         source, target = body.ends
-        with log_change(caller, "create link", body.link, {**plain(body), "validate": validate, "dry_run": dry_run}):
+        with log_change(
+            caller, "create link", body.link, {**sent_members(body), "validate": validate, "dry_run": dry_run}
+        ):
             async with desk.open_file_fabric() as fabric:
                 declared = await fabric.declarations.create(
                     body.link,
@@ -57,7 +59,7 @@ def _whole(router: APIRouter, desk: FabricDesk) -> None:
                 )
         if dry_run:
             response.status_code = HTTPStatus.OK
-        return add_etag(declared, response).as_dict()
+        return add_etag(declared, response)
 
     @router.patch("/links/{link}", summary="Change settings of a declared link; its run follows them")
     async def update_link(
@@ -67,27 +69,27 @@ def _whole(router: APIRouter, desk: FabricDesk) -> None:
         caller: Admin,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> DeclaredLinkJson:
+    ) -> DeclaredLink:
         if not body.settings and body.mode is None:
             raise RequestRefused("nothing is to be changed", status=422, hint="Give settings or mode.")
-        wanted = {**plain(body), "dry_run": dry_run}
+        wanted = {**sent_members(body), "dry_run": dry_run}
         with log_change(caller, "update link", link, wanted) as audit:
             async with desk.open_for_change(link, if_match, is_needed=True) as (fabric, before):
                 update = fabric.declarations.update
                 after = await update(link, settings=body.settings, mode=body.mode, dry_run=dry_run)
                 audit.update(difference(before, after.declaration.registers))
-                return add_etag(after, response).as_dict()
+                return add_etag(after, response)
 
     @router.delete("/links/{link}", summary="Delete a declared link: all is detached, topics stay as they are")
     async def delete_link(
         link: str, response: Response, caller: Admin, if_match: IfMatch = None, dry_run: DryRun = False
-    ) -> DeclaredLinkJson:
+    ) -> DeclaredLink:
         wanted = {"dry_run": dry_run}
         with log_change(caller, "delete link", link, wanted) as audit:
             async with desk.open_for_change(link, if_match, is_needed=True, half_deleted=True) as (fabric, before):
                 after = await fabric.declarations.delete(link, dry_run=dry_run)
                 audit.update(difference(before, after.declaration.registers))
-                return add_etag(after, response).as_dict()
+                return add_etag(after, response)
 
 
 def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
@@ -95,7 +97,7 @@ def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
         verb: str, link: str, body: AttachBody, caller: Caller, given: str | None, *, dry_run: bool
     ) -> DeclaredLink:
         closing = body.closing
-        with log_change(caller, verb, link, {**plain(body), "dry_run": dry_run}) as audit:
+        with log_change(caller, verb, link, {**sent_members(body), "dry_run": dry_run}) as audit:
             async with desk.open_for_change(link, given) as (fabric, before):
                 links = fabric.declarations
                 follow = links.attach if verb == "attach" else links.reattach
@@ -114,12 +116,10 @@ def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
         caller: Admin,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> DeclaredLinkJson:
+    ) -> DeclaredLink:
         if not body.attached:
             raise RequestRefused("no namespace is named", status=422, hint="Name them in attached.")
-        return add_etag(
-            await attach_namespaces("attach", link, body, caller, if_match, dry_run=dry_run), response
-        ).as_dict()
+        return add_etag(await attach_namespaces("attach", link, body, caller, if_match, dry_run=dry_run), response)
 
     @router.post(
         "/links/{link}:reattach",
@@ -132,6 +132,6 @@ def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
         body: AttachBody | None = None,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> DeclaredLinkJson:
+    ) -> DeclaredLink:
         after = await attach_namespaces("reattach", link, body or AttachBody(), caller, if_match, dry_run=dry_run)
-        return add_etag(after, response).as_dict()
+        return add_etag(after, response)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from isthmus import __version__
-from isthmus.metrics.health import HealthJson
+from isthmus.metrics.health import ProcessHealth
+from isthmus.model.text.plain import plain
 from isthmus.web.answers import AnswerRoute
 from isthmus.web.watching import Watch
 
@@ -27,25 +27,25 @@ def health_routes(watch: Watch) -> APIRouter:
     """
     router = APIRouter(route_class=AnswerRoute, tags=["health"], responses={500: _UNWELL, 503: _UNWELL})
 
-    def respond(request: Request, otherwise: HealthJson) -> Response:
+    def respond(request: Request, otherwise: ProcessHealth) -> Response:
         answer = watch.health(request.url.path)
         if answer is None:
-            return JSONResponse(otherwise)
-        body: Mapping[str, Any] = answer.body
+            return JSONResponse(plain(otherwise))
+        body: dict[str, Any] = plain(answer.body)
         if request.state.caller is None:
             body = {name: value for name, value in body.items() if name in _FOR_STRANGERS}
         return JSONResponse(body, answer.status, {"Cache-Control": "no-store"})
 
     @router.get("/livez", summary="Check that the server, or the controller of a run, is alive")
-    async def livez(request: Request) -> Annotated[Response, HealthJson]:
-        return respond(request, {"status": "ok"})
+    async def livez(request: Request) -> Annotated[Response, ProcessHealth]:
+        return respond(request, ProcessHealth(status="ok"))
 
     @router.get("/readyz", summary="Check that requests are taken, or that a run runs every link")
-    async def readyz(request: Request) -> Annotated[Response, HealthJson]:
-        return respond(request, {"status": "ok"})
+    async def readyz(request: Request) -> Annotated[Response, ProcessHealth]:
+        return respond(request, ProcessHealth(status="ok"))
 
     @router.get("/health", summary="Check liveness and readiness in one, with the state of each link")
-    async def health(request: Request) -> Annotated[Response, HealthJson]:
-        return respond(request, {"status": "healthy", "message": "The API answers.", "version": __version__})
+    async def health(request: Request) -> Annotated[Response, ProcessHealth]:
+        return respond(request, ProcessHealth(status="healthy", message="The API answers.", version=__version__))
 
     return router

@@ -10,7 +10,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query, Response
 
 from isthmus.errors import RequestRefused
-from isthmus.fabric.answers import AsyncNamespaces, Keeping, NamespaceReport, NamespaceReportJson
+from isthmus.fabric.answers import AsyncNamespaces, Keeping, NamespaceReport
 from isthmus.model.namespace import Namespace, NamespaceKind
 from isthmus.model.registers import Registers, difference
 from isthmus.web.access.auditing import log_change
@@ -18,7 +18,7 @@ from isthmus.web.access.roles import Admin, Viewer
 from isthmus.web.answers import AnswerRoute
 from isthmus.web.conditions import ONLY_TOLD, DryRun, IfMatch, check_match, etag_of, refuse_if_match
 from isthmus.web.desk import FabricDesk, require_found
-from isthmus.web.routes.bodies import NamespaceBody, NamespaceChangeBody, plain
+from isthmus.web.routes.bodies import NamespaceBody, NamespaceChangeBody, sent_members
 
 _Named = Annotated[str, Path(description="A prefix with a star behind it, or one whole name.", max_length=300)]
 _Exact = Annotated[bool, Query(description="It is one whole name, although there is a star at its end.")]
@@ -38,23 +38,22 @@ def _namespace(named: str, kind: NamespaceKind, *, is_exact: bool) -> Namespace:
     return Namespace.of(named, kind, is_exact=is_exact or not named.endswith("*"))
 
 
-def _answer(report: NamespaceReport, response: Response) -> NamespaceReportJson:
-    answer = report.as_dict()
+def _answer(report: NamespaceReport, response: Response) -> NamespaceReport:
     # The content of a namespace changes by itself; its declaration does not.
-    response.headers["ETag"] = etag_of(answer["said"])
-    return answer
+    response.headers["ETag"] = etag_of(report.said)
+    return report
 
 
 def _reading(router: APIRouter, desk: FabricDesk) -> None:
     @router.get(_AT, summary="List the declared namespaces")
-    async def list_namespaces(cluster: str, _: Viewer) -> list[NamespaceReportJson]:
+    async def list_namespaces(cluster: str, _: Viewer) -> tuple[NamespaceReport, ...]:
         async with desk.cluster(cluster) as there:
-            return [each.as_dict() for each in await there.namespaces.all()]
+            return await there.namespaces.all()
 
     @router.get(_ONE, summary="Describe a namespace: topics, links, and who declared what")
     async def describe_namespace(
         cluster: str, kind: NamespaceKind, namespace: _Named, response: Response, _: Viewer, exact: _Exact = False
-    ) -> NamespaceReportJson:
+    ) -> NamespaceReport:
         asked = _namespace(namespace, kind, is_exact=exact)
         async with desk.cluster(cluster) as there:
             return _answer(await require_found(there.namespaces.describe(asked)), response)
@@ -67,7 +66,7 @@ def _changing(router: APIRouter, desk: FabricDesk) -> None:
     ) -> AsyncIterator[tuple[AsyncNamespaces, Registers]]:
         async with desk.turn(f"namespace {cluster} {asked.kind} {asked}"), desk.cluster(cluster) as there:
             before = await require_found(there.namespaces.describe(asked))
-            check_match(given, etag_of(before.as_dict()["said"]))
+            check_match(given, etag_of(before.said))
             yield there.namespaces, before.registers
 
     @router.post(
@@ -79,9 +78,9 @@ def _changing(router: APIRouter, desk: FabricDesk) -> None:
     )
     async def create_namespace(
         cluster: str, body: NamespaceBody, response: Response, caller: Admin, dry_run: DryRun = False
-    ) -> NamespaceReportJson:
+    ) -> NamespaceReport:
         async with desk.cluster(cluster) as there:
-            with log_change(caller, "create namespace", cluster, {**plain(body), "dry_run": dry_run}):
+            with log_change(caller, "create namespace", cluster, {**sent_members(body), "dry_run": dry_run}):
                 asked, create = _namespace(body.namespace, body.kind, is_exact=body.exact), there.namespaces.create
                 report = await create(asked, reserved=body.reserved, async_only=body.async_only, dry_run=dry_run)
         if dry_run:
@@ -99,11 +98,11 @@ def _changing(router: APIRouter, desk: FabricDesk) -> None:
         if_match: IfMatch = None,
         exact: _Exact = False,
         dry_run: DryRun = False,
-    ) -> NamespaceReportJson:
+    ) -> NamespaceReport:
         if body.is_empty:
             raise RequestRefused("nothing is to be changed", status=422, hint="Give reserved, enforce or async_only.")
         asked, target = _namespace(namespace, kind, is_exact=exact), f"{cluster} {kind} {namespace}"
-        wanted, closing = {**plain(body), "dry_run": dry_run}, body.closing
+        wanted, closing = {**sent_members(body), "dry_run": dry_run}, body.closing
         with log_change(caller, "update namespace", target, wanted) as audit:
             async with open_known(cluster, asked, if_match) as (namespaces, before):
                 report = await _apply_change(namespaces, asked, body, closing, dry_run=dry_run)
@@ -120,7 +119,7 @@ def _changing(router: APIRouter, desk: FabricDesk) -> None:
         if_match: IfMatch = None,
         exact: _Exact = False,
         dry_run: DryRun = False,
-    ) -> NamespaceReportJson:
+    ) -> NamespaceReport:
         asked, target = _namespace(namespace, kind, is_exact=exact), f"{cluster} {kind} {namespace}"
         wanted = {"dry_run": dry_run}
         with log_change(caller, "delete namespace", target, wanted) as audit:

@@ -8,9 +8,9 @@ from pathlib import Path
 from fastapi import APIRouter, Depends, Response
 
 from isthmus.errors import RequestRefused
-from isthmus.fabric.answers import GroupDrillJson, QuarantineFilter, ReplayedPartitionJson, Waiting, now_ms
+from isthmus.fabric.answers import GroupDrill, QuarantineFilter, ReplayedPartition, Waiting, now_ms
 from isthmus.fabric.async_fabric import AsyncFabric
-from isthmus.model.links.recovery import RecoveryJson
+from isthmus.model.links.recovery import Recovery
 from isthmus.model.text.instant import parse_instant
 from isthmus.status.condition import WaitCondition
 from isthmus.web.access.guard import Caller
@@ -18,9 +18,17 @@ from isthmus.web.access.roles import Admin, Operator, Viewer
 from isthmus.web.answers import AnswerRoute
 from isthmus.web.conditions import DryRun, refuse_if_match
 from isthmus.web.desk import FabricDesk
-from isthmus.web.operations import LongOperation, OnStep, OperationJson, OperationKind, Operations, WaitedJson
-from isthmus.web.routes.bodies import DrillBody, RecoverBody, ReplayBody, TreeVerifyBody, VerifyBody, WaitBody, plain
-from isthmus.web.routes.verifying import TreeVerification, Verification
+from isthmus.web.operations import LongOperation, OnStep, OperationKind, Operations, WaitResult
+from isthmus.web.routes.bodies import (
+    DrillBody,
+    RecoverBody,
+    ReplayBody,
+    TreeVerifyBody,
+    VerifyBody,
+    WaitBody,
+    sent_members,
+)
+from isthmus.web.routes.verifying import LinkVerification, TreeVerification
 
 
 def operating_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
@@ -33,24 +41,24 @@ def operating_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
     return router
 
 
-def accept_operation(operation: LongOperation, response: Response) -> OperationJson:
+def accept_operation(operation: LongOperation, response: Response) -> LongOperation:
     """Return the answer to a request that started an operation: the place of its progress."""
     response.headers["Location"] = f"/v1/operations/{operation.id}"
-    return operation.as_dict()
+    return operation
 
 
 def _looking(router: APIRouter, operations: Operations) -> None:
     @router.get(
         "/operations", tags=["operations"], summary="List the operations begun since the server started, newest first"
     )
-    def list_operations(_: Viewer) -> list[OperationJson]:
-        return [each.as_dict() for each in operations.all()]
+    def list_operations(_: Viewer) -> list[LongOperation]:
+        return operations.all()
 
     @router.get(
         "/operations/{operation}", tags=["operations"], summary="Get the progress and the result of an operation"
     )
-    def read_operation(operation: str, _: Viewer) -> OperationJson:
-        return operations.get(operation).as_dict()
+    def read_operation(operation: str, _: Viewer) -> LongOperation:
+        return operations.get(operation)
 
     @router.post(
         "/operations/{operation}:cancel",
@@ -59,7 +67,7 @@ def _looking(router: APIRouter, operations: Operations) -> None:
         dependencies=[Depends(refuse_if_match)],
         summary="Cancel an operation; the same request again resumes it",
     )
-    def cancel_operation(operation: str, response: Response, caller: Operator) -> OperationJson:
+    def cancel_operation(operation: str, response: Response, caller: Operator) -> LongOperation:
         return accept_operation(operations.cancel(operation, caller), response)
 
 
@@ -73,11 +81,11 @@ def _recovering(router: APIRouter, desk: FabricDesk, operations: Operations) -> 
     )
     async def recover(
         link: str, response: Response, caller: Admin, body: RecoverBody | None = None, dry_run: DryRun = False
-    ) -> OperationJson:
+    ) -> LongOperation:
         body = body or RecoverBody()
         chosen = AsyncFabric(await desk.having(link)).link(link)
 
-        async def work(on_step: OnStep) -> RecoveryJson:
+        async def work(on_step: OnStep) -> Recovery:
             recoverer = chosen.recoverer(
                 body.topics,
                 way=body.way,
@@ -86,9 +94,9 @@ def _recovering(router: APIRouter, desk: FabricDesk, operations: Operations) -> 
                 timeout_s=body.timeout_s,
                 on_step=on_step,
             )
-            return (await recoverer.recover(dry_run=dry_run)).as_dict()
+            return await recoverer.recover(dry_run=dry_run)
 
-        details = {**plain(body), "dry_run": dry_run}
+        details = {**sent_members(body), "dry_run": dry_run}
         return accept_operation(operations.begin("recover", link, caller, details, work, subject=link), response)
 
     @router.post(
@@ -100,12 +108,12 @@ def _recovering(router: APIRouter, desk: FabricDesk, operations: Operations) -> 
     )
     async def replay(
         link: str, body: ReplayBody, response: Response, caller: Admin, dry_run: DryRun = False
-    ) -> OperationJson:
+    ) -> LongOperation:
         chosen = AsyncFabric(await desk.having(link)).link(link)
 
-        async def work(on_step: OnStep) -> list[ReplayedPartitionJson]:
+        async def work(on_step: OnStep) -> tuple[ReplayedPartition, ...]:
             selected = QuarantineFilter(kind=body.kind, producer_id=body.producer)
-            found = await chosen.replay(
+            return await chosen.replay(
                 body.topic,
                 cluster=body.cluster,
                 into=body.into,
@@ -113,9 +121,8 @@ def _recovering(router: APIRouter, desk: FabricDesk, operations: Operations) -> 
                 dry_run=dry_run,
                 on_step=on_step,
             )
-            return [each.as_dict() for each in found]
 
-        details = {**plain(body), "dry_run": dry_run}
+        details = {**sent_members(body), "dry_run": dry_run}
         return accept_operation(operations.begin("replay", link, caller, details, work, subject=link), response)
 
 
@@ -127,7 +134,7 @@ def _verifying(router: APIRouter, desk: FabricDesk, operations: Operations) -> N
         dependencies=[Depends(desk.as_read)],
         summary="Verify a link: compare both logs record by record, on Spark",
     )
-    async def verify(link: str, response: Response, caller: Operator, body: VerifyBody | None = None) -> OperationJson:
+    async def verify(link: str, response: Response, caller: Operator, body: VerifyBody | None = None) -> LongOperation:
         return accept_operation(await begin_verify(desk, operations, caller, link, body or VerifyBody()), response)
 
     @router.post(
@@ -139,13 +146,20 @@ def _verifying(router: APIRouter, desk: FabricDesk, operations: Operations) -> N
     )
     async def verify_tree(
         tree: str, response: Response, caller: Operator, body: TreeVerifyBody | None = None
-    ) -> OperationJson:
+    ) -> LongOperation:
         chosen = (await desk.tree(tree)).tree.name
         body = body or TreeVerifyBody()
         work = TreeVerification(file=_file_of(desk), tree=chosen, topics=body.topics).run
         subject = f"tree {chosen} verify"
         begun = operations.begin(
-            "verify", chosen, caller, plain(body), work, subject=subject, is_of_link=False, kind=OperationKind.COMPARES
+            "verify",
+            chosen,
+            caller,
+            sent_members(body),
+            work,
+            subject=subject,
+            is_of_link=False,
+            kind=OperationKind.COMPARES,
         )
         return accept_operation(begun, response)
 
@@ -158,7 +172,7 @@ def _proving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         dependencies=[Depends(desk.as_read)],
         summary="Prove that a group could fail over, without failing over",
     )
-    async def drill(link: str, body: DrillBody, response: Response, caller: Operator) -> OperationJson:
+    async def drill(link: str, body: DrillBody, response: Response, caller: Operator) -> LongOperation:
         return accept_operation(await begin_drill(desk, operations, caller, link, body), response)
 
     @router.post(
@@ -168,11 +182,11 @@ def _proving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         dependencies=[Depends(desk.as_read)],
         summary="Wait until a link or a topic meets a condition",
     )
-    async def wait(link: str, body: WaitBody, response: Response, caller: Operator) -> OperationJson:
+    async def wait(link: str, body: WaitBody, response: Response, caller: Operator) -> LongOperation:
         wanted = [WaitCondition.parse(text, of_topic=body.topic is not None) for text in body.conditions]
         chosen = AsyncFabric(await desk.having(link)).link(link)
 
-        async def work(on_step: OnStep) -> WaitedJson:
+        async def work(on_step: OnStep) -> WaitResult:
             shown = ""
 
             def report_look(look: Waiting) -> None:
@@ -183,20 +197,11 @@ def _proving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
 
             outcome = await chosen.wait(body.topic, wanted, timeout_s=body.timeout_s, on_look=report_look)
             found = outcome.found
-            told_last = outcome.as_dict()
-            return {
-                "name": told_last["name"],
-                "link": told_last["link"],
-                "topic": told_last["topic"],
-                "met": told_last["met"],
-                "unmet": told_last["unmet"],
-                "elapsed_seconds": told_last["elapsed_seconds"],
-                "state": None if found is None else str(found.state),
-                "lag_records": outcome.lag_records,
-            }
+            state = None if found is None else str(found.state)
+            return WaitResult(met=outcome.met, state=state, lag_records=outcome.lag_records)
 
         return accept_operation(
-            operations.begin("wait", link, caller, plain(body), work, kind=OperationKind.WAITS), response
+            operations.begin("wait", link, caller, sent_members(body), work, kind=OperationKind.WAITS), response
         )
 
 
@@ -209,12 +214,11 @@ async def begin_drill(
     """
     configuration = await desk.having(link)
 
-    async def work(on_step: OnStep) -> GroupDrillJson:
+    async def work(on_step: OnStep) -> GroupDrill:
         async with AsyncFabric(configuration) as fabric:
-            found = await fabric.groups.drill(body.group, link=link, records=body.records, on_step=on_step)
-            return found.as_dict()
+            return await fabric.groups.drill(body.group, link=link, records=body.records, on_step=on_step)
 
-    return operations.begin("drill", link, caller, plain(body), work, kind=OperationKind.COMPARES)
+    return operations.begin("drill", link, caller, sent_members(body), work, kind=OperationKind.COMPARES)
 
 
 async def begin_verify(
@@ -230,7 +234,7 @@ async def begin_verify(
         "verify",
         link,
         caller,
-        plain(body),
+        sent_members(body),
         verification.run,
         subject=f"{link} verify",
         kind=OperationKind.COMPARES,
@@ -247,10 +251,10 @@ def _file_of(desk: FabricDesk) -> Path:
     return desk.file
 
 
-def _verification(file: Path, link: str, body: VerifyBody) -> Verification:
+def _verification(file: Path, link: str, body: VerifyBody) -> LinkVerification:
     for instant in (body.since, body.until):
         if instant is not None:
             parse_instant(instant, now_ms=now_ms())
-    return Verification(
+    return LinkVerification(
         file=file, link=link, topics=body.topics, since=body.since, until=body.until, allow_lag=body.allow_lag
     )

@@ -11,14 +11,14 @@ from fastapi import APIRouter, Response
 
 from isthmus.fabric.answers import Promoter
 from isthmus.fabric.async_fabric import AsyncFabric
-from isthmus.model.links.promotion import Promotion, PromotionJson
+from isthmus.model.links.promotion import Promotion
 from isthmus.web.access.guard import Caller
 from isthmus.web.access.roles import Admin
 from isthmus.web.answers import AnswerRoute
 from isthmus.web.conditions import DryRun, IfMatch
 from isthmus.web.desk import FabricDesk
-from isthmus.web.operations import LongOperation, OnStep, OperationJson, Operations
-from isthmus.web.routes.bodies import LeaveBody, PromoteBody, ReverseBody, plain
+from isthmus.web.operations import LongOperation, OnStep, Operations
+from isthmus.web.routes.bodies import LeaveBody, PromoteBody, ReverseBody, sent_members
 from isthmus.web.routes.operating import accept_operation
 
 Json = dict[str, Any]
@@ -43,8 +43,8 @@ async def _submit(
     if_match: str | None,
     details: Json,
 ) -> LongOperation:
-    async def work(on_step: OnStep) -> PromotionJson:
-        return (await verb(replace(promoter, on_step=on_step))).as_dict()
+    async def work(on_step: OnStep) -> Promotion:
+        return await verb(replace(promoter, on_step=on_step))
 
     await desk.check_known(promoter.name, if_match)
     return operations.begin(name, promoter.name, caller, details, work, subject=promoter.name)
@@ -60,7 +60,7 @@ def _leaving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         def verb(chosen: Promoter) -> Awaitable[Promotion]:
             return chosen.detach(dry_run=dry_run) if name == "detach" else chosen.failover(dry_run=dry_run)
 
-        details = {**plain(body), "dry_run": dry_run}
+        details = {**sent_members(body), "dry_run": dry_run}
         return await _submit(desk, operations, promoter, name, verb, caller, if_match, details)
 
     @router.post(
@@ -75,7 +75,7 @@ def _leaving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         body: LeaveBody | None = None,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> OperationJson:
+    ) -> LongOperation:
         return accept_operation(await leave("detach", link, body, caller, if_match, dry_run=dry_run), response)
 
     @router.post(
@@ -90,7 +90,7 @@ def _leaving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         body: LeaveBody | None = None,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> OperationJson:
+    ) -> LongOperation:
         return accept_operation(await leave("failover", link, body, caller, if_match, dry_run=dry_run), response)
 
 
@@ -112,10 +112,10 @@ def _leading(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         body: PromoteBody | None = None,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> OperationJson:
+    ) -> LongOperation:
         body = body or PromoteBody()
         promoter = replace(promoter_of(link, body), maps=body.maps, max_lag=body.max_lag)
-        details = {**plain(body), "dry_run": dry_run}
+        details = {**sent_members(body), "dry_run": dry_run}
         operation = await _submit(
             desk, operations, promoter, "promote", lambda one: one.promote(dry_run=dry_run), caller, if_match, details
         )
@@ -133,8 +133,8 @@ def _leading(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         caller: Admin,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> OperationJson:
-        details = {**plain(body), "dry_run": dry_run}
+    ) -> LongOperation:
+        details = {**sent_members(body), "dry_run": dry_run}
 
         def verb(one: Promoter) -> Awaitable[Promotion]:
             return one.reverse(body.as_link, dry_run=dry_run)

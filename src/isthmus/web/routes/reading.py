@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypedDict
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
 
 from fastapi import APIRouter, Header, Query, Response
 
-from isthmus.access.grants import GrantJson, granted_sides
+from isthmus.access.grants import GrantRow, granted_sides
 from isthmus.errors import RequestRefused, TokenRefused
 from isthmus.fabric.answers import (
-    CopiedCommitJson,
-    DeclaredTreeJson,
-    GroupsPlanJson,
-    PlanJson,
+    CopiedCommit,
+    DeclaredTree,
+    GroupsPlan,
+    Plan,
+    PositionTranslation,
     Provenance,
-    QuarantinedPartitionJson,
-    RegistryReportJson,
+    QuarantinedPartition,
+    RegistryReport,
     TopicsReport,
-    TranslationJson,
 )
 from isthmus.fabric.async_fabric import AsyncFabric
-from isthmus.model.gateways.registered import GatewaysJson
+from isthmus.model.gateways.registered import GatewaysReport
 from isthmus.model.kafka.consumption import GroupsReport
-from isthmus.model.kafka.description import ClusterReportJson
-from isthmus.model.kafka.findings import FindingJson
-from isthmus.model.links.lastknown import LastKnownJson
+from isthmus.model.kafka.description import ClusterReport
+from isthmus.model.kafka.findings import Finding
+from isthmus.model.links.lastknown import LastKnown
 from isthmus.model.links.needs import Side
-from isthmus.model.links.progress import LinkProgress
-from isthmus.model.links.progressforms import LinkStatusJson, PartitionStatusJson, TopicStatusJson
-from isthmus.model.trees.treeforms import TreeJson, TreeSettingsJson
+from isthmus.model.links.progress import LinkProgress, PartitionProgress, TopicProgress
+from isthmus.model.text.plain import Flat
+from isthmus.model.trees.tree import Tree, TreeSettings
 from isthmus.web.access.auditing import log_change
 from isthmus.web.access.roles import Admin, needs
 from isthmus.web.access.tokens import Role
 from isthmus.web.answers import AnswerRoute
 from isthmus.web.conditions import etag_of
-from isthmus.web.desk import DescribedLinkJson, FabricDesk, LinkSummaryJson, declared_etag, link_summary, require_found
+from isthmus.web.desk import DescribedLink, FabricDesk, LinkSummary, declared_etag, link_summary, require_found
 
 Json = dict[str, Any]
 _Principal = Annotated[str | None, Query(description="Who Isthmus is there, such as User:isthmus.", max_length=300)]
@@ -47,25 +48,32 @@ _GroupKey = Annotated[
 ]
 
 
-class ListedTreeJson(TreeSettingsJson):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedTree:
     """A distribution tree; whether it was declared on its clusters, or is the file's."""
 
+    settings: Flat[TreeSettings]
     declared: bool
 
 
-class DescribedTreeJson(TreeSettingsJson):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedTree:
     """A distribution tree, with what was declared of it."""
 
-    declaration: Annotated[Json, DeclaredTreeJson, ...] | None
+    settings: Flat[TreeSettings]
+    declaration: DeclaredTree | None
 
 
-class TreePlanJson(PlanJson):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreePlan:
     """What the distributors of a tree would create and copy, and the groups they carry."""
 
-    groups: list[GroupsPlanJson]
+    plan: Flat[Plan]
+    groups: list[GroupsPlan]
 
 
-class GroupKeyJson(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupKey:
     """What opens the positions of a group in an encrypted copy, in hexadecimal digits."""
 
     group: str
@@ -73,14 +81,18 @@ class GroupKeyJson(TypedDict):
     key: str
 
 
-class GrantsJson(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkGrants:
     """The access rules that a link needs, and what else there is to know."""
 
-    rules: list[GrantJson]
+    SCHEMA: ClassVar = "Grants"
+
+    rules: list[GrantRow]
     notes: list[str]
 
 
-class ClusterAddressJson(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterAddress:
     """A cluster of the file."""
 
     cluster: str
@@ -101,58 +113,58 @@ def reading_routes(desk: FabricDesk) -> APIRouter:
 
 def _fabric_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get("/links", tags=["links"], summary="List the links of the file and those declared on its clusters")
-    async def list_links() -> list[LinkSummaryJson]:
+    async def list_links() -> list[LinkSummary]:
         configuration = await desk.now()
         declared = configuration.declared or frozenset()
         return [link_summary(link, is_declared=link.name in declared) for link in configuration.links]
 
     @router.get("/status", tags=["links"], summary="Get the status of links, topics and partitions")
-    async def read_status(link: _LinkQuery = None) -> list[LinkStatusJson]:
+    async def read_status(link: _LinkQuery = None) -> tuple[LinkProgress, ...]:
         async with desk.fabric(link) as fabric:
-            return [each.as_dict() for each in await fabric.status(link=link)]
+            return await fabric.status(link=link)
 
     @router.get("/plan", tags=["links"], summary="Plan what a run would create and copy")
-    async def read_plan(link: _LinkQuery = None) -> PlanJson:
+    async def read_plan(link: _LinkQuery = None) -> Plan:
         async with desk.fabric(link) as fabric:
-            return (await fabric.plan(link=link)).as_dict()
+            return await fabric.plan(link=link)
 
     @router.get("/gateways", tags=["links"], summary="List the registered gateways and the synchronous links they hold")
     async def list_gateways(
         cluster: Annotated[str | None, Query(description="Only those started for this cluster, or serving it.")] = None,
-    ) -> GatewaysJson:
+    ) -> GatewaysReport:
         async with desk.fabric() as fabric:
-            return (await require_found(fabric.gateways(cluster))).as_dict()
+            return await require_found(fabric.gateways(cluster))
 
     @router.get("/doctor", tags=["clusters"], summary="Examine clusters, rights, limits, clocks and this host")
-    async def run_doctor() -> list[FindingJson]:
+    async def run_doctor() -> list[Finding]:
         async with desk.fabric() as fabric:
-            return [each.as_dict() for each in await fabric.doctor()]
+            return await fabric.doctor()
 
     @router.get("/provenance/{topic}", tags=["links"], summary="Show where the records of a topic came from")
-    async def read_provenance(topic: str) -> Annotated[Json, Provenance]:
+    async def read_provenance(topic: str) -> Provenance:
         async with desk.open_file_fabric() as fabric:
-            return (await fabric.provenance(topic)).as_dict()
+            return await fabric.provenance(topic)
 
 
 def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get("/trees", tags=["trees"], summary="List the distribution trees of the file, and declared ones")
-    async def list_trees() -> list[ListedTreeJson]:
+    async def list_trees() -> list[ListedTree]:
         configuration = await desk.now()
         declared = configuration.declared_trees
-        return [{**each.as_dict(), "declared": each.tree.name in declared} for each in configuration.trees]
+        return [ListedTree(settings=each, declared=each.tree.name in declared) for each in configuration.trees]
 
     @router.get("/trees/{tree}", tags=["trees"], summary="Describe a distribution tree, with its declaration")
-    async def show_tree(tree: str, response: Response) -> DescribedTreeJson:
+    async def show_tree(tree: str, response: Response) -> DescribedTree:
         settings = await desk.tree(tree)
         if desk.writes_tree(tree):
-            return {**settings.as_dict(), "declaration": None}
+            return DescribedTree(settings=settings, declaration=None)
         async with desk.open_file_fabric() as fabric:
             declared = await require_found(fabric.declared_trees.describe(tree))
         response.headers["ETag"] = declared_etag(declared)
-        return {**settings.as_dict(), "declaration": declared.as_dict()}
+        return DescribedTree(settings=settings, declaration=declared)
 
     @router.get("/trees/{tree}/clusters", tags=["trees"], summary="List the clusters of a tree as it runs now")
-    async def read_tree_clusters(tree: str, response: Response) -> TreeJson:
+    async def read_tree_clusters(tree: str, response: Response) -> Tree:
         answer = await desk.tree_now(tree)
         response.headers["ETag"] = etag_of(answer)
         return answer
@@ -160,51 +172,51 @@ def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get(
         "/trees/{tree}/plan", tags=["trees"], summary="Plan what the distributors of a tree would create and copy"
     )
-    async def read_tree_plan(tree: str) -> TreePlanJson:
+    async def read_tree_plan(tree: str) -> TreePlan:
         async with desk.fabric() as fabric:
             plan = await require_found(fabric.plan(tree=tree))
             carrying = [link.name for link in fabric.links() if link.tree == tree and link.groups.is_configured]
             groups = [each for name in carrying for each in await fabric.groups.plan(link=name)]
-        return {**plan.as_dict(), "groups": [each.as_dict() for each in groups]}
+        return TreePlan(plan=plan, groups=groups)
 
 
 def _link_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get("/links/{link}", tags=["links"], summary="Describe a link, with its declaration")
-    async def describe_link(link: str, response: Response) -> DescribedLinkJson:
+    async def describe_link(link: str, response: Response) -> DescribedLink:
         answer, response.headers["ETag"] = await desk.describe_link(link)
         return answer
 
     @router.get("/links/{link}/status", tags=["links"], summary="Get the status of a link")
-    async def read_link_status(link: str) -> LinkStatusJson:
-        return (await _progress(desk, link)).as_dict()
+    async def read_link_status(link: str) -> LinkProgress:
+        return await _progress(desk, link)
 
     @router.get("/links/{link}/plan", tags=["links"], summary="Plan what a run of the link would create and copy")
-    async def read_link_plan(link: str) -> PlanJson:
+    async def read_link_plan(link: str) -> Plan:
         async with desk.fabric(link) as fabric:
-            return (await fabric.plan(link=link)).as_dict()
+            return await fabric.plan(link=link)
 
     @router.get("/links/{link}/topics", tags=["topics"], summary="List the topics of a link, with states and lags")
-    async def list_link_topics(link: str) -> list[TopicStatusJson]:
-        return (await _progress(desk, link)).as_dict()["topics"]
+    async def list_link_topics(link: str) -> tuple[TopicProgress, ...]:
+        return (await _progress(desk, link)).topics
 
     @router.get("/links/{link}/topics/{topic}", tags=["topics"], summary="Get one topic of a link, with its partitions")
-    async def describe_link_topic(link: str, topic: str) -> TopicStatusJson:
+    async def describe_link_topic(link: str, topic: str) -> TopicProgress:
         return await _topic(desk, link, topic)
 
     @router.get(
         "/links/{link}/topics/{topic}/partitions", tags=["topics"], summary="List the partitions of a topic of a link"
     )
-    async def list_partitions(link: str, topic: str) -> list[PartitionStatusJson]:
-        return (await _topic(desk, link, topic))["partitions"]
+    async def list_partitions(link: str, topic: str) -> tuple[PartitionProgress, ...]:
+        return (await _topic(desk, link, topic)).partitions
 
     @router.get(
         "/links/{link}/topics/{topic}/partitions/{partition}",
         tags=["topics"],
         summary="Get one partition of a topic of a link",
     )
-    async def describe_partition(link: str, topic: str, partition: int) -> PartitionStatusJson:
-        for each in (await _topic(desk, link, topic))["partitions"]:
-            if each["partition"] == partition:
+    async def describe_partition(link: str, topic: str, partition: int) -> PartitionProgress:
+        for each in (await _topic(desk, link, topic)).partitions:
+            if each.partition == partition:
                 return each
         raise RequestRefused(
             f"topic {topic} of link {link} has no partition {partition}",
@@ -217,16 +229,16 @@ def _carried_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get("/links/{link}/groups", tags=["groups"], summary="List the consumer groups that a link carries")
     async def list_link_groups(
         link: str, group: Annotated[str | None, Query(description="Only this group.")] = None
-    ) -> list[GroupsPlanJson]:
+    ) -> tuple[GroupsPlan, ...]:
         async with desk.fabric(link) as fabric:
-            return [each.as_dict() for each in await fabric.groups.plan(link=link, group=group)]
+            return await fabric.groups.plan(link=link, group=group)
 
     @router.get(
         "/links/{link}/groups/translate",
         tags=["groups"],
         summary="Translate the positions of a group to offsets of the target",
     )
-    async def translate_group(link: str, group: _Group) -> list[TranslationJson]:
+    async def translate_group(link: str, group: _Group) -> list[PositionTranslation]:
         async with desk.fabric(link) as fabric:
             plans = await fabric.groups.plan(link=link, group=group)
         for plan in plans:
@@ -239,7 +251,7 @@ def _carried_routes(router: APIRouter, desk: FabricDesk) -> None:
         tags=["groups"],
         summary="Get the key to one group's positions in an encrypted copy (admins)",
     )
-    async def read_group_key(link: str, group: _Group, response: Response, caller: Admin) -> GroupKeyJson:
+    async def read_group_key(link: str, group: _Group, response: Response, caller: Admin) -> GroupKey:
         with log_change(caller, "groups key", link, {"group": group}):
             if not caller.sha256:
                 raise TokenRefused(
@@ -249,21 +261,21 @@ def _carried_routes(router: APIRouter, desk: FabricDesk) -> None:
                 )
             key = AsyncFabric(await desk.having(link)).groups.key(group, link=link)
         response.headers["Cache-Control"] = "no-store"
-        return {"group": group, "algorithm": "AES-256-GCM", "key": key.hex()}
+        return GroupKey(group=group, algorithm="AES-256-GCM", key=key.hex())
 
     @router.get(
         "/links/{link}/quarantine",
         tags=["recovery"],
         summary="List the records that a recovery of topics has set aside",
     )
-    async def list_quarantine(link: str) -> list[QuarantinedPartitionJson]:
+    async def list_quarantine(link: str) -> tuple[QuarantinedPartition, ...]:
         async with desk.fabric(link) as fabric:
-            return [each.as_dict() for each in await fabric.link(link).quarantine()]
+            return await fabric.link(link).quarantine()
 
     @router.get("/quarantine", tags=["recovery"], summary="List the records set aside at all clusters")
-    async def list_all_quarantine() -> list[QuarantinedPartitionJson]:
+    async def list_all_quarantine() -> tuple[QuarantinedPartition, ...]:
         async with desk.fabric() as fabric:
-            return [each.as_dict() for each in await fabric.quarantine()]
+            return await fabric.quarantine()
 
 
 def _rights_routes(router: APIRouter, desk: FabricDesk) -> None:
@@ -274,21 +286,21 @@ def _rights_routes(router: APIRouter, desk: FabricDesk) -> None:
         source_principal: _Principal = None,
         target_principal: _Principal = None,
         only_required: Annotated[bool, Query(description="Without what a link can do without.")] = False,
-    ) -> GrantsJson:
+    ) -> LinkGrants:
         principals = {Side.SOURCE: source_principal, Side.TARGET: target_principal}
         chosen = (await desk.having(link)).link(link)
         sides = granted_sides(chosen, principals, side=side, only_required=only_required)
-        return {
-            "rules": [row for each in sides for row in each.as_rows()],
-            "notes": [f"{each.cluster.alias}: {note}" for each in sides for note in each.notes],
-        }
+        return LinkGrants(
+            rules=[row for each in sides for row in each.rows],
+            notes=[f"{each.cluster.alias}: {note}" for each in sides for note in each.notes],
+        )
 
 
 def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get("/clusters", tags=["clusters"], summary="List the clusters of the file")
-    def list_clusters() -> list[ClusterAddressJson]:
+    def list_clusters() -> list[ClusterAddress]:
         return [
-            {"cluster": each.alias, "bootstrap_servers": [str(address) for address in each.bootstrap_servers]}
+            ClusterAddress(cluster=each.alias, bootstrap_servers=[str(address) for address in each.bootstrap_servers])
             for each in desk.configuration.clusters
         ]
 
@@ -297,36 +309,36 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
         tags=["clusters"],
         summary="Describe a cluster: brokers, quorum, open transactions, findings",
     )
-    async def describe_cluster(cluster: str) -> ClusterReportJson:
+    async def describe_cluster(cluster: str) -> ClusterReport:
         async with desk.cluster(cluster) as known:
-            return (await known.describe()).as_dict()
+            return await known.describe()
 
     @router.get(
         "/clusters/{cluster}/last-known",
         tags=["clusters"],
         summary="Show a cluster as other clusters remember it, without asking it",
     )
-    async def read_last_known(cluster: str) -> LastKnownJson:
+    async def read_last_known(cluster: str) -> LastKnown:
         async with desk.cluster(cluster) as administration:
-            return (await require_found(administration.last_known())).as_dict()
+            return await require_found(administration.last_known())
 
     @router.get(
         "/clusters/{cluster}/topics", tags=["clusters"], summary="List partitions with leaders, replicas and offsets"
     )
     async def list_cluster_topics(
         cluster: str, topic: Annotated[list[str] | None, Query(description="Only these topics.")] = None
-    ) -> Annotated[Json, TopicsReport]:
+    ) -> TopicsReport:
         async with desk.cluster(cluster) as known:
-            return (await require_found(known.topics(topic or ()))).as_dict()
+            return await require_found(known.topics(topic or ()))
 
     @router.get(
         "/clusters/{cluster}/groups", tags=["clusters"], summary="List consumer groups with state, coordinator and lag"
     )
     async def list_cluster_groups(
         cluster: str, group: Annotated[list[str] | None, Query(description="Only these groups.")] = None
-    ) -> Annotated[Json, GroupsReport]:
+    ) -> GroupsReport:
         async with desk.cluster(cluster) as known:
-            return (await known.groups(group or ())).as_dict()
+            return await known.groups(group or ())
 
     @router.get(
         "/clusters/{cluster}/groups/copy",
@@ -338,22 +350,21 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
         source: Annotated[str | None, Query(description="Only of the cluster with this cluster id.")] = None,
         group: Annotated[list[str] | None, Query(description="Only these groups.")] = None,
         group_key: _GroupKey = None,
-    ) -> list[CopiedCommitJson]:
+    ) -> tuple[CopiedCommit, ...]:
         if group_key is not None and len(group or ()) != 1:
             raise RequestRefused("a key is that of one group", status=422, hint="Say which: ?group=NAME.")
         key = None if group_key is None else bytes.fromhex(group_key)
         async with desk.cluster(cluster) as known:
-            copied = await require_found(known.copied_commits(source_id=source, groups=group or (), key=key))
-        return [each.as_dict() for each in copied]
+            return await require_found(known.copied_commits(source_id=source, groups=group or (), key=key))
 
     @router.get(
         "/clusters/{cluster}/registry",
         tags=["clusters"],
         summary="List brokers and partitions, as the registry of the cluster has them",
     )
-    async def read_registry(cluster: str) -> RegistryReportJson:
+    async def read_registry(cluster: str) -> RegistryReport:
         async with desk.cluster(cluster) as known:
-            return (await known.registry()).as_dict()
+            return await known.registry()
 
 
 async def _progress(desk: FabricDesk, link: str) -> LinkProgress:
@@ -361,9 +372,9 @@ async def _progress(desk: FabricDesk, link: str) -> LinkProgress:
         return (await fabric.status(link=link))[0]
 
 
-async def _topic(desk: FabricDesk, link: str, topic: str) -> TopicStatusJson:
-    for each in (await _progress(desk, link)).as_dict()["topics"]:
-        if topic in (each["topic"], each["source_topic"]):
+async def _topic(desk: FabricDesk, link: str, topic: str) -> TopicProgress:
+    for each in (await _progress(desk, link)).topics:
+        if topic in (each.topic, each.source_topic):
             return each
     raise RequestRefused(
         f"link {link} has no topic {topic}", status=404, hint=f"GET /v1/links/{link}/topics lists them."

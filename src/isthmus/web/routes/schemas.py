@@ -4,28 +4,23 @@ their synchronization.
 
 from __future__ import annotations
 
+from functools import partial
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from isthmus.fabric.answers import RegistrySummary, SchemasPlanJson
+from isthmus.fabric.answers import RegistrySummary, SchemasPlan
 from isthmus.fabric.async_fabric import AsyncFabric
-from isthmus.model.schemas.content import SchemaVersionJson
+from isthmus.model.schemas.content import NamedSchemaVersion
 from isthmus.web.access.auditing import log_change
 from isthmus.web.access.roles import Admin, Viewer
 from isthmus.web.answers import AnswerRoute
 from isthmus.web.conditions import DryRun, refuse_if_match
 from isthmus.web.desk import FabricDesk, require_found
-from isthmus.web.operations import OnStep, OperationJson, Operations
-from isthmus.web.routes.bodies import PrimaryBody, RegistriesBody, plain
+from isthmus.web.operations import LongOperation, OnStep, Operations
+from isthmus.web.routes.bodies import PrimaryBody, RegistriesBody, sent_members
 from isthmus.web.routes.operating import accept_operation
-
-
-class NamedSchemaVersionJson(SchemaVersionJson):
-    """A version of a subject, and what people call the subject."""
-
-    name: str
 
 
 def schema_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
@@ -38,9 +33,9 @@ def schema_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
 
 def _reading(router: APIRouter, desk: FabricDesk) -> None:
     @router.get("/schemas", summary="List the schema registries: the primary one, and what each holds")
-    async def list_registries(_: Viewer) -> list[Annotated[dict[str, Any], RegistrySummary]]:
+    async def list_registries(_: Viewer) -> tuple[RegistrySummary, ...]:
         async with desk.open_file_fabric() as fabric:
-            return [each.as_dict() for each in await fabric.schemas.registries()]
+            return await fabric.schemas.registries()
 
     @router.get("/schemas/diff", summary="Compare the schema registries with the primary one")
     async def diff_schemas(
@@ -48,16 +43,16 @@ def _reading(router: APIRouter, desk: FabricDesk) -> None:
         cluster: Annotated[
             list[str] | None, Query(description="Only the registries of these clusters.", max_length=1000)
         ] = None,
-    ) -> list[SchemasPlanJson]:
+    ) -> tuple[SchemasPlan, ...]:
         async with desk.open_file_fabric() as fabric:
-            return [each.as_dict() for each in await fabric.schemas.plan(cluster or ())]
+            return await fabric.schemas.plan(cluster or ())
 
     @router.get("/clusters/{cluster}/schemas", summary="List the versions of all subjects that a schema registry holds")
-    async def list_schemas(cluster: str, _: Viewer) -> list[NamedSchemaVersionJson]:
+    async def list_schemas(cluster: str, _: Viewer) -> list[NamedSchemaVersion]:
         async with desk.open_file_fabric() as fabric:
             schemas = fabric.schemas
             held = await require_found(schemas.contents(cluster))
-        return [{**row, "name": schemas.logical(cluster, row["subject"])} for row in held.as_rows()]
+        return held.list_named(partial(schemas.logical, cluster))
 
 
 def _changing(router: APIRouter, desk: FabricDesk, operations: Operations) -> None:
@@ -69,13 +64,13 @@ def _changing(router: APIRouter, desk: FabricDesk, operations: Operations) -> No
     )
     async def sync_schemas(
         response: Response, caller: Admin, body: RegistriesBody | None = None, dry_run: DryRun = False
-    ) -> OperationJson:
+    ) -> LongOperation:
         body = body or RegistriesBody()
         wanted = AsyncFabric(desk.configuration).schemas
         # An impossible request is refused before it begins.
         wanted.routes(body.clusters)
 
-        async def work(on_step: OnStep) -> list[SchemasPlanJson]:
+        async def work(on_step: OnStep) -> tuple[SchemasPlan, ...]:
             def report(registry: str, done: int, of: int) -> None:
                 on_step(f"{registry}: {done} of {of} changes")
 
@@ -83,9 +78,9 @@ def _changing(router: APIRouter, desk: FabricDesk, operations: Operations) -> No
                 plans = await wanted.plan(body.clusters, delete_gone=body.delete_gone)
             else:
                 plans = await wanted.sync(body.clusters, delete_gone=body.delete_gone, on_change=report)
-            return [each.as_dict() for each in plans]
+            return plans
 
-        details = {**plain(body), "dry_run": dry_run}
+        details = {**sent_members(body), "dry_run": dry_run}
         what = ", ".join(body.clusters) or "all registries"
         begun = operations.begin("schemas sync", what, caller, details, work, subject="schemas", is_of_link=False)
         return accept_operation(begun, response)
@@ -95,8 +90,8 @@ def _changing(router: APIRouter, desk: FabricDesk, operations: Operations) -> No
         dependencies=[Depends(refuse_if_match)],
         summary="Make another schema registry the primary one, once it holds the same",
     )
-    async def move_primary(body: PrimaryBody, caller: Admin, dry_run: DryRun = False) -> list[SchemasPlanJson]:
-        with log_change(caller, "schemas primary", body.cluster, {**plain(body), "dry_run": dry_run}):
+    async def move_primary(body: PrimaryBody, caller: Admin, dry_run: DryRun = False) -> tuple[SchemasPlan, ...]:
+        with log_change(caller, "schemas primary", body.cluster, {**sent_members(body), "dry_run": dry_run}):
             async with desk.open_file_fabric() as fabric:
                 plans = await fabric.schemas.move_primary(body.cluster, force=body.force, dry_run=dry_run)
-        return [each.as_dict() for each in plans]
+        return plans

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
 
 from isthmus.errors import RequestRefused
-from isthmus.fabric.answers import DeclaredTreeJson
+from isthmus.fabric.answers import DeclaredTree
 from isthmus.model.registers import difference
 from isthmus.web.access.auditing import log_change
 from isthmus.web.access.roles import Admin
 from isthmus.web.answers import AnswerRoute
 from isthmus.web.conditions import ONLY_TOLD, DryRun, IfMatch, refuse_if_match
 from isthmus.web.desk import FabricDesk, add_etag
-from isthmus.web.routes.bodies import TreeBody, TreeChangeBody, plain
+from isthmus.web.routes.bodies import TreeBody, TreeChangeBody, sent_members
 
-_Declared = Annotated[dict[str, Any], DeclaredTreeJson, ...]
 _Validate = Annotated[bool, Query(description="Examine all clusters first: false declares the tree unseen.")]
 
 
@@ -34,8 +33,10 @@ def tree_declaring_routes(desk: FabricDesk) -> APIRouter:
     )
     async def create_tree(
         body: TreeBody, response: Response, caller: Admin, validate: _Validate = True, dry_run: DryRun = False
-    ) -> _Declared:
-        with log_change(caller, "create tree", body.name, {**plain(body), "validate": validate, "dry_run": dry_run}):
+    ) -> DeclaredTree:
+        with log_change(
+            caller, "create tree", body.name, {**sent_members(body), "validate": validate, "dry_run": dry_run}
+        ):
             async with desk.open_file_fabric() as fabric:
                 declared = await fabric.declared_trees.create(
                     body.name,
@@ -47,7 +48,7 @@ def tree_declaring_routes(desk: FabricDesk) -> APIRouter:
                 )
         if dry_run:
             response.status_code = HTTPStatus.OK
-        return add_etag(declared, response).as_dict()
+        return add_etag(declared, response)
 
     @router.patch("/trees/{tree}", summary="Change settings of a declared tree; its run follows them")
     async def update_tree(
@@ -57,23 +58,23 @@ def tree_declaring_routes(desk: FabricDesk) -> APIRouter:
         caller: Admin,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
-    ) -> _Declared:
+    ) -> DeclaredTree:
         if not body.settings:
             raise RequestRefused("nothing is to be changed", status=422, hint="Give settings.")
-        with log_change(caller, "update tree", tree, {**plain(body), "dry_run": dry_run}) as audit:
+        with log_change(caller, "update tree", tree, {**sent_members(body), "dry_run": dry_run}) as audit:
             async with desk.known_tree(tree, if_match) as (fabric, before):
                 after = await fabric.declared_trees.update(tree, body.settings, dry_run=dry_run)
                 audit.update(difference(before, after.declaration.registers))
-                return add_etag(after, response).as_dict()
+                return add_etag(after, response)
 
     @router.delete("/trees/{tree}", summary="Delete a declared tree; topics stay as they are")
     async def delete_tree(
         tree: str, response: Response, caller: Admin, if_match: IfMatch = None, dry_run: DryRun = False
-    ) -> _Declared:
+    ) -> DeclaredTree:
         with log_change(caller, "delete tree", tree, {"dry_run": dry_run}) as audit:
             async with desk.known_tree(tree, if_match, half_deleted=True) as (fabric, before):
                 after = await fabric.declared_trees.delete(tree, dry_run=dry_run)
                 audit.update(difference(before, after.declaration.registers))
-                return add_etag(after, response).as_dict()
+                return add_etag(after, response)
 
     return router

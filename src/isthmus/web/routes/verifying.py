@@ -13,11 +13,10 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from isthmus.errors import HostError, IsthmusError, error_classes
-from isthmus.model.links.verdict import VerificationJson
-from isthmus.model.trees.treeverdict import TreeVerdictJson
+from isthmus.model.links.verdict import Verification
 from isthmus.web.operations import OnStep
 
 _COMMAND: Final = (sys.executable, "-c", "from isthmus.cli.entry import main; main()")
@@ -33,7 +32,7 @@ _SUGGESTION: Final = re.compile(r"Suggestion: (.*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verification:
+class LinkVerification:
     """The arguments of a verification, in the words of `isthmus verify`."""
 
     file: Path
@@ -51,14 +50,14 @@ class Verification:
         found += [f"--{name}={value}" for name, value in (("since", self.since), ("until", self.until)) if value]
         return [*found, "--allow-lag"] if self.allow_lag else found
 
-    async def run(self, on_step: OnStep) -> VerificationJson:
+    async def run(self, on_step: OnStep) -> Verification:
         """Return whether both sides are equal, and the verdict; report the messages of the command as steps.
 
         :raises IsthmusError: As the command ended, with its code.
         """
         on_step("starting isthmus verify")
         code, output = await _run(self.arguments, on_step)
-        return {"equal": code == _EQUAL, "verdicts": json.loads(output)}
+        return Verification(equal=code == _EQUAL, verdicts=json.loads(output))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,15 +68,15 @@ class TreeVerification:
     tree: str
     topics: Sequence[str] = ()
 
-    async def run(self, on_step: OnStep) -> TreeVerdictJson:
-        """Return the verdict; report the messages of the command as steps.
+    async def run(self, on_step: OnStep) -> dict[str, Any]:
+        """Return the JSON form of the verdict; report the messages of the command as steps.
 
         :raises IsthmusError: As the command ended, with its code.
         """
         on_step("starting isthmus tree verify")
         arguments = [*_COMMAND, "tree", "verify", self.tree, f"--config={self.file}", "--output=json"]
         _, output = await _run([*arguments, *(f"--topic={topic}" for topic in self.topics)], on_step)
-        verdict: TreeVerdictJson = json.loads(output)
+        verdict: dict[str, Any] = json.loads(output)
         return verdict
 
 

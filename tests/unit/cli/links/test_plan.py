@@ -15,6 +15,7 @@ from isthmus.model.lane import LaneState
 from isthmus.model.loop import Change
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
+from isthmus.model.text.plain import plain
 from isthmus.topics.aborted import Abilities, treatment
 from isthmus.topics.plan import Action, LinkPlan, Plan, TopicPlan
 from isthmus.topics.preflight import PartitionDecision
@@ -100,10 +101,10 @@ def test_what_an_operator_has_set_is_told_with_who_said_so(capsys: pytest.Captur
     )
     assert told in err
     assert "Take it back: isthmus settings l --reset" in err
-    settings = link.as_dict()["settings"]
+    settings = plain(link)["settings"]
     assert settings is not None
     assert settings["by"] == "ada@host"
-    assert link_of().as_dict()["settings"] is None
+    assert plain(link_of())["settings"] is None
 
 
 def test_changes_of_loops_are_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -149,7 +150,7 @@ def test_values_of_configurations_may_be_anything(capsys: pytest.CaptureFixture[
     told = "1 [2J[bold]имя[/bold]" + "x" * 5000
     assert f"l: configs: topic t: a.b becomes {told}, which was {told}" in err
     assert f"Not changed: l/topic t: a.b: refused: {told} not {told}" in err
-    assert [each["before"] for each in link.as_dict()["changes"]] == [value, value]
+    assert [each["before"] for each in plain(link)["changes"]] == [value, value]
 
 
 def test_what_becomes_of_aborted_records_is_said_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,7 @@ from isthmus.model.links.progress import LinkProgress, topic_of
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.model.state import LinkState
+from isthmus.model.text.plain import plain
 
 FILE = """
 clusters:
@@ -51,10 +52,10 @@ def test_lists_show_what_users_call_things() -> None:
         groups=(GroupPlan(group="acme-live-billing", target_group="acme-live-billing", standing=Standing.IN_STEP),),
         names=forth.names,
     )
-    assert plan.as_dict()["groups"][0]["name"] == "billing"
+    assert plain(plan)["groups"][0]["name"] == "billing"
     topic = topic_of(TargetTopic("acme-live-orders"), SourceTopic("acme-live-orders"), (), forth)
     progress = LinkProgress(link="forth", source="east", target="west", state=LinkState.ACTIVE, topics=(topic,))
-    assert progress.as_dict()["topics"][0]["name"] == "orders"
+    assert plain(progress)["topics"][0]["name"] == "orders"
     rows = status_rows([progress], by_partition=False)
     assert "name" in [column.name for column in status_columns(rows, by_partition=False)]
 
@@ -101,17 +102,17 @@ def test_hops_are_shown_where_names_tell_them() -> None:
     }
     topics = tuple(topic_of(TargetTopic(f"east.{name}"), SourceTopic(name), (), link) for name in ways)
     assert [topic.upstream for topic in topics] == list(ways.values())
-    shown = [topic.as_dict() for topic in topics]
+    shown = [plain(topic) for topic in topics]
     assert [each["hops"] for each in shown] == [1, 2, 1, 2]
     assert shown[1]["upstream_clusters"] == ["east", "north"]
     progress = LinkProgress(link="forth", source="east", target="west", state=LinkState.ACTIVE, topics=topics)
-    plain = topic_of(TargetTopic("orders"), SourceTopic("orders"), (), links()["forth"])
-    other = LinkProgress(link="back", source="west", target="east", state=LinkState.ACTIVE, topics=(plain,))
+    unnamed = topic_of(TargetTopic("orders"), SourceTopic("orders"), (), links()["forth"])
+    other = LinkProgress(link="back", source="west", target="east", state=LinkState.ACTIVE, topics=(unnamed,))
     rows = status_rows([progress, other], by_partition=False)
     assert [row.get("hops", "") for row in rows] == [1, 2, 1, 2, ""]
     assert "hops" in [column.name for column in status_columns(rows, by_partition=False)]
     assert "hops" not in [column.name for column in status_columns(rows[-1:], by_partition=False)]
-    assert plain.as_dict()["hops"] is None
+    assert plain(unnamed)["hops"] is None
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from isthmus.ledger.documents.kinds import PartedDocument
 from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.text.plain import plain
 from isthmus.model.translation import MappedRange, Way
 from testing.values.groups import KEY, SOME, maps, view
 
@@ -85,8 +86,8 @@ def test_a_group_is_in_step_where_its_records_are() -> None:
     due, done = planned(seen(7, 7)), planned(seen(7, 42))
     assert (due.standing, due.positions[0].commit) == (Standing.DUE, 42)
     assert (done.standing, done.has_changes) == (Standing.IN_STEP, False)
-    assert done.as_dict()["positions"][0]["offsets"] == "mapped"
-    assert planned(view({KEY: 7}, {})).as_dict()["positions"][0]["offsets"] == "same"
+    assert plain(done)["positions"][0]["offsets"] == "mapped"
+    assert plain(planned(view({KEY: 7}, {})))["positions"][0]["offsets"] == "same"
 
 
 def test_a_group_waits_for_its_map() -> None:

@@ -11,6 +11,7 @@ import pytest
 from isthmus.model.kafka.checks import CHECKS, Check
 from isthmus.model.kafka.findings import Finding, Level
 from isthmus.model.kafka.partitions import Condition
+from isthmus.model.text.plain import plain
 
 SOURCES = Path(__file__).parents[3] / "src" / "isthmus"
 # Never changed, nor used for something else; what is new is added here.
@@ -62,5 +63,5 @@ def test_every_check_says_what_to_do(check: Check) -> None:
 def test_what_is_well_has_no_code() -> None:
     """A finding that needs nobody is none to look up."""
     finding = Finding(level=Level.OK, subject="east", check="python", message="Python 3.11")
-    assert finding.as_dict()["code"] is None
+    assert plain(finding)["code"] is None
     assert Finding(level=Level.WARN, subject="east", check="clock", message="late").code == "ISTH-CHECK-CLOCK"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from isthmus.model.kafka.consumption import GroupReport, Position
 from isthmus.model.kafka.group import GroupDescription, GroupMember, GroupState, GroupType
+from isthmus.model.text.plain import plain
 
 
 def test_lag_counts_what_is_there_to_be_read() -> None:
@@ -43,6 +44,6 @@ def test_group_is_told_with_its_members() -> None:
     )
     report = GroupReport(group="g", description=described)
     assert (report.summary()["members"], report.summary()["state"]) == (1, "Stable")
-    members = report.as_dict()["members"]
+    members = plain(report)["members"]
     assert isinstance(members, list)
     assert [told["assignment"] for told in members] == [[{"topic": "t", "partition": 1}]]

@@ -10,6 +10,7 @@ import pytest
 from isthmus.model.kafka.access import PermissionType, Rule, RulePattern
 from isthmus.model.kafka.rights import Resource
 from isthmus.model.links.lastknown import KnownCluster, KnownNames, KnownRule, Memories, newest
+from isthmus.model.text.plain import plain
 from testing.values.remembered import EAST, NAMES
 
 
@@ -32,7 +33,7 @@ def test_the_newest_memory_counts() -> None:
     }
     found = newest(memories, "east", now_ms=63_500, away=("south",))
     assert found is not None
-    assert found.as_dict() == {
+    assert plain(found) == {
         "cluster": "east",
         "cluster_id": "id-of-east",
         "versions": ["4.2", "4.3"],
@@ -45,9 +46,9 @@ def test_the_newest_memory_counts() -> None:
         "age_seconds": 2.5,
         "kept_by": "north",
         "away": ["south"],
-        "namespaces": [names("a", 60_000).as_dict(), names("b", 2_000).as_dict()],
+        "namespaces": [plain(names("a", 60_000)), plain(names("b", 2_000))],
     }
-    assert found.as_dict()["namespaces"][0] == {
+    assert plain(found)["namespaces"][0] == {
         "link": "a",
         "seen_at": "1970-01-01T00:01:00Z",
         "topics": [

@@ -12,6 +12,7 @@ from isthmus.model.links.progress import LinkProgress, PartitionProgress, topic_
 from isthmus.model.namespace import Namespace, NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.state import RUNNING, LinkState
+from isthmus.model.text.plain import plain
 
 
 def partition(state: LaneState = LaneState.ACTIVE, *, lag: int = 0, lag_s: float | None = None) -> PartitionProgress:
@@ -66,19 +67,21 @@ def test_each_pair_has_a_state_of_its_own() -> None:
     other = PartitionProgress(
         topic=TargetTopic("y-1"), partition=0, state=LaneState.ACTIVE, target_end=10, source_end=10
     )
-    link = LinkProgress(
-        link="l",
-        source="a",
-        target="b",
-        state=LinkState.ACTIVE,
-        topics=(
-            topic_of(TargetTopic("x-1"), SourceTopic("a-1"), [behind]),
-            topic_of(TargetTopic("y-1"), SourceTopic("b-1"), [other]),
-        ),
-        namespaces=tuple(
-            NamespaceMap(source=Namespace(prefix=source), target=Namespace(prefix=target))
-            for source, target in (("a-", "x-"), ("b-", "y-"))
-        ),
-    ).as_dict()
+    link = plain(
+        LinkProgress(
+            link="l",
+            source="a",
+            target="b",
+            state=LinkState.ACTIVE,
+            topics=(
+                topic_of(TargetTopic("x-1"), SourceTopic("a-1"), [behind]),
+                topic_of(TargetTopic("y-1"), SourceTopic("b-1"), [other]),
+            ),
+            namespaces=tuple(
+                NamespaceMap(source=Namespace(prefix=source), target=Namespace(prefix=target))
+                for source, target in (("a-", "x-"), ("b-", "y-"))
+            ),
+        )
+    )
     assert link["pair_state"] == "CATCHING_UP"
     assert [(pair["target"], pair["state"]) for pair in link["pairs"]] == [("x-*", "CATCHING_UP"), ("y-*", "FOLLOWING")]

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus.model.links.recovery import DivergedPartition, LogSpan, OffsetRuns, quarantine_of
+from isthmus.model.text.plain import plain
 
 
 def partition(source: tuple[int, int], target: tuple[int, int], shared: int) -> DivergedPartition:
@@ -31,7 +32,7 @@ def test_a_foreign_tail() -> None:
     found = partition((5, 20), (2, 13), 10)
     assert found.has_diverged
     assert (found.head, found.tail) == (LogSpan(2, 5), LogSpan(10, 13))
-    assert found.as_dict()["only_at_target"] == 6
+    assert plain(found)["only_at_target"] == 6
     assert found.goes_on_at == 10
 
 

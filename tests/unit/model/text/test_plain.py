@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
@@ -21,7 +22,17 @@ from isthmus.model.kafka.transactions import OpenTransaction, TransactionState
 from isthmus.model.loop import Change
 from isthmus.model.naming import TargetTopic
 from isthmus.model.problem import Problem
-from isthmus.model.text.plain import plain
+from isthmus.model.text.plain import (
+    Flat,
+    FormMark,
+    Hidden,
+    IfKnown,
+    PlainValue,
+    computed_field,
+    null_if_negative,
+    plain,
+    tenths,
+)
 
 FINDING = Finding(level=Level.WARN, subject="east", check="clock", message="late", hint="Set it.")
 REPLICA = QuorumReplica(node_id=1, log_end=9, lag_records=0, lag_ms=None, endpoints=("h:1",))
@@ -93,7 +104,7 @@ _REPLICA = {"node_id": 1, "log_end": 9, "lag_records": 0, "lag_ms": None, "endpo
 )
 def test_values_are_printed_as_ever(value: Any, printed: dict[str, Any]) -> None:
     """The names, their order and the forms of what is nothing but its fields."""
-    assert json.dumps(value.as_dict()) == json.dumps(printed)
+    assert json.dumps(plain(value)) == json.dumps(printed)
 
 
 class _Colour(StrEnum):
@@ -120,3 +131,58 @@ def test_plain_goes_all_the_way_down() -> None:
     assert (found["open"][0]["state"], found["open"][0]["producer_id"]) == (str(TransactionState.HANGING), 7)
     assert type(found["open"][0]["state"]) is str
     json.dumps(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    row: int
+    seat: Annotated[int, null_if_negative] = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stay:
+    nights: int
+    meals: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Guest(PlainValue):
+    name: Annotated[str, "guest"]
+    age_s: Annotated[float | None, "age_seconds", tenths] = None
+    secret: Hidden[str] = ""
+    place: Flat[_Place | None] = None
+    former: Annotated[_Stay | None, FormMark.EMBEDDED] = None
+    note: IfKnown[str] = None
+
+    @computed_field
+    def loud(self) -> Annotated[bool, "is_loud"]:
+        return self.name.isupper()
+
+    @computed_field(before="age_s")
+    def letters(self) -> int:
+        return len(self.name)
+
+
+def test_the_type_of_a_field_says_how_it_stands_in_json() -> None:
+    """Its key, its conversion, whether it stands there at all; and properties stand where they are to be."""
+    nowhere = _Guest(name="ANN", age_s=1.25)
+    assert list(nowhere.as_dict().items()) == [
+        ("guest", "ANN"),
+        ("letters", 3),
+        ("age_seconds", 1.2),
+        ("nights", None),
+        ("meals", []),
+        ("is_loud", True),
+    ]
+    somewhere = _Guest(name="bob", place=_Place(row=1), former=_Stay(nights=2), note="late")
+    assert list(plain(somewhere).items()) == [
+        ("guest", "bob"),
+        ("letters", 3),
+        ("age_seconds", None),
+        ("row", 1),
+        ("seat", None),
+        ("nights", 2),
+        ("meals", []),
+        ("note", "late"),
+        ("is_loud", False),
+    ]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from isthmus.errors import ConfigError, GateNotMet, PlanRefused
+from isthmus.model.text.plain import plain
 from isthmus.model.trees.departure import to_go_over, uncertain
 from isthmus.model.trees.reshaping import (
     Reshaping,
@@ -16,7 +17,6 @@ from isthmus.model.trees.reshaping import (
     add_cluster,
     apply_shape,
     become,
-    build_file_form,
     check_empty,
     check_follows,
     done_before,
@@ -43,7 +43,7 @@ def names(found: Reshaping) -> tuple[list[str], list[str]]:
 def test_a_cluster_above_all_others() -> None:
     """Each of the others copies to it what was produced there, and nobody else changes anything."""
     found = add_cluster(tree([["a", "b"], "c"]), NONE, "d", beside=None)
-    assert build_file_form(found.after.root) == {
+    assert plain(found.after.root) == {
         "level": 3,
         "clusters": [{"level": 2, "clusters": [{"level": 1, "clusters": ["a", "b"]}, "c"]}, "d"],
     }
@@ -103,7 +103,7 @@ def test_a_cluster_leaves() -> None:
     choices = {"t.b.2": TargetChoice(target="c", wanted="c", former=("d",))}
     assert to_go_over(four, choices, "d") == ()
     found = remove_cluster(four, choices, "d")
-    assert build_file_form(found.after.root) == {"level": 2, "clusters": [{"level": 1, "clusters": ["a", "b"]}, "c"]}
+    assert plain(found.after.root) == {"level": 2, "clusters": [{"level": 1, "clusters": ["a", "b"]}, "c"]}
     assert names(found) == ([], ["t.c.1", "t.d.1", "t.d.2"])
     assert found.pins == {}
     assert found.spent == {1}, "wherever else it is in use"
@@ -170,20 +170,20 @@ def test_parts_of_a_node_come_and_leave() -> None:
     """All others keep their numbers, by which distributors are named, and the two that had none have none."""
     three = add_cluster(tree([["a", "b"], ["c", "d"]]), NONE, "x", among="b")
     assert names(three) == (["t.a.1.3 to x", "t.b.1.3 to x", "t.x.1.1 to a", "t.x.1.2 to b", "t.x.2 to c"], [])
-    assert build_file_form(three.after.root)["clusters"][0] == {
+    assert plain(three.after.root)["clusters"][0] == {
         "level": 1,
         "clusters": ["a", "b", "x"],
         "parts": [1, 2, 3],
         "pair": [1, 2],
     }
-    assert node_of(build_file_form(three.after.root)) == three.after.root
+    assert node_of(plain(three.after.root)) == three.after.root
     above = add_cluster(three.after, NONE, "y", among="b", level=2)
     assert above.after.clusters == ("a", "b", "x", "c", "d", "y")
     assert names(above)[0][:2] == ["t.a.2.3 to y", "t.b.2.3 to y"]
     # Whoever copied to it goes over first.
     left = remove_cluster(three.after, {"t.c.2": TargetChoice(target="b", wanted="b")}, "a")
     assert names(left) == ([], ["t.a.1", "t.a.1.3", "t.a.2", "t.b.1", "t.x.1.1"])
-    assert build_file_form(left.after.root)["clusters"][0] == {"level": 1, "clusters": ["b", "x"], "parts": [2, 3]}
+    assert plain(left.after.root)["clusters"][0] == {"level": 1, "clusters": ["b", "x"], "parts": [2, 3]}
     beside = add_cluster(tree({"level": 3, "clusters": ["a", "b", "c"]}), NONE, "x", beside="b")
     assert names(beside)[0] == ["t.b.2 to x", "t.x.2 to b", "t.x.3.1 to a", "t.x.3.3 to c"]
     with pytest.raises(ConfigError, match="a is in no node of level 3"):
@@ -213,7 +213,7 @@ def test_a_cluster_goes_to_another_place() -> None:
     )
     choices = {"t.b.5": TargetChoice(target="c", wanted="c")}
     found = move_cluster(before, choices, "d", beside="a")
-    assert (found.before, build_file_form(found.after.root)) == (
+    assert (found.before, plain(found.after.root)) == (
         before,
         {"level": 5, "clusters": [{"level": 3, "clusters": [{"level": 2, "clusters": ["a", "d"]}, "b"]}, "c"]},
     )
@@ -290,7 +290,7 @@ def test_a_cluster_that_left_by_force_is_known_until_it_is_back() -> None:
         remove_cluster(four, choices, "d")
     left = replace(remove_cluster(four, choices, "d", unheard=("b",)), loss=TreeLoss(unknown=("t.d.1",)))
     assert left.spent == frozenset({1})
-    lost = left.as_dict()["lost"]
+    lost = plain(left)["lost"]
     assert lost is not None
     assert lost["unknown"] == ["t.d.1"]
     shape = become(left, None)

@@ -11,9 +11,9 @@ import pytest
 
 from isthmus.errors import Unreachable
 from isthmus.web.routes import verifying
-from isthmus.web.routes.verifying import TreeVerification, Verification
+from isthmus.web.routes.verifying import LinkVerification, TreeVerification
 
-VERIFICATION = Verification(file=Path("isthmus.yaml"), link="east-west")
+VERIFICATION = LinkVerification(file=Path("isthmus.yaml"), link="east-west")
 ENDLESS = "import os, sys, time; print(os.getpid(), file=sys.stderr, flush=True); time.sleep(3600)"
 
 

@@ -7,6 +7,7 @@ import json
 from isthmus.kafka.log.reading import OffsetRange
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.links.verdict import Discrepancy, DiscrepancyKind, PartitionVerdict, Verdict
+from isthmus.model.text.plain import plain
 from isthmus.spark.compare.links.assembly import (
     CLEANED,
     FINDINGS_MAX,
@@ -105,7 +106,7 @@ def test_verdicts_of_topics() -> None:
     assert [partition.partition for partition in topic.partitions] == [0, 1]
     assert (topic.source_topic, topic.target_topic) == ("orders", "copy")
     assert not verdict.equal
-    assert json.loads(json.dumps(verdict.as_dict()))["topics"][0]["partitions"][1]["partition"] == 1
+    assert json.loads(json.dumps(plain(verdict)))["topics"][0]["partitions"][1]["partition"] == 1
 
 
 def test_findings_read_well() -> None:

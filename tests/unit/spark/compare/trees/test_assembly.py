@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from isthmus.model.text.plain import plain
 from isthmus.model.trees.tree import Tree, node_of
 from isthmus.model.trees.treeverdict import TreeFaultKind, TreeFinding, TreeVerdict
 from isthmus.spark.compare.trees.assembly import LaneTotals, TreeFound, topic_verdicts
@@ -37,7 +38,7 @@ def test_what_is_wrong_stands_at_its_partition_and_cluster() -> None:
     ]
     verdict = TreeVerdict(tree="t", clusters=("ams", "lon"), topics=(cargo, flights))
     assert (verdict.equal, verdict.count("records")) == (False, 11)
-    assert json.loads(json.dumps(verdict.as_dict()))["topics"][1]["partitions"][1]["findings"][0]["kind"] == "doubled"
+    assert json.loads(json.dumps(plain(verdict)))["topics"][1]["partitions"][1]["findings"][0]["kind"] == "doubled"
 
 
 def test_only_what_is_wrong_is_looked_at_again() -> None:
