@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 LOCKED = [
     line.split()
     for line in (ROOT / "requirements" / "browser.lock").read_text().splitlines()

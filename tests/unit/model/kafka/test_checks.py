@@ -13,7 +13,7 @@ from isthmus.model.kafka.findings import Finding, Level
 from isthmus.model.kafka.partitions import Condition
 from isthmus.model.text.plain import plain
 
-SOURCES = Path(__file__).parents[3] / "src" / "isthmus"
+SOURCES = Path(__file__).parents[4] / "src" / "isthmus"
 # Never changed, nor used for something else; what is new is added here.
 NAMES = (
     "access-rules broker brokers certificates clock cluster-id clusters configuration distance divergence "
