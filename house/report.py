@@ -93,7 +93,7 @@ def _take_values(product: list[Module]) -> list[Figure]:
         Figure("TypedDicts named *Json", len(forms), 0, forms),
         Figure("TypedDicts", len(typed)),
         Figure("functions called as_dict", len(twice)),
-        Figure(f"settings named in more than {MODULES_PER_SETTING_MAX} modules", len(wide), 0, wide),
+        Figure(f"settings written down in more than {MODULES_PER_SETTING_MAX} modules", len(wide), 0, wide),
         *_take_lanes(product),
     ]
 

@@ -51,9 +51,22 @@ def is_property(function: Function) -> bool:
 
 
 def find_modules_naming(modules: Iterable[Module], names: Iterable[str]) -> Mapping[str, list[str]]:
-    """For each name the modules in which it stands as a word, in code, strings or docstrings."""
-    words = [(module.name, set(re.findall(r"\w+", module.text))) for module in modules]
-    return {name: [module for module, found in words if name in found] for name in names}
+    """For each name the modules that write it down: as a field, a parameter, an argument by keyword, or a text.
+
+    To read the attribute of a value is what it is there for, and does not count.
+    """
+    written = [(module.name, set(_list_written(module))) for module in modules]
+    return {name: [module for module, found in written if name in found] for name in names}
+
+
+def _list_written(module: Module) -> Iterator[str]:
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id
+        elif isinstance(node, ast.arg | ast.keyword) and node.arg:
+            yield node.arg
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
 
 
 def list_settings(modules: Iterable[Module]) -> Iterator[str]:

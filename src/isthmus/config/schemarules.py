@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from isthmus.config.reading.document import Path
 from isthmus.config.reading.problems import Mistake
 from isthmus.config.sections.schemas import SchemaRegistrySection, SchemasSection
+from isthmus.config.taking import take
 from isthmus.errors import ConfigError
 from isthmus.model.naming import NameTemplate
 from isthmus.model.schemas.content import SchemaSettings
@@ -54,7 +55,7 @@ def schema_settings(section: SchemasSection | None) -> SchemaSettings | None:
         values=tuple(map(TopicPattern.parse, section.gate.values)),
         keys=tuple(map(TopicPattern.parse, section.gate.keys)),
     )
-    return SchemaSettings(primary=section.primary, templates=templates, interval_s=section.interval_s, gate=gate)
+    return take(SchemaSettings, section, templates=templates, gate=gate)
 
 
 def _login(path: Path, registry: SchemaRegistrySection) -> Iterator[Mistake]:

@@ -11,6 +11,7 @@ from typing import Final
 from isthmus.config.reading.document import Path
 from isthmus.config.reading.problems import Mistake
 from isthmus.config.sections.trees import TreeSection
+from isthmus.config.taking import take
 from isthmus.errors import ConfigError
 from isthmus.model.cluster import CLIENT_ID, Cluster
 from isthmus.model.copyflags import FlagsHeader
@@ -101,16 +102,13 @@ def tree_conflicts(trees: tuple[TreeSettings, ...], links: tuple[Link, ...]) -> 
 def trees_of(sections: tuple[TreeSection, ...]) -> tuple[TreeSettings, ...]:
     """Return the values of checked sections."""
     return tuple(
-        TreeSettings(
+        take(
+            TreeSettings,
+            section,
             tree=_tree(section),
             topics=tuple(map(TopicPattern.parse, section.topics)),
             exclude=tuple(map(TopicPattern.parse, section.exclude)),
             groups=tuple(map(GroupPattern.parse, section.groups)),
-            margin_s=section.margin_s,
-            offset_flags=section.offset_flags,
-            flags=section.flags,
-            switch_after_s=section.switch_after_s,
-            on_data_gap=section.on_data_gap,
         )
         for section in sections
     )
@@ -154,7 +152,9 @@ def tree_links(
             choice = valid.get(each.name)
             finishing = None if choice is None else choice.finishing
             target = each.target if finishing is None else finishing.leaf
-            yield Link(
+            yield take(
+                Link,
+                settings,
                 name=each.name,
                 source=replace(by_alias[each.cluster], client_id=client_id),
                 target=replace(by_alias[target], client_id=client_id),
@@ -162,14 +162,14 @@ def tree_links(
                     include=settings.topics, exclude=settings.exclude, offsets=OffsetPolicy.MAPPED, start=EARLIEST
                 ),
                 groups=GroupSettings(include=settings.groups, way="timestamp", margin_s=settings.margin_s),
-                on_data_gap=settings.on_data_gap,
-                distributor=DistributorRole(
+                distributor=take(
+                    DistributorRole,
+                    settings,
                     tree=settings.tree.name,
                     level=each.level,
                     flags=settings.tree.header if settings.flags == "header" else None,
                     others=others,
                     inbound=tuple((d.name, d.level) for d in beside if each.cluster in d.leaves),
-                    offset_flags=settings.offset_flags,
                     leaves=each.leaves,
                     begins=() if choice is None else (finishing or choice).begins,
                     epochs=() if choice is None else (finishing or choice).epochs,
@@ -207,7 +207,7 @@ def taken_names(trees: tuple[TreeSettings, ...], links: tuple[Link, ...]) -> Ite
 
 
 def _tree(section: TreeSection) -> Tree:
-    header = FlagsHeader(name=section.header.name, width_bytes=section.header.width_bytes)
+    header = take(FlagsHeader, section.header)
     return Tree(name=section.name, root=node_of(section.clusters), header=header)
 
 

@@ -3,40 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from isthmus.memory.declared import Declared
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
+from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.link import Link
 from isthmus.model.namespace import NamespaceMap, NamespaceNaming
 from isthmus.model.naming import Naming
+from isthmus.model.selection import TopicSettings
 
 Reread = Callable[[], Configuration]
 """Reads the configuration as it is written now; raises ConfigError where it cannot be used."""
 OnConfiguration = Callable[[Configuration], None]
-_TOPICS: Final = ("include", "exclude", "start", "remote", "replication_factor", "mirror_maker")
-_GROUPS: Final = ("include", "exclude", "margin_s", "commit", "delete_at_target")
-_OWN: Final = (
-    "configs",
-    "access",
-    "limits",
-    "transactions",
-    "mode",
-    "mode_said",
-    "sync",
-    "on_data_gap",
-    "on_divergence",
-    "on_source_deleted",
-    "compaction_holes_max",
-    "topics_interval_s",
-    "mm2",
-    "distributor",
-)
 _FIXED: Final = (("topics", "naming"), ("topics", "offsets"), ("groups", "naming"), ("groups", "way"))
 _NAMED: Final = ("topics", "groups")
 """Settings with namespaces, whose names stay while others are attached or detached."""
+
+
+def _list_fields(kind: type[Any], *without: str) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind) if field.name not in without)
+
+
+_TOPICS: Final = _list_fields(TopicSettings, *(name for part, name in _FIXED if part == "topics"))
+_GROUPS: Final = _list_fields(GroupSettings, "offsets_copy", *(name for part, name in _FIXED if part == "groups"))
+_OWN: Final = _list_fields(Link, "name", "source", "target", *_NAMED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 
 from fastapi import Response
 
+from isthmus.config.taking import take
 from isthmus.errors import ConfigError, RequestRefused
 from isthmus.fabric.answers import (
     AsyncAdministration,
@@ -309,7 +310,9 @@ def _missing(error: ConfigError) -> RequestRefused:
 
 def link_summary(link: Link, *, is_declared: bool) -> LinkSummary:
     """Return a link as the configuration has it, in plain values; of its clusters only the aliases."""
-    return LinkSummary(
+    return take(
+        LinkSummary,
+        link,
         link=link.name,
         source=link.source.alias,
         target=link.target.alias,
@@ -318,9 +321,6 @@ def link_summary(link: Link, *, is_declared: bool) -> LinkSummary:
         topics_exclude=link.topics.exclude,
         namespaces=tuple(MappedNames(kind=each.kind, map=str(each)) for each in link.namespaces),
         limits=limits_of(link),
-        on_data_gap=link.on_data_gap,
-        on_divergence=link.on_divergence,
-        on_source_deleted=link.on_source_deleted,
         aborted=link.transactions.aborted,
         visibility=link.transactions.visibility,
     )
@@ -328,7 +328,7 @@ def link_summary(link: Link, *, is_declared: bool) -> LinkSummary:
 
 def limits_of(link: Link) -> LinkLimits:
     """Return the limits of a link."""
-    return LinkLimits(bytes_per_s=link.limits.bytes_per_s, bytes_in_flight=link.limits.bytes_in_flight)
+    return take(LinkLimits, link.limits)
 
 
 def add_etag(declared: DeclaredT, response: Response) -> DeclaredT:

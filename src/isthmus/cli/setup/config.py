@@ -220,20 +220,9 @@ def _registry(registry: SchemaRegistry) -> Row:
 
 
 def _tree(settings: TreeSettings) -> Row:
-    tree = settings.tree
-    return {
-        "name": tree.name,
-        "clusters": plain(tree.root),
-        "topics": list(map(str, settings.topics)),
-        "exclude": list(map(str, settings.exclude)),
-        "groups": list(map(str, settings.groups)),
-        "margin_s": settings.margin_s,
-        "offset_flags": settings.offset_flags,
-        "flags": settings.flags,
-        "switch_after_s": settings.switch_after_s,
-        "on_data_gap": settings.on_data_gap,
-        "header": {"name": tree.header.name, "width_bytes": tree.header.width_bytes},
-    }
+    tree, own = settings.tree, _fields(settings)
+    del own["tree"]
+    return {"name": tree.name, "clusters": plain(tree.root), **own, "header": _plain(tree.header)}
 
 
 def _schemas(schemas: SchemaSettings) -> Row:

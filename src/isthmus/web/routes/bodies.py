@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, StrictBool, StrictInt, model_validator
 
+from isthmus.config.taking import take
 from isthmus.fabric.answers import Filters, Keeping
 from isthmus.model.kafka.assignment import Assignment
 from isthmus.model.links.declaration import ASYNC
@@ -230,7 +231,7 @@ class LimitsBody(Body):
     @property
     def limits(self) -> LinkLimits:
         """Return the limits as they are answered."""
-        return LinkLimits(bytes_per_s=self.bytes_per_s, bytes_in_flight=self.bytes_in_flight)
+        return take(LinkLimits, self)
 
 
 class SettingsBody(Body):
