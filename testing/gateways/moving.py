@@ -34,7 +34,6 @@ from isthmus.ledger.documents.kinds import MovableGatewayDocument, MoveDocument
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.log import append_once
 from isthmus.ledger.records import Deletion
-from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
 from isthmus.local.jvm import jvm_for
 from isthmus.model.configuration import Configuration
@@ -50,6 +49,7 @@ from testing.gateways.synchronous import lanes
 from testing.patience import TERM_S
 from testing.runs.mirror import Mirror
 from testing.runs.running import patient
+from testing.verbs import Promoter
 
 PARTITIONS: Final = 3
 A_SECOND: Final = 200

@@ -9,7 +9,6 @@ from typing import Any
 from confluent_kafka import Producer
 
 from isthmus.fabric.fabric import Fabric, open_fabric
-from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.links.promotion import Promotion
@@ -19,6 +18,7 @@ from testing.groups.carrying import records
 from testing.patience import TERM_S
 from testing.records import topics
 from testing.runs.recovering import Interrupted
+from testing.verbs import Promoter
 
 
 def created(both: Configuration, east: LocalCluster, name: str) -> tuple[Configuration, NamespaceMap]:

@@ -22,13 +22,13 @@ from isthmus.gateway.ports import ListenRange
 from isthmus.gateway.server import Gateway, GatewaySettings, listening
 from isthmus.gateway.synchrony import GatewayLinks
 from isthmus.kafka.client import Client
+from isthmus.kafka.session import ClientSession
 from isthmus.kafka.transactions.aborting import commit_mirrored, transactions_in
 from isthmus.ledger.documents.gateways import prepared_commits
 from isthmus.ledger.documents.kinds import Document, PreparedDocument
 from isthmus.ledger.log import append_once
 from isthmus.ledger.records import Deletion
-from isthmus.links.declaring import AsyncDeclaredLinks
-from isthmus.links.promotion import Promoter
+from isthmus.links import declaring
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.memory.declared import DeclaredLink
@@ -53,6 +53,7 @@ from testing.patience import TERM_S
 from testing.records import oracle, topics
 from testing.records.transactions import TransactionalProducer
 from testing.runs.running import patient, running
+from testing.verbs import AsyncDeclaredLinks, Promoter
 
 
 @dataclass(slots=True, eq=False)
@@ -162,14 +163,24 @@ def ended(found: Promotion) -> list[tuple[int, bool]]:
     return [(each.partition, is_committed) for each, is_committed in every]
 
 
+class _OvertakenLinks(declaring.AsyncDeclaredLinks):
+    def __init__(self, configuration: Configuration, session: ClientSession, first: Mapping[str, Any]) -> None:
+        super().__init__(configuration, session)
+        self._first = first
+
+    async def change(self, name: str, values: Callable[[Declaration], dict[str, Any]], **how: Any) -> DeclaredLink:
+        await super().change(name, lambda _: dict(self._first))
+        return await super().change(name, values, **how)
+
+
 class Overtaken(AsyncDeclaredLinks):
     """Changes of links, each with another one of the same link between its check and its writing."""
 
     first: Mapping[str, Any]
 
-    async def change(self, name: str, values: Callable[[Declaration], dict[str, Any]], **how: Any) -> DeclaredLink:
-        await super().change(name, lambda _: dict(self.first))
-        return await super().change(name, values, **how)
+    def __init__(self, configuration: Configuration) -> None:
+        super().__init__(configuration)
+        self.core = lambda session: _OvertakenLinks(configuration, session, self.first)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -13,6 +13,7 @@ import isthmus
 from isthmus import config
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
 from isthmus.fabric.fabric import DeclaredTrees
+from isthmus.kafka.session import ClientSession
 from isthmus.memory.declarations import Declarations, author
 from isthmus.model.configuration import Configuration
 from isthmus.model.registers import SETTINGS, change_registers
@@ -78,7 +79,8 @@ def deleted_unusable(file: Mapping[str, Any], clusters: Clusters, name: str) -> 
 
 
 async def _declare_unusable(configuration: Configuration, aliases: list[str], name: str) -> None:
-    async with Declarations(configuration.clusters, configuration.ledger) as declarations:
+    async with ClientSession() as session:
+        declarations = Declarations(configuration.clusters, session, configuration.ledger)
         ids = (await declarations.look()).ids
         values = {
             CLUSTERS: plain(node_of(aliases)),

@@ -25,12 +25,12 @@ from isthmus.memory.links import LinkMemory, recollect
 from isthmus.model.configuration import Configuration
 from isthmus.model.links.recovery import Recovery
 from isthmus.model.naming import LEDGER_TOPIC
-from isthmus.recovery.links import LinkRecoverer
 from testing.groups.carrying import filled, records
 from testing.patience import TERM_S
 from testing.records import topics
 from testing.records.topics import SEPTEMBER, Given
 from testing.runs.running import configuration_of, ends, link_of, running
+from testing.verbs import LinkRecoverer
 
 Headers = tuple[tuple[str, bytes | None], ...]
 

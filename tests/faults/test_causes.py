@@ -17,7 +17,6 @@ from confluent_kafka.admin import (
 )
 from kafka.protocol.admin import ListTransactionsRequest
 
-from isthmus.doctor.examine import examine
 from isthmus.kafka.client import Client
 from isthmus.local import LocalCluster
 from isthmus.model.kafka.findings import Level
@@ -32,6 +31,7 @@ from testing.records.transactions import TransactionalProducer
 from testing.runs.mirror import Mirror
 from testing.runs.running import configuration_of, link_of
 from testing.runs.witness import assert_told, until_all_advance, until_told
+from testing.verbs import examine
 from tests.faults.stream import Stream
 
 pytestmark = pytest.mark.faults

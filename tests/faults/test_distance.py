@@ -15,7 +15,6 @@ from typing import Final
 
 import pytest
 
-from isthmus.doctor.examine import examine
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
 from isthmus.model.kafka.findings import Level
@@ -25,6 +24,7 @@ from testing.records import oracle, topics
 from testing.records.topics import Given
 from testing.runs.mirror import Mirror
 from testing.runs.running import configuration_of, link_of
+from testing.verbs import examine
 from tests.faults.stream import DAY_MS
 
 pytestmark = pytest.mark.faults

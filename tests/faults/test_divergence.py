@@ -17,8 +17,6 @@ from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneKey, LaneReport, LaneState, milestone_of
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.trees.switching import before_begin, stopped_at
-from isthmus.recovery.holdings import holdings
-from isthmus.recovery.links import LinkRecoverer
 from testing.patience import TERM_S
 from testing.records import oracle, topics
 from testing.records.topics import Given
@@ -27,6 +25,7 @@ from testing.runs.mapping import Maps, assert_mapped
 from testing.runs.mirror import Mirror, Running, lanes_of
 from testing.runs.running import configuration_of, link_of
 from testing.runs.witness import until_told
+from testing.verbs import LinkRecoverer, holdings
 
 pytestmark = pytest.mark.faults
 

@@ -24,7 +24,7 @@ from isthmus.kafka.groups.consumption import group_reports
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.replicas import with_lags
 from isthmus.kafka.metadata import Metadata
-from isthmus.kafka.pool import ClusterPool
+from isthmus.kafka.session import ClientSession
 from isthmus.kafka.transactions.open import open_transactions
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
@@ -71,19 +71,20 @@ class AsyncAdministration:
     def __init__(
         self,
         cluster: Cluster,
-        pool: ClusterPool,
+        session: ClientSession,
         ledger: LedgerSettings | None = None,
         all_of: Sequence[Cluster] = (),
     ) -> None:
         self.cluster = cluster
-        self._client = pool.client(cluster)
-        self._others = [other for other in all_of if other.alias != cluster.alias]
+        self._client = session.client(cluster)
+        self._others = [session.client(other) for other in all_of if other.alias != cluster.alias]
+        self._session = session
         self._ledger = ledger or LedgerSettings()
 
     @property
     def namespaces(self) -> AsyncNamespaces:
         """The declared namespaces of the cluster."""
-        return AsyncNamespaces(self.cluster, self._ledger)
+        return AsyncNamespaces(self.cluster, self._session, self._ledger)
 
     async def describe(self) -> ClusterReport:
         """Describe brokers, controller, quorum, features, open transactions, and findings over all topics.

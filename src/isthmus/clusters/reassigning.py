@@ -17,7 +17,7 @@ from isthmus.kafka.admin.partitions import partitions_of
 from isthmus.kafka.admin.reassignment import find_throttled, reassign, reassignments, throttle, unthrottle
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.outcomes import Outcomes
-from isthmus.kafka.pool import ClusterPool
+from isthmus.kafka.session import ClientSession
 from isthmus.model.cluster import Cluster
 from isthmus.model.kafka.assignment import Assignment, Move, even_assignments, moves_to
 from isthmus.model.text.plain import PlainValue
@@ -74,9 +74,9 @@ class ReassignmentPlan:
 class AsyncReassigning:
     """Reassignments of one cluster. Brokers execute them by themselves."""
 
-    def __init__(self, cluster: Cluster, pool: ClusterPool) -> None:
+    def __init__(self, cluster: Cluster, session: ClientSession) -> None:
         self._cluster = cluster
-        self._client = pool.client(cluster)
+        self._client = session.client(cluster)
 
     async def plan(
         self, topics: Collection[str] = (), *, brokers: Collection[int] = (), replicas: int | None = None

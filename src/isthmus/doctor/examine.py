@@ -28,7 +28,7 @@ from isthmus.kafka.admin.brokers import (
 )
 from isthmus.kafka.admin.clock import ClockReading, controller_clock
 from isthmus.kafka.client import Client
-from isthmus.kafka.pool import ClusterPool
+from isthmus.kafka.session import ClientSession
 from isthmus.kafka.transactions.producers import allocate_producer
 from isthmus.kafka.transactions.transaction import Transaction
 from isthmus.ledger.keeping import look_at_keeping
@@ -64,31 +64,30 @@ _CLUSTERS: Final = "clusters"
 _SOURCE, _TARGET = Side.SOURCE, Side.TARGET
 
 
-async def examine(configuration: Configuration) -> list[Finding]:
+async def examine(configuration: Configuration, session: ClientSession) -> list[Finding]:
     """Everything that was found, the host first, then clusters, then links."""
-    async with ClusterPool() as pool:
-        clients = {cluster.alias: pool.client(cluster) for cluster in configuration.clusters}
-        # Asking Java for its version takes a while.
-        findings = [*await asyncio.to_thread(lambda: [*_host()]), *_configuration(configuration)]
-        examined = await asyncio.gather(*(_cluster(client) for client in clients.values()))
-        reached: dict[str, ClusterDescription] = {}
-        for alias, (description, found) in zip(clients, examined, strict=True):
-            findings.extend(found)
-            if description is not None:
-                reached[alias] = description
-        claims = Claims()
-        ids = {alias: description.cluster_id for alias, description in reached.items()}
-        for problem, is_joined in same_clusters(ids, configuration.links):
-            level = Level.ERROR if is_joined else Level.WARN
-            findings.append(_of_problem(level, _CLUSTERS, "identity", problem))
-        links = await in_force(configuration.links, pool)
-        for link in links:
-            source_id, target_id = ids.get(link.source.alias), ids.get(link.target.alias)
-            if source_id and target_id and source_id != target_id:
-                there = reached[link.target.alias]
-                findings.extend(await _link(link, pool, there, claims, links, configuration.clusters))
-        # Links that share a cluster find the same there.
-        return list(dict.fromkeys(findings))
+    clients = {cluster.alias: session.client(cluster) for cluster in configuration.clusters}
+    # Asking Java for its version takes a while.
+    findings = [*await asyncio.to_thread(lambda: [*_host()]), *_configuration(configuration)]
+    examined = await asyncio.gather(*(_cluster(client) for client in clients.values()))
+    reached: dict[str, ClusterDescription] = {}
+    for alias, (description, found) in zip(clients, examined, strict=True):
+        findings.extend(found)
+        if description is not None:
+            reached[alias] = description
+    claims = Claims()
+    ids = {alias: description.cluster_id for alias, description in reached.items()}
+    for problem, is_joined in same_clusters(ids, configuration.links):
+        level = Level.ERROR if is_joined else Level.WARN
+        findings.append(_of_problem(level, _CLUSTERS, "identity", problem))
+    links = await in_force(configuration.links, session)
+    for link in links:
+        source_id, target_id = ids.get(link.source.alias), ids.get(link.target.alias)
+        if source_id and target_id and source_id != target_id:
+            there = reached[link.target.alias]
+            findings.extend(await _link(link, session, there, claims, links, configuration.clusters))
+    # Links that share a cluster find the same there.
+    return list(dict.fromkeys(findings))
 
 
 def _host() -> Iterator[Finding]:
@@ -181,18 +180,18 @@ def clock_finding(subject: str, reading: ClockReading | None) -> Finding:
 
 async def _link(
     link: Link,
-    pool: ClusterPool,
+    session: ClientSession,
     cluster: ClusterDescription,
     claims: Claims,
     own: Collection[Link],
     clusters: Collection[Cluster],
 ) -> list[Finding]:
-    source, target = pool.client(link.source), pool.client(link.target)
+    source, target = session.client(link.source), session.client(link.target)
     kept = await _check_ledgers(link, source, target)
     if any(finding.level is Level.ERROR for finding in kept):
         return kept
     try:
-        foreseen = await foresee(link, pool, claims, own, clusters)
+        foreseen = await foresee(link, session, claims, own, clusters)
         observed, plan = foreseen.observed, foreseen.plan
         if plan.problem is not None:
             return [_of_problem(Level.ERROR, link.name, "clusters", plan.problem)]
@@ -230,7 +229,7 @@ async def _link(
         *access,
         *kept,
         *ledger,
-        *await group_findings(link, pool),
+        *await group_findings(link, session),
         *(_of_problem(Level.WARN, link.name, "recommendation", problem) for problem in plan.recommendations),
         *(_of_problem(Level.WARN, link.name, "recommendation", problem) for problem in plan.advice),
     ]

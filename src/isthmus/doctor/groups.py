@@ -13,7 +13,7 @@ from isthmus.groups.plan import GroupPlan
 from isthmus.groups.positions.carrying import Standing
 from isthmus.groups.transaction import GroupTransaction
 from isthmus.kafka.client import Client
-from isthmus.kafka.pool import ClusterPool
+from isthmus.kafka.session import ClientSession
 from isthmus.model.kafka.findings import Finding, Level
 from isthmus.model.link import Link
 from isthmus.model.links.needs import Side
@@ -23,14 +23,14 @@ from isthmus.model.text.wording import format_count
 _CHECK: Final = "groups"
 
 
-async def group_findings(link: Link, pool: ClusterPool) -> list[Finding]:
+async def group_findings(link: Link, session: ClientSession) -> list[Finding]:
     """Return findings about the groups a link carries; none where it carries none."""
     if not link.groups.is_configured:
         return []
-    target = pool.client(link.target)
+    target = session.client(link.target)
     try:
         findings = await _transaction_findings(link, target)
-        look = await look_at(link, None, pool)
+        look = await look_at(link, None, session)
         missing = await group_rights_findings(link, Side.TARGET, target, {plan.target_group for plan in look.plans})
         if look.problem is not None:
             found = {"message": look.problem.message, "hint": look.problem.hint}

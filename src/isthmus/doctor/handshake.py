@@ -15,6 +15,7 @@ from isthmus.errors import PlanRefused, UnsupportedByBroker
 from isthmus.kafka.admin.brokers import broker_releases, describe_cluster
 from isthmus.kafka.admin.features import features
 from isthmus.kafka.client import Client
+from isthmus.kafka.session import ClientSession
 from isthmus.ledger.documents.kinds import SCHEMA_VERSION
 from isthmus.model.configuration import Configuration
 from isthmus.model.kafka.findings import Level
@@ -26,7 +27,7 @@ _TOPIC_IDS_FROM: Final = 10
 _NONE: Final = (0, -1)
 
 
-async def handshake(configuration: Configuration, what: str) -> None:
+async def handshake(configuration: Configuration, session: ClientSession, what: str) -> None:
     """Require that clusters are ready for the links between them, as `isthmus doctor` examines them. Diverged topics
     are accepted: an old source that is to follow the new one is recovered by the link itself.
 
@@ -34,7 +35,7 @@ async def handshake(configuration: Configuration, what: str) -> None:
     """
     links, clusters = configuration.links, configuration.clusters
     subjects = {*(link.name for link in links), *(cluster.alias for cluster in clusters)}
-    found = [each for each in await examine(configuration) if each.level is Level.ERROR]
+    found = [each for each in await examine(configuration, session) if each.level is Level.ERROR]
     errors = [each for each in found if each.subject.split("/")[0] in subjects and each.check != DIVERGENCE]
     if errors:
         first = errors[0]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from isthmus.groups.drill import GroupDrill
     from isthmus.groups.plan import GroupPlan, GroupsPlan, PositionTranslation
     from isthmus.groups.sealing import KEY_BYTES
-    from isthmus.kafka.pool import ClusterPool
+    from isthmus.kafka.session import ClientSession
     from isthmus.links.pausing import Resumed
     from isthmus.links.promotion import Promoter
     from isthmus.memory.authorship import Authorship, authorship
@@ -83,7 +83,7 @@ _HOMES: Final = {
     "trees_named": "isthmus.trees.targets",
     "Met": "isthmus.status.waiting",
     "Waiting": "isthmus.status.waiting",
-    "ClusterPool": "isthmus.kafka.pool",
+    "ClientSession": "isthmus.kafka.session",
     "LinkRecoverer": "isthmus.recovery.links",
     "QuarantineFilter": "isthmus.recovery.replaying",
     "QuarantinedPartition": "isthmus.recovery.replaying",
@@ -108,7 +108,7 @@ __all__ = [
     "AsyncNamespaces",
     "AsyncReassigning",
     "Authorship",
-    "ClusterPool",
+    "ClientSession",
     "CopiedCommit",
     "DeclaredLink",
     "DeclaredTree",

@@ -12,7 +12,7 @@ from isthmus.errors import ConfigError, IsthmusError
 from isthmus.fabric.comparing import comparison
 from isthmus.fabric.names import LinkNames, live_names
 from isthmus.fabric.opening import open_configuration
-from isthmus.kafka.pool import ClusterPool
+from isthmus.kafka.session import ClientSession
 from isthmus.memory.claims import Claims
 from isthmus.memory.filtering import Filters, in_force, read_filters, write_filters
 from isthmus.memory.forgetting import Forgotten, forget, forget_link
@@ -61,10 +61,9 @@ class AsyncFabric:
             print((await fabric.plan()).as_dict())
             await fabric.run(until="caught-up")
 
-    Until it is closed it keeps one client of each cluster and follows each ledger once for what only looks; runs,
-    declarations and what changes something have clients of their own, and read the ledger as it is then. Runs use the
-    Spark session given, else one of their own, which `aclose` stops; an `application` or a `pool` belongs to the
-    caller who made it.
+    Until it is closed it keeps one client of each cluster and follows each ledger once, whatever is asked or changed;
+    runs and readers of the status have clients of their own. Runs use the Spark session given, else one of their own,
+    which `aclose` stops; an `application` or a `session` belongs to the caller who made it.
     """
 
     def __init__(
@@ -73,13 +72,13 @@ class AsyncFabric:
         *,
         spark: SparkSession | None = None,
         application: SparkApplication | None = None,
-        pool: ClusterPool | None = None,
+        session: ClientSession | None = None,
     ) -> None:
         self.configuration = configuration
         self._is_application_ours = application is None
         self._application = application or SparkApplication(configuration, spark)
-        self._is_pool_ours = pool is None
-        self._pool = pool or ClusterPool()
+        self._is_session_ours = session is None
+        self._session = session or ClientSession()
 
     @classmethod
     async def open(
@@ -97,7 +96,15 @@ class AsyncFabric:
         :raises ConfigError: There is no such file, or it cannot be used.
         :raises PlanRefused: A newer Isthmus wrote a ledger.
         """
-        return cls(await open_configuration(configuration, declared=declared), spark=spark)
+        session = ClientSession()
+        try:
+            opened = await open_configuration(configuration, session, declared=declared)
+        except BaseException:
+            await session.aclose()
+            raise
+        fabric = cls(opened, spark=spark, session=session)
+        fabric._is_session_ours = True
+        return fabric
 
     async def __aenter__(self) -> Self:
         return self
@@ -107,8 +114,8 @@ class AsyncFabric:
 
     async def aclose(self) -> None:
         """Leave the clusters, and stop the Spark session, if they are our own."""
-        if self._is_pool_ours:
-            await self._pool.aclose()
+        if self._is_session_ours:
+            await self._session.aclose()
         if self._is_application_ours:
             await asyncio.to_thread(self._application.close)
 
@@ -127,7 +134,7 @@ class AsyncFabric:
         from isthmus.clusters.administration import AsyncAdministration
 
         chosen = self.configuration.cluster(alias)
-        return AsyncAdministration(chosen, self._pool, self.configuration.ledger, self.configuration.clusters)
+        return AsyncAdministration(chosen, self._session, self.configuration.ledger, self.configuration.clusters)
 
     async def quarantine(self) -> tuple[QuarantinedPartition, ...]:
         """What was set aside at all clusters when topics were recovered, whatever became of the links.
@@ -136,7 +143,7 @@ class AsyncFabric:
         """
         from isthmus.recovery.holdings import all_holdings
 
-        return await all_holdings(self.configuration.clusters)
+        return await all_holdings(map(self._session.client, self.configuration.clusters))
 
     async def gateways(
         self, cluster: str | None = None, *, away: Mapping[str, Problem] = MappingProxyType({})
@@ -150,7 +157,7 @@ class AsyncFabric:
         """
         from isthmus.links.gateways import registered_gateways
 
-        return await registered_gateways(self.configuration, self._pool, cluster, away=away)
+        return await registered_gateways(self.configuration, self._session, cluster, away=away)
 
     async def forget_gateway(
         self,
@@ -170,7 +177,7 @@ class AsyncFabric:
         """
         from isthmus.links.forgottengateways import forget_gateway
 
-        return await forget_gateway(self.configuration, self._pool, cluster, gateway, away=away, dry_run=dry_run)
+        return await forget_gateway(self.configuration, self._session, cluster, gateway, away=away, dry_run=dry_run)
 
     async def synchrony(self, link: str) -> GatewayPair:
         """Where a synchronous link stands, as its status tells it, within five seconds.
@@ -180,7 +187,7 @@ class AsyncFabric:
         """
         from isthmus.links.gateways import gateway_pair
 
-        return await gateway_pair(self.configuration.link(link), self._pool)
+        return await gateway_pair(self.configuration.link(link), self._session)
 
     def reassigning(self, alias: str) -> AsyncReassigning:
         """The partitions of the cluster of that alias, to be moved between its brokers.
@@ -189,13 +196,13 @@ class AsyncFabric:
         """
         from isthmus.clusters.reassigning import AsyncReassigning
 
-        return AsyncReassigning(self.configuration.cluster(alias), self._pool)
+        return AsyncReassigning(self.configuration.cluster(alias), self._session)
 
     def link(self, name: str) -> AsyncLinkOperations:
         """The link of that name, to be paused, waited for, promoted and recovered. Its verbs fail if there is none."""
         from isthmus.fabric.operations import AsyncLinkOperations
 
-        return AsyncLinkOperations(self.configuration, name)
+        return AsyncLinkOperations(self.configuration, self._session, name)
 
     async def promote(
         self,
@@ -232,36 +239,36 @@ class AsyncFabric:
         """The links that are declared on the clusters, to be created, changed and deleted."""
         from isthmus.links.declaring import AsyncDeclaredLinks
 
-        return AsyncDeclaredLinks(self.configuration.written)
+        return AsyncDeclaredLinks(self.configuration.written, self._session)
 
     @property
     def declared_trees(self) -> AsyncDeclaredTrees:
         """The trees that are declared on the clusters, to be created, changed and deleted."""
         from isthmus.trees.declaringtrees import AsyncDeclaredTrees
 
-        return AsyncDeclaredTrees(self.configuration.written)
+        return AsyncDeclaredTrees(self.configuration.written, self._session)
 
     @property
     def groups(self) -> AsyncGroups:
         """The consumer groups the links carry: planned, carried once, and drilled."""
         from isthmus.groups.links import AsyncGroups
 
-        return AsyncGroups(self.links, self.configuration.ledger, self._pool)
+        return AsyncGroups(self.links, self.configuration.ledger, self._session)
 
     @property
     def schemas(self) -> AsyncSchemas:
         """The schema registries: what they hold, and how they are made alike."""
-        return AsyncSchemas(self.configuration)
+        return AsyncSchemas(self.configuration, self._session)
 
     @property
     def trees(self) -> Trees:
         """The distribution trees, and where their distributors copy to."""
-        return Trees(self.configuration, self._pool, self._application)
+        return Trees(self.configuration, self._session, self._application)
 
     @property
     def tree_changes(self) -> TreeChanges:
         """What can be changed of trees while they run: clusters that come and leave."""
-        return TreeChanges(self.configuration)
+        return TreeChanges(self.configuration, self._session)
 
     async def plan(self, *, link: str | None = None, tree: str | None = None, clusters: Collection[str] = ()) -> Plan:
         """What `run` would create and copy, per topic with mode and reasons. Nothing is changed.
@@ -276,10 +283,10 @@ class AsyncFabric:
 
         of_tree = () if tree is None else trees_named(self.configuration.trees, tree)
         chosen = tuple(each for each in self.links(link) if not of_tree or each.tree == tree)
-        links = await in_force(self._into(clusters, chosen), self._pool)
+        links = await in_force(self._into(clusters, chosen), self._session)
         claims = Claims()
         # One after the other: which link a topic belongs to is settled in the order of the file.
-        plans = [await plan_link(each, self.configuration, self._pool, claims, links) for each in links]
+        plans = [await plan_link(each, self.configuration, self._session, claims, links) for each in links]
         return Plan(links=tuple(plans))
 
     async def filters(self, link: str) -> Filters:
@@ -289,7 +296,7 @@ class AsyncFabric:
         :raises ClusterError: The ledger cannot be read.
         """
         chosen = self.configuration.link(link)
-        return await read_filters(chosen, self._pool.client(chosen.target))
+        return await read_filters(chosen, self._session.client(chosen.target))
 
     async def filter(
         self, link: str, filters: Filters, *, known: Filters | None = None, dry_run: bool = False
@@ -301,22 +308,22 @@ class AsyncFabric:
         :raises ClusterError: The ledger cannot be read or written.
         """
         chosen, ledger = self.configuration.link(link), self.configuration.ledger
-        target = self._pool.client(chosen.target)
+        target = self._session.client(chosen.target)
         return await write_filters(chosen, target, filters, ledger, known=known, dry_run=dry_run)
 
     async def doctor(self) -> list[Finding]:
         """All that was found of this host, the clusters and the links, what is as it should be included."""
         from isthmus.doctor.examine import examine
 
-        return await examine(self.configuration)
+        return await examine(self.configuration, self._session)
 
     async def names(self) -> dict[str, LinkNames]:
         """The topics and groups of each link whose source answers within ten seconds; the others are not there."""
-        return await live_names(self.configuration.links)
+        return await live_names(self.configuration.links, self._session)
 
     async def provenance(self, topic: str) -> Provenance:
         """Where a topic's records came from on each cluster, and why some of these could not be asked."""
-        return await provenance_of(self.configuration.clusters, topic)
+        return await provenance_of(self.configuration.clusters, self._session, topic)
 
     def reader(self, link: str | None = None) -> StatusReader:
         """What reads how links stand, again and again, over clients of its own: use it with `async with`.
@@ -401,7 +408,7 @@ class AsyncFabric:
 
         :raises ConfigError: There is no link of that name.
         """
-        reader = StatusReader(self.links(link), self._pool)
+        reader = StatusReader(self.links(link), self._session)
         await reader.read()
         await asyncio.sleep(SAMPLE_S)
         return await reader.read()
@@ -420,7 +427,8 @@ class AsyncFabric:
         """
         if delete_at_target:
             await self.link(link).delete_departed(topics, dry_run=dry_run)
-        return await forget(self.configuration.link(link), topics, self.configuration.ledger, dry_run=dry_run)
+        chosen, ledger = self.configuration.link(link), self.configuration.ledger
+        return await forget(chosen, self._session, topics, ledger, dry_run=dry_run)
 
     async def forget_link(self, link: str, *, cluster: str, dry_run: bool = False) -> tuple[str, ...]:
         """Have the ledger of a cluster forget a link that is run no more, whether it is configured or not; see
@@ -430,7 +438,8 @@ class AsyncFabric:
         :raises PlanRefused: A controller runs it.
         :raises ClusterError: The ledger cannot be read or written.
         """
-        return await forget_link(self.configuration.cluster(cluster), link, self.configuration.ledger, dry_run=dry_run)
+        target = self._session.client(self.configuration.cluster(cluster))
+        return await forget_link(target, link, self.configuration.ledger, dry_run=dry_run)
 
     async def comparison(
         self,
@@ -457,7 +466,7 @@ class AsyncFabric:
         """
         return await comparison(
             self.links(link),
-            self._pool,
+            self._session,
             self._application,
             self.configuration.ledger,
             topics,

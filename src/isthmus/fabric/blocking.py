@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import update_wrapper
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 
-from isthmus.kafka.pool import ClusterPool
+from isthmus.kafka.session import ClientSession
 
 CoreT = TypeVar("CoreT")
 P = ParamSpec("P")
@@ -26,20 +26,20 @@ class Shell(Generic[CoreT]):
     Each call makes a core over clients of its own, blocks until the answer is there, and leaves the clusters.
     """
 
-    def __init__(self, core: Callable[[ClusterPool], CoreT]) -> None:
+    def __init__(self, core: Callable[[ClientSession], CoreT]) -> None:
         self._core = core
 
     def _call(self, ask: Callable[[CoreT], Coroutine[Any, Any, ResultT]]) -> ResultT:
         async def answer() -> ResultT:
-            async with ClusterPool() as pool:
-                return await ask(self._core(pool))
+            async with ClientSession() as session:
+                return await ask(self._core(session))
 
         return in_loop(answer())
 
     def _each(self, ask: Callable[[CoreT], AsyncIterator[ResultT]]) -> Iterator[ResultT]:
         async def answers() -> AsyncIterator[ResultT]:
-            async with ClusterPool() as pool:
-                async for answer in ask(self._core(pool)):
+            async with ClientSession() as session:
+                async for answer in ask(self._core(session)):
                     yield answer
 
         return in_turn(answers())
@@ -58,12 +58,12 @@ def blocking(
 
 
 def wrap_in_shell(
-    method: Callable[Concatenate[CoreT, P], OtherT], shell: Callable[[Callable[[ClusterPool], OtherT]], ShellT]
+    method: Callable[Concatenate[CoreT, P], OtherT], shell: Callable[[Callable[[ClientSession], OtherT]], ShellT]
 ) -> Callable[Concatenate[Shell[CoreT], P], ShellT]:
     """A method by which a core makes another one, as its shell has it: the same arguments, and the other's shell."""
 
     def call(own: Shell[CoreT], /, *args: P.args, **kwargs: P.kwargs) -> ShellT:
-        return shell(lambda pool: method(own._core(pool), *args, **kwargs))
+        return shell(lambda session: method(own._core(session), *args, **kwargs))
 
     update_wrapper(call, method)
     return call

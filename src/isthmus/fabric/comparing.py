@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from isthmus.errors import ConfigError
 from isthmus.fabric.blocking import in_loop
-from isthmus.kafka.pool import ClusterPool
+from isthmus.kafka.session import ClientSession
 from isthmus.memory.filtering import in_force
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.kafka.transactions import AbortedPolicy
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 async def comparison(
     links: tuple[Link, ...],
-    pool: ClusterPool,
+    session: ClientSession,
     application: SparkApplication,
     ledger: LedgerSettings,
     topics: Collection[str],
@@ -42,14 +42,14 @@ async def comparison(
     :raises ConfigError: There is no link, or none has a topic of that name.
     :raises ClusterError: A cluster could not be read; the function raises that too.
     """
-    links = await in_force(links, pool)
+    links = await in_force(links, session)
     if not links:
         raise ConfigError(
             "there is no link to be compared",
             hint="Write one into the file, or declare it (isthmus link create): comparing nothing proves nothing.",
         )
-    selected = await _select_topics(links, topics, pool)
-    policies = await asyncio.gather(*(find_treatment(each, pool.client(each.target)) for each in links))
+    selected = await _select_topics(links, topics, session)
+    policies = await asyncio.gather(*(find_treatment(each, session.client(each.target)) for each in links))
     treatments = {each.name: treatment.policy for each, treatment in zip(links, policies, strict=True)}
 
     def compare() -> dict[str, Verdict]:
@@ -75,15 +75,21 @@ async def comparison(
             for link in links
         }
         if not topics and since_ms is None and until_ms is None:
-            for each in links:
-                in_loop(remember_verdict(each, verdicts[each.name], ledger))
+            in_loop(_remember(links, verdicts, ledger))
         return {name: replace(verdict, aborted=str(treatments[name])) for name, verdict in verdicts.items()}
 
     return compare
 
 
+async def _remember(links: tuple[Link, ...], verdicts: Mapping[str, Verdict], ledger: LedgerSettings) -> None:
+    """Keep the verdicts in the ledgers, over a session of its own: this runs in another loop, long after the first."""
+    async with ClientSession() as session:
+        for each in links:
+            await remember_verdict(each, session.client(each.target), verdicts[each.name], ledger)
+
+
 async def _select_topics(
-    links: tuple[Link, ...], topics: Collection[str], pool: ClusterPool
+    links: tuple[Link, ...], topics: Collection[str], session: ClientSession
 ) -> dict[str, dict[SourceTopic, TargetTopic]]:
     """The topics of each link that are there, all of them or those named, as at the source or as at the target; by
     the name at the source that at the target.
@@ -93,7 +99,7 @@ async def _select_topics(
     selected: dict[str, dict[SourceTopic, TargetTopic]] = {}
     seen: set[str] = set()
     for link in links:
-        found = await find_topics(pool.client(link.source), link.topics)
+        found = await find_topics(session.client(link.source), link.topics)
         there = {own: name for name, own in found.there.items()}
         seen.update(there, there.values())
         selected[link.name] = {own: name for own, name in there.items() if not topics or {own, name} & {*topics}}

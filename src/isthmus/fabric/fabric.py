@@ -13,7 +13,7 @@ from isthmus.fabric.blocking import Shell, blocking, in_loop, wrap_in_shell
 from isthmus.fabric.opening import open_configuration
 from isthmus.fabric.operations import AsyncLinkOperations
 from isthmus.groups.links import AsyncGroups
-from isthmus.kafka.pool import ClusterPool
+from isthmus.kafka.session import ClientSession
 
 # With these all is loaded that any verb needs: a program that goes on should not load what was replaced meanwhile.
 from isthmus.links import cutover, forgottengateways  # noqa: F401
@@ -48,7 +48,7 @@ class Groups(Shell[AsyncGroups]):
 
     def key(self, group: str, *, link: str | None = None) -> bytes:
         """The key that opens the values of one group in an encrypted copy of positions; see `AsyncGroups.key`."""
-        return self._core(ClusterPool()).key(group, link=link)
+        return self._core(ClientSession()).key(group, link=link)
 
 
 class DeclaredLinks(Shell[AsyncDeclaredLinks]):
@@ -78,7 +78,7 @@ class Namespaces(Shell[AsyncNamespaces]):
     """The namespaces of one cluster; see `AsyncNamespaces`."""
 
     def __init__(self, cluster: Cluster, ledger: LedgerSettings) -> None:
-        super().__init__(lambda _: AsyncNamespaces(cluster, ledger))
+        super().__init__(lambda session: AsyncNamespaces(cluster, session, ledger))
 
     all = blocking(AsyncNamespaces.all)
     describe = blocking(AsyncNamespaces.describe)
@@ -93,7 +93,7 @@ class Administration(Shell[AsyncAdministration]):
     """One Kafka cluster; see `AsyncAdministration`."""
 
     def __init__(self, cluster: Cluster, ledger: LedgerSettings | None = None, all_of: Sequence[Cluster] = ()) -> None:
-        super().__init__(lambda pool: AsyncAdministration(cluster, pool, ledger, all_of))
+        super().__init__(lambda session: AsyncAdministration(cluster, session, ledger, all_of))
         self.cluster = cluster
         self.namespaces = Namespaces(cluster, ledger or LedgerSettings())
 
@@ -115,7 +115,7 @@ class Reassigning(Shell[AsyncReassigning]):
     """Reassignments of one cluster; see `AsyncReassigning`."""
 
     def __init__(self, cluster: Cluster) -> None:
-        super().__init__(lambda pool: AsyncReassigning(cluster, pool))
+        super().__init__(lambda session: AsyncReassigning(cluster, session))
 
     plan = blocking(AsyncReassigning.plan)
     compare = blocking(AsyncReassigning.compare)
@@ -128,8 +128,8 @@ class Schemas(Shell[AsyncSchemas]):
     """The schema registries of a configuration; see `AsyncSchemas`."""
 
     def __init__(self, configuration: Configuration) -> None:
-        super().__init__(lambda _: AsyncSchemas(configuration))
-        core = AsyncSchemas(configuration)
+        super().__init__(lambda session: AsyncSchemas(configuration, session))
+        core = AsyncSchemas(configuration, ClientSession())
         self.registry, self.logical, self.routes = core.registry, core.logical, core.routes
 
     contents = blocking(AsyncSchemas.contents)
@@ -179,7 +179,7 @@ class LinkOperations(Shell[AsyncLinkOperations]):
     """One link, to be paused, waited for, promoted and recovered; see `AsyncLinkOperations`."""
 
     def __init__(self, configuration: Configuration, name: str) -> None:
-        super().__init__(lambda _: AsyncLinkOperations(configuration, name))
+        super().__init__(lambda session: AsyncLinkOperations(configuration, session, name))
 
     promoter = wrap_in_shell(AsyncLinkOperations.promoter, Promoting)
     recoverer = wrap_in_shell(AsyncLinkOperations.recoverer, Recovering)
@@ -210,7 +210,7 @@ class Fabric(Shell[AsyncFabric]):
 
     def __init__(self, configuration: Configuration, *, spark: SparkSession | None = None) -> None:
         application = SparkApplication(configuration, spark)
-        super().__init__(lambda pool: AsyncFabric(configuration, application=application, pool=pool))
+        super().__init__(lambda session: AsyncFabric(configuration, application=application, session=session))
         self.configuration = configuration
         self._application = application
 
@@ -252,17 +252,17 @@ class Fabric(Shell[AsyncFabric]):
     @property
     def declarations(self) -> DeclaredLinks:
         """The links that are declared on the clusters, to be created, changed and deleted."""
-        return DeclaredLinks(lambda pool: self._core(pool).declarations)
+        return DeclaredLinks(lambda session: self._core(session).declarations)
 
     @property
     def declared_trees(self) -> DeclaredTrees:
         """The trees that are declared on the clusters, to be created, changed and deleted."""
-        return DeclaredTrees(lambda pool: self._core(pool).declared_trees)
+        return DeclaredTrees(lambda session: self._core(session).declared_trees)
 
     @property
     def groups(self) -> Groups:
         """The consumer groups the links carry: planned, carried once, and drilled."""
-        return Groups(lambda pool: self._core(pool).groups)
+        return Groups(lambda session: self._core(session).groups)
 
     @property
     def schemas(self) -> Schemas:
@@ -272,12 +272,12 @@ class Fabric(Shell[AsyncFabric]):
     @property
     def trees(self) -> DistributionTrees:
         """The distribution trees, and where their distributors copy to."""
-        return DistributionTrees(lambda pool: self._core(pool).trees)
+        return DistributionTrees(lambda session: self._core(session).trees)
 
     @property
     def tree_changes(self) -> TreeChanging:
         """Clusters that come into trees and leave them while they run."""
-        return TreeChanging(lambda pool: self._core(pool).tree_changes)
+        return TreeChanging(lambda session: self._core(session).tree_changes)
 
     plan = blocking(AsyncFabric.plan)
     promote = blocking(AsyncFabric.promote)
@@ -335,4 +335,9 @@ def open_fabric(
     :raises ConfigError: There is no such file, or it cannot be used.
     :raises PlanRefused: A newer Isthmus wrote a ledger.
     """
-    return Fabric(in_loop(open_configuration(configuration, declared=declared)), spark=spark)
+
+    async def open_once() -> Configuration:
+        async with ClientSession() as session:
+            return await open_configuration(configuration, session, declared=declared)
+
+    return Fabric(in_loop(open_once()), spark=spark)

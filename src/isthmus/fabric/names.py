@@ -11,7 +11,7 @@ from typing import Final
 from isthmus.errors import ClusterError
 from isthmus.kafka.client import Client
 from isthmus.kafka.groups.groups import list_groups, merge_listings
-from isthmus.kafka.pool import ClusterPool
+from isthmus.kafka.session import ClientSession
 from isthmus.memory.filtering import in_force
 from isthmus.model.link import Link
 from isthmus.topics.names import find_topics
@@ -27,10 +27,11 @@ class LinkNames:
     groups: tuple[str, ...] = ()
 
 
-async def live_names(links: Collection[Link]) -> dict[str, LinkNames]:
+async def live_names(links: Collection[Link], session: ClientSession) -> dict[str, LinkNames]:
     """The names of each link whose source answers within ten seconds; the others are not there."""
-    async with ClusterPool() as pool:
-        found = await asyncio.gather(*(_names(link, pool.client(link.source)) for link in await in_force(links, pool)))
+    found = await asyncio.gather(
+        *(_names(link, session.client(link.source)) for link in await in_force(links, session))
+    )
     return {link.name: names for link, names in zip(links, found, strict=True) if names is not None}
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from isthmus.errors import ConfigError
 from isthmus.kafka.client import Client
+from isthmus.kafka.session import ClientSession
 from isthmus.links import pausing
 from isthmus.links.pausing import Resumed
 from isthmus.links.promotion import Promoter
@@ -16,6 +17,7 @@ from isthmus.mirrormaker.takeover.execution import OnProgress, TakeoverSettings,
 from isthmus.mirrormaker.takeover.plan import LinkTakeover
 from isthmus.model.configuration import Configuration
 from isthmus.model.gateways.moves import Clients
+from isthmus.model.link import Link
 from isthmus.model.links.pauses import Pauses
 from isthmus.model.links.recovery import RecoveryWay
 from isthmus.model.namespace import NamespaceMap
@@ -30,13 +32,22 @@ from isthmus.status.waiting import Waiting, wait_until
 class AsyncLinkOperations:
     """One link, to be paused, waited for, promoted and recovered: `fabric.link(name)`.
 
-    Each verb connects to the clusters that it needs. A link that is declared has to be one of the configuration, but
-    for what a `promoter` does.
+    Each verb asks the clusters that it needs, by the clients of the session. A link that is declared has to be one of
+    the configuration, but for what a `promoter` does.
     """
 
-    def __init__(self, configuration: Configuration, name: str) -> None:
+    def __init__(self, configuration: Configuration, session: ClientSession, name: str) -> None:
         self.configuration = configuration
         self.name = name
+        self._session = session
+
+    def _choose(self) -> tuple[Link, Client]:
+        """Return the link, and the client of its target.
+
+        :raises ConfigError: There is no such link.
+        """
+        link = self.configuration.link(self.name)
+        return link, self._session.client(link.target)
 
     def promoter(
         self,
@@ -52,6 +63,7 @@ class AsyncLinkOperations:
         """What makes followers leaders, of these namespaces or of all that the link attaches; see `Promoter`."""
         return Promoter(
             configuration=self.configuration,
+            session=self._session,
             name=self.name,
             maps=tuple(maps),
             quiet_s=quiet_s,
@@ -75,6 +87,7 @@ class AsyncLinkOperations:
         """What brings topics back that have diverged, these or all; see `LinkRecoverer`."""
         return LinkRecoverer(
             configuration=self.configuration,
+            session=self._session,
             name=self.name,
             topics=tuple(topics),
             way=way,
@@ -93,7 +106,7 @@ class AsyncLinkOperations:
         :raises GateNotMet: Somebody is at work in one of them.
         :raises ClusterError: A cluster does not answer.
         """
-        await delete_departed(self.configuration, self.name, topics, dry_run=dry_run)
+        await delete_departed(self.configuration, self._session, self.name, topics, dry_run=dry_run)
 
     async def pause(
         self,
@@ -108,9 +121,9 @@ class AsyncLinkOperations:
         :raises ConfigError: There is no such link, the topic or task is none of it, or several are given.
         :raises ClusterError: The ledger at the target cannot be written.
         """
-        chosen, ledger = self.configuration.link(self.name), self.configuration.ledger
+        chosen, target = self._choose()
         named = pausing.Named(topic=topic, namespace=namespace, task=task)
-        return await pausing.pause(chosen, named, ledger, dry_run=dry_run)
+        return await pausing.pause(chosen, target, named, self.configuration.ledger, dry_run=dry_run)
 
     async def resume(
         self,
@@ -125,9 +138,9 @@ class AsyncLinkOperations:
         :raises ConfigError: There is no such link, the topic or task is none of it, or several are given.
         :raises ClusterError: The ledger at the target cannot be written.
         """
-        chosen, ledger = self.configuration.link(self.name), self.configuration.ledger
+        chosen, target = self._choose()
         named = pausing.Named(topic=topic, namespace=namespace, task=task)
-        return await pausing.resume(chosen, named, ledger, dry_run=dry_run)
+        return await pausing.resume(chosen, target, named, self.configuration.ledger, dry_run=dry_run)
 
     async def pauses(self) -> Pauses:
         """What is paused of the link.
@@ -135,7 +148,8 @@ class AsyncLinkOperations:
         :raises ConfigError: There is no such link.
         :raises ClusterError: The ledger at the target cannot be read.
         """
-        return await pausing.pauses(self.configuration.link(self.name))
+        chosen, target = self._choose()
+        return await pausing.pauses(chosen.name, target)
 
     async def settings(self) -> LiveSettings:
         """What an operator has set of the link in place of what the configuration says. See `read_settings`.
@@ -143,9 +157,7 @@ class AsyncLinkOperations:
         :raises ConfigError: There is no such link.
         :raises ClusterError: The ledger at the target cannot be read.
         """
-        chosen = self.configuration.link(self.name)
-        async with Client(chosen.target) as target:
-            return await read_settings(chosen, target)
+        return await read_settings(*self._choose())
 
     async def change_settings(
         self,
@@ -164,23 +176,22 @@ class AsyncLinkOperations:
         :raises PlanRefused: Somebody changed them since they were as they are `known`.
         :raises ClusterError: The ledger at the target cannot be read or written.
         """
-        chosen = self.configuration.link(self.name)
+        chosen, target = self._choose()
         if settings and self.name in (self.configuration.declared or ()):
             raise ConfigError(
                 f"link {self.name} is declared, not written in the file",
                 hint=f"isthmus link update {self.name} --set KEY=VALUE changes its settings.",
             )
-        async with Client(chosen.target) as target:
-            return await write_settings(
-                chosen,
-                target,
-                self.configuration.ledger,
-                settings=settings,
-                unset=unset,
-                reset=reset,
-                known=known,
-                dry_run=dry_run,
-            )
+        return await write_settings(
+            chosen,
+            target,
+            self.configuration.ledger,
+            settings=settings,
+            unset=unset,
+            reset=reset,
+            known=known,
+            dry_run=dry_run,
+        )
 
     async def wait(
         self,
@@ -195,7 +206,7 @@ class AsyncLinkOperations:
         :raises ConfigError: There is no such link, or it does not mirror the topic.
         """
         chosen = self.configuration.link(self.name)
-        return await wait_until(chosen, topic, conditions, timeout_s=timeout_s, on_look=on_look)
+        return await wait_until(chosen, self._session, topic, conditions, timeout_s=timeout_s, on_look=on_look)
 
     async def quarantine(self, topic: str | None = None) -> tuple[QuarantinedPartition, ...]:
         """What was set aside of the topics of the link, or of one of them.
@@ -203,7 +214,7 @@ class AsyncLinkOperations:
         :raises ConfigError: There is no such link, or it does not mirror the topic.
         :raises ClusterError: The target cannot be read.
         """
-        return await holdings(self.configuration.link(self.name), topic)
+        return await holdings(*self._choose(), topic)
 
     async def replay(
         self,
@@ -223,6 +234,7 @@ class AsyncLinkOperations:
         """
         return await replay_of(
             self.configuration,
+            self._session,
             self.name,
             topic,
             cluster=cluster,
@@ -243,4 +255,4 @@ class AsyncLinkOperations:
         :raises ClusterError: A cluster or a log cannot be read, or the ledger not be written.
         """
         chosen, ledger = self.configuration.link(self.name), self.configuration.ledger
-        return await take_over(chosen, predecessor, settings, ledger, on_progress)
+        return await take_over(chosen, self._session, predecessor, settings, ledger, on_progress)

@@ -37,6 +37,7 @@ from isthmus.gateway.registering import registration
 from isthmus.gateway.server import Beside, Gateway, GatewaySettings, nothing
 from isthmus.kafka.admin.brokers import describe_cluster
 from isthmus.kafka.client import Client
+from isthmus.kafka.session import ClientSession
 from isthmus.ledger.documents.kinds import (
     GatewayDocument,
     MovableGatewayDocument,
@@ -221,7 +222,8 @@ class Mover:
         self._has_begun = True
 
     async def _follow(self, alias: str) -> None:
-        async with Client(self.configuration.cluster(alias)) as client:
+        async with ClientSession() as session:
+            client = session.client(self.configuration.cluster(alias))
             place = _Place(client, LedgerView(client), LedgerWriter(client, in_order=True))
             try:
                 while True:
@@ -489,7 +491,8 @@ class Mover:
         hint = f"Give the gateway a configuration in which {alias} is that cluster, or stand it before {alias}."
         if alias not in {each.alias for each in self.configuration.clusters}:
             raise ConfigError(f"{moved}, which the configuration does not have", hint=hint)
-        client = Client(self.configuration.cluster(alias))
+        session = ClientSession()
+        client = session.client(self.configuration.cluster(alias))
         try:
             found = await describe_cluster(client)
             if found.cluster_id != document.target:
@@ -499,9 +502,9 @@ class Mover:
             # If this gateway is started much later, producers have gone on for long.
             await forget_overtaken(client, arrived.producers)
         except BaseException:
-            await client.aclose()
+            await session.aclose()
             raise
-        self._stack.push_async_callback(client.aclose)
+        self._stack.push_async_callback(session.aclose)
         serving = Serving(
             tag=cluster_tag(found.cluster_id),
             stay=document.stay,

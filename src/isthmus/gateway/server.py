@@ -56,6 +56,7 @@ from isthmus.kafka.connect.credentials import renew_credentials
 from isthmus.kafka.connect.diagnosis import build_unreached
 from isthmus.kafka.connect.reach import reach
 from isthmus.kafka.connect.security import uses_sasl, uses_tls
+from isthmus.kafka.session import ClientSession
 from isthmus.model.cluster import Cluster
 from isthmus.model.gateways.figures import GatewayFigures, Refusal
 from isthmus.model.process.listening import ListenAddress, is_unspecified
@@ -153,7 +154,8 @@ async def listening(
     check_settings(cluster, settings)
     limits = _limit_connections(settings.bounds)
     context = settings.context()
-    async with Client(cluster) as client:
+    async with ClientSession() as session:
+        client = session.client(cluster)
         found = await describe_cluster(client)
         places = _place_brokers(cluster, settings, {*found.brokers, *found.fenced})
         gateway = Gateway(client, places, limits, context, _keeper(duties, client))
@@ -188,8 +190,8 @@ async def settle_ports(cluster: Cluster, settings: GatewaySettings) -> GatewaySe
     Raises what `listening` does.
     """
     check_settings(cluster, settings)
-    async with Client(cluster) as client:
-        found = await describe_cluster(client)
+    async with ClientSession() as session:
+        found = await describe_cluster(session.client(cluster))
     places = _place_brokers(cluster, settings, {*found.brokers, *found.fenced})
     for index in range(settings.listen.size):
         address = ListenAddress(settings.listen.host, settings.listen.first + index)

@@ -15,7 +15,7 @@ from isthmus.gateway.registering import registration
 from isthmus.gateway.server import Gateway, GatewaySettings, check_settings, listening
 from isthmus.gateway.synchronous.targets import WRITE_S
 from isthmus.gateway.synchrony import GatewayLinks, unreadable_error
-from isthmus.kafka.client import Client
+from isthmus.kafka.session import ClientSession
 from isthmus.ledger.documents.kinds import (
     GatewayDocument,
 )
@@ -76,7 +76,8 @@ async def require_ledger(configuration: Configuration, alias: str, settings: Gat
     """
     # A deletion of a key that does not exist tests the right to write, and changes nothing.
     nothing = [Deletion(registration(settings).key)]
-    async with Client(configuration.cluster(alias)) as client:
+    async with ClientSession() as session:
+        client = session.client(configuration.cluster(alias))
         writer = LedgerWriter(client, in_order=True)
         try:
             write = partial(writer.append, nothing, term_s=WRITE_S)

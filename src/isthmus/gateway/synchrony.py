@@ -24,8 +24,8 @@ from isthmus.gateway.synchronous.heldlink import HeldLink
 from isthmus.gateway.synchronous.others import OtherGateways
 from isthmus.gateway.synchronous.targets import WRITE_S, Target
 from isthmus.gateway.synchronous.unusable import LostNamespaces, UnheardLinks, UnusableLink
-from isthmus.kafka.client import Client
 from isthmus.kafka.clock import lasting_s
+from isthmus.kafka.session import ClientSession
 from isthmus.ledger.documents.declared import declaration_of
 from isthmus.ledger.documents.gateways import was_in_sync
 from isthmus.ledger.documents.kinds import (
@@ -71,7 +71,8 @@ class GatewayLinks:
         self._configuration = configuration.written
         self._cluster = configuration.cluster(alias)
         self.document = known or registration(settings)
-        self.source = Client(self._cluster)
+        self._session = ClientSession()
+        self.source = self._session.client(self._cluster)
         self.targets: dict[tuple[str, str], Target] = {}
         self.gateway: Gateway | None = None
         self._writer = LedgerWriter(self.source, in_order=True)
@@ -193,7 +194,7 @@ class GatewayLinks:
         for target in self.targets.values():
             await target.aclose()
         self._writer.close()
-        await self.source.aclose()
+        await self._session.aclose()
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run work as a task until it is cancelled or this is closed."""

@@ -21,7 +21,7 @@ from isthmus.groups.reviewing import review_of
 from isthmus.groups.sealing import group_key
 from isthmus.kafka.client import Client
 from isthmus.kafka.commits.source import CommitSource
-from isthmus.kafka.pool import ClusterPool
+from isthmus.kafka.session import ClientSession
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.topic import on_topic
 from isthmus.memory.closed import read_closed
@@ -39,11 +39,11 @@ class AsyncGroups:
     """The consumer groups of a fabric's links: `fabric.groups`."""
 
     def __init__(
-        self, links: Callable[[str | None], tuple[Link, ...]], ledger: LedgerSettings, pool: ClusterPool
+        self, links: Callable[[str | None], tuple[Link, ...]], ledger: LedgerSettings, session: ClientSession
     ) -> None:
         self._links = links
         self._ledger = ledger
-        self._pool = pool
+        self._session = session
 
     async def plan(self, *, link: str | None = None, group: str | None = None) -> tuple[GroupsPlan, ...]:
         """Return how the groups stand on both sides, and what `sync` would write. Nothing is changed.
@@ -81,11 +81,11 @@ class AsyncGroups:
         """
         links = self._links(link)
         found: tuple[Link, GroupsLook, GroupPlan] | None = None
-        for each in await in_force(links, self._pool):
+        for each in await in_force(links, self._session):
             if not each.groups.matches(group):
                 continue
             on_step(f"looking at both sides of {each.name}")
-            look = await look_at(each, group, self._pool)
+            look = await look_at(each, group, self._session)
             if look.plans:
                 # Records of a returning copy are compared by the link that made it.
                 own = tuple(p for p in look.plans[0].positions if not p.is_returning)
@@ -124,7 +124,7 @@ class AsyncGroups:
 
     async def _each(self, link: str | None, group: str | None, *, dry_run: bool) -> tuple[GroupsPlan, ...]:
         links = self._links(link)
-        chosen = await in_force(links, self._pool)
+        chosen = await in_force(links, self._session)
         found = await asyncio.gather(*(self._one(each, group, dry_run=dry_run) for each in chosen))
         if group is not None and not any(plan.groups or plan.problem for plan in found):
             raise _unknown(group, links, [name for plan in await self.plan(link=link) for name in _names(plan)])
@@ -137,7 +137,7 @@ class AsyncGroups:
         if not link.groups.is_configured:
             return plan
         try:
-            look = await look_at(link, group, self._pool)
+            look = await look_at(link, group, self._session)
             plan = replace(plan, problem=look.problem)
             if dry_run:
                 there = [document.namespace for document in await read_closed(link, look.target)]
@@ -155,7 +155,7 @@ class AsyncGroups:
         except PlanRefused as error:
             return replace(plan, problem=problem_of(error))
         except ClusterError as error:
-            return replace(plan, problem=problem_of(error), groups=await _last_known(link, group, self._pool))
+            return replace(plan, problem=problem_of(error), groups=await _last_known(link, group, self._session))
 
     async def _remember(self, look: GroupsLook) -> None:
         writer = LedgerWriter(look.target)
@@ -180,14 +180,14 @@ class GroupsLook:
     problem: Problem | None = None
 
 
-async def look_at(link: Link, group: str | None, pool: ClusterPool) -> GroupsLook:
+async def look_at(link: Link, group: str | None, session: ClientSession) -> GroupsLook:
     """Look at all groups of a link, or at one.
 
     :raises ClusterError: A cluster as a whole did not answer.
     :raises PlanRefused: Both clusters of the link are one.
     """
     wanted = partial(_is_wanted, link, group)
-    source, target = pool.client(link.source), pool.client(link.target)
+    source, target = session.client(link.source), session.client(link.target)
     await cluster_ids(link, source, target)
     documents = (await read_ledger(target)).documents()
     memory = GroupMemory(link.name, documents)
@@ -216,10 +216,10 @@ def _is_wanted(link: Link, group: str | None, name: str) -> bool:
     return link.groups.matches(name) and group in (None, name)
 
 
-async def _last_known(link: Link, group: str | None, pool: ClusterPool) -> tuple[GroupPlan, ...]:
+async def _last_known(link: Link, group: str | None, session: ClientSession) -> tuple[GroupPlan, ...]:
     """Return what is known of the groups although a cluster is away: nothing, where that is the target."""
     try:
-        target = pool.client(link.target)
+        target = session.client(link.target)
         return tuple(await remembered_groups(link, target, partial(_is_wanted, link, group)))
     except ClusterError:
         return ()

@@ -31,6 +31,7 @@ from isthmus.kafka.groups.groups import OFFSETS_TOPIC, describe_groups, list_gro
 from isthmus.kafka.groups.membership import REMOVABLE, remove_members
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
+from isthmus.kafka.session import ClientSession
 from isthmus.kafka.transactions.aborting import abort_ongoing, abort_transactions
 from isthmus.kafka.transactions.open import last_transactions, require_all_seen
 from isthmus.kafka.transactions.producers import ActiveProducer, active_producers
@@ -740,6 +741,7 @@ class ClientMove:
 @contextlib.asynccontextmanager
 async def client_move(
     link: Link,
+    session: ClientSession,
     chosen: Collection[NamespaceMap],
     *,
     timeout_s: float,
@@ -752,13 +754,13 @@ async def client_move(
 
     :raises ClusterError: A cluster does not answer.
     """
-    async with Client(link.source) as source, Client(link.target) as target:
-        move = ClientMove(link, chosen, source, target, timeout_s, is_forced, on_step)
-        try:
-            await move.look(is_lost=is_lost)
-            yield move
-        finally:
-            await move.aclose()
+    source, target = session.client(link.source), session.client(link.target)
+    move = ClientMove(link, chosen, source, target, timeout_s, is_forced, on_step)
+    try:
+        await move.look(is_lost=is_lost)
+        yield move
+    finally:
+        await move.aclose()
 
 
 def find_unmarked(

@@ -16,6 +16,7 @@ from isthmus.access.enforcement import (
 )
 from isthmus.errors import PlanRefused
 from isthmus.kafka.client import Client
+from isthmus.kafka.session import ClientSession
 from isthmus.memory.declared import Declared
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
@@ -45,13 +46,15 @@ async def check_closable(target: Client, maps: Iterable[NamespaceMap], keep: Kee
         await check_allowed(target, require(await examine_reservation(target, each.target, keep), keep, each.target))
 
 
-async def close(target: Cluster, maps: Iterable[NamespaceMap], keep: Keeping, ledger: LedgerSettings) -> None:
+async def close(
+    target: Cluster, session: ClientSession, maps: Iterable[NamespaceMap], keep: Keeping, ledger: LedgerSettings
+) -> None:
     """Close all that follows; see `AsyncNamespaces.enforce`.
 
     :raises PlanRefused: One of them was opened meanwhile.
     :raises ClusterError: A rule was refused, or the ledger cannot be read or written; a repeated call continues.
     """
-    namespaces = AsyncNamespaces(target, ledger)
+    namespaces = AsyncNamespaces(target, session, ledger)
     for each in maps:
         await namespaces.enforce(each.target, keep=keep.principals, super_user=keep.has_super_user)
 

@@ -13,6 +13,7 @@ from isthmus.access.readers import settle_reading
 from isthmus.config.declared import check_settings, declared_link
 from isthmus.doctor.handshake import handshake, semantics_of
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
+from isthmus.kafka.session import ClientSession
 from isthmus.links.closing import check_closable, check_left_in, choose_keepers, close
 from isthmus.links.modes import ModeChange, check_attachable, mode_among
 from isthmus.memory.attaching import (
@@ -24,7 +25,7 @@ from isthmus.memory.attaching import (
     check_prefix,
     write_checked,
 )
-from isthmus.memory.declarations import Declarations, author, open_declarations
+from isthmus.memory.declarations import Declarations, author, read_declarations
 from isthmus.memory.declared import Declared, DeclaredLink
 from isthmus.memory.links import read_ledger
 from isthmus.memory.parted import parted_now
@@ -64,8 +65,9 @@ class AsyncDeclaredLinks:
     change or from the process that runs the link. With `dry_run` nothing is written.
     """
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: Configuration, session: ClientSession) -> None:
         self._configuration = configuration
+        self._session = session
 
     async def all(self, *, deleted: bool = False) -> tuple[DeclaredLink, ...]:
         """Return every declared link, by name; deleted ones only with `deleted`.
@@ -81,10 +83,10 @@ class AsyncDeclaredLinks:
 
         :raises PlanRefused: A newer Isthmus wrote a ledger.
         """
-        async with open_declarations(self._configuration) as (_, declared):
-            links = [each for _, each in sorted(declared.links.items())] if deleted else declared.living
-            unread = {alias: why for alias, why in declared.away.items() if alias in declared.unread}
-            return tuple(self._standing(declared, each) for each in links), unread
+        _, declared = await read_declarations(self._configuration, self._session)
+        links = [each for _, each in sorted(declared.links.items())] if deleted else declared.living
+        unread = {alias: why for alias, why in declared.away.items() if alias in declared.unread}
+        return tuple(self._standing(declared, each) for each in links), unread
 
     async def describe(self, name: str, *, half_deleted: bool = False) -> DeclaredLink:
         """Return the link of that name, with the topics in its target's ledger that continue with mapped offsets. With
@@ -92,14 +94,14 @@ class AsyncDeclaredLinks:
 
         :raises ConfigError: It was not declared.
         """
-        async with open_declarations(self._configuration) as (declarations, declared):
-            known = _require_declared(declared, name, half_deleted=half_deleted)
-            parted, alias = None, declared.alias_of(known.target)
-            if alias is not None and declared.is_there(alias):
-                with contextlib.suppress(ClusterError):
-                    memory = await read_ledger(declarations.client(alias))
-                    parted = parted_now(name, memory.of(name).documents)
-            return replace(self._standing(declared, known), parted=parted)
+        declarations, declared = await read_declarations(self._configuration, self._session)
+        known = _require_declared(declared, name, half_deleted=half_deleted)
+        parted, alias = None, declared.alias_of(known.target)
+        if alias is not None and declared.is_there(alias):
+            with contextlib.suppress(ClusterError):
+                memory = await read_ledger(declarations.client(alias))
+                parted = parted_now(name, memory.of(name).documents)
+        return replace(self._standing(declared, known), parted=parted)
 
     async def create(
         self,
@@ -130,9 +132,8 @@ class AsyncDeclaredLinks:
         found = await self._create(new, cluster_ids or {}, validate=validate, enforce=enforce, dry_run=dry_run)
         if enforce is not None and not dry_run:
             cluster = self._configuration.cluster(target)
-            await close(
-                cluster, new.maps, choose_keepers(found.declaration, cluster, enforce), self._configuration.ledger
-            )
+            keep = choose_keepers(found.declaration, cluster, enforce)
+            await close(cluster, self._session, new.maps, keep, self._configuration.ledger)
         return found
 
     async def update(
@@ -157,7 +158,7 @@ class AsyncDeclaredLinks:
         if settings is not None and TARGET_LOGIN in settings:
             await self._check_left_in(name, settings[TARGET_LOGIN] or "")
         values, given_up = as_registers(settings or {}), ""
-        change = None if mode is None else ModeChange(self._configuration, name, mode)
+        change = None if mode is None else ModeChange(self._configuration, self._session, name, mode)
         if change is not None:
             given_up = await change.check()
             values[MODE] = change.mode
@@ -182,14 +183,14 @@ class AsyncDeclaredLinks:
             close them, or the link is synchronous.
         :raises ClusterError: None of its clusters could be written to, or with `enforce` the target could not.
         """
-        async with open_declarations(self._configuration) as (declarations, declared):
-            known = _require_declared(declared, name)
-            check_attachable(known)
-            source = declared.alias_of(known.source)
-            if source is not None and declared.is_there(source):
-                for each in maps:
-                    await check_prefix(declarations.client(source), each.source)
-            closing = await self._closing(declarations, declared, known, maps, enforce)
+        declarations, declared = await read_declarations(self._configuration, self._session)
+        known = _require_declared(declared, name)
+        check_attachable(known)
+        source = declared.alias_of(known.source)
+        if source is not None and declared.is_there(source):
+            for each in maps:
+                await check_prefix(declarations.client(source), each.source)
+        closing = await self._closing(declarations, declared, known, maps, enforce)
         return await self._attach(name, maps, closing, dry_run=dry_run)
 
     async def reattach(
@@ -201,14 +202,14 @@ class AsyncDeclaredLinks:
         :raises PlanRefused: As of `attach`.
         :raises ClusterError: As of `attach`.
         """
-        async with open_declarations(self._configuration) as (declarations, declared):
-            known = _require_declared(declared, name)
-            check_attachable(known)
-            for each in maps:
-                if each not in known.detached:
-                    raise ConfigError(f"link {name} never detached {each}", hint="Use isthmus link attach.")
-            maps = maps or known.detached
-            closing = await self._closing(declarations, declared, known, maps, enforce)
+        declarations, declared = await read_declarations(self._configuration, self._session)
+        known = _require_declared(declared, name)
+        check_attachable(known)
+        for each in maps:
+            if each not in known.detached:
+                raise ConfigError(f"link {name} never detached {each}", hint="Use isthmus link attach.")
+        maps = maps or known.detached
+        closing = await self._closing(declarations, declared, known, maps, enforce)
         return await self._attach(name, maps, closing, dry_run=dry_run)
 
     async def _attach(
@@ -241,7 +242,7 @@ class AsyncDeclaredLinks:
         cluster = self._configuration.cluster(target)
         keep = choose_keepers(known, cluster, enforce)
         await check_closable(declarations.client(target), maps, keep)
-        return partial(close, cluster, maps, keep, self._configuration.ledger)
+        return partial(close, cluster, self._session, maps, keep, self._configuration.ledger)
 
     async def delete(
         self, name: str, *, on_step: Callable[[str], None] = lambda _: None, dry_run: bool = False
@@ -260,7 +261,8 @@ class AsyncDeclaredLinks:
         from isthmus.links.promotion import Promoter
 
         if await self._can_be_left(name) and not dry_run:
-            await Promoter(configuration=self._configuration, name=name, on_step=on_step).detach(is_final=True)
+            leaving = Promoter(configuration=self._configuration, session=self._session, name=name, on_step=on_step)
+            await leaving.detach(is_final=True)
         return await self.change(name, deletion, even_deleted=True, dry_run=dry_run)
 
     async def _can_be_left(self, name: str) -> bool:
@@ -268,12 +270,12 @@ class AsyncDeclaredLinks:
 
         :raises ConfigError: There is no such link, or all its clusters know that it was deleted.
         """
-        async with open_declarations(self._configuration) as (_, declared):
-            known = _require_declared(declared, name, half_deleted=True)
-            is_of_file = any(link.name == name for link in self._configuration.links)
-            target = declared.alias_of(known.target)
-            is_there = target is not None and declared.is_there(target)
-            return is_there and not is_of_file and declared.link(known, self._configuration) is not None
+        _, declared = await read_declarations(self._configuration, self._session)
+        known = _require_declared(declared, name, half_deleted=True)
+        is_of_file = any(link.name == name for link in self._configuration.links)
+        target = declared.alias_of(known.target)
+        is_there = target is not None and declared.is_there(target)
+        return is_there and not is_of_file and declared.link(known, self._configuration) is not None
 
     def _standing(self, declared: Declared, declaration: Declaration) -> DeclaredLink:
         return DeclaredLink(
@@ -318,56 +320,56 @@ class AsyncDeclaredLinks:
                 f"the configuration file has a link {name}, which would win over a declared one",
                 hint="Choose another name, or take the link out of the file first.",
             )
-        async with open_declarations(self._configuration) as (declarations, declared):
-            ends = declared.end(source), declared.end(target)
-            check_ids(ends, cluster_ids)
-            if ends[0].cluster_id == ends[1].cluster_id:
-                raise PlanRefused(
-                    f"{source} and {target} are the same cluster ({ends[0].cluster_id})",
-                    hint="A link goes from one cluster into another: correct bootstrap_servers of one of them.",
-                )
-            known = declared.links.get(name, Declaration(name=name, registers=()))
-            values = {
-                SOURCE: {"cluster_id": ends[0].cluster_id, "alias": source},
-                TARGET: {"cluster_id": ends[1].cluster_id, "alias": target},
-                MODE: mode,
-                DELETED: False,
-                **dict.fromkeys(map(attachment, maps), True),
-                **as_registers(settings),
-            }
-            check_new(known, values)
-            # Settings from before its deletion are not set again.
-            values |= dict.fromkeys(as_registers(known.settings).keys() - values.keys())
-            for each in set(maps).difference(known.maps):
-                await check_prefix(declarations.client(source), each.source)
-            wanted = known.join(change_registers(known.registers, values, author(ends[1].cluster_id)))
-            link = declared_link(wanted, *clusters)
-            if enforce is not None:
-                await check_closable(declarations.client(target), maps, choose_keepers(wanted, clusters[1], enforce))
-            if validate:
-                examined = replace(self._configuration, clusters=clusters, links=(link,), warnings=())
-                await handshake(examined, f"link {name}")
-            for end in ends:
-                values[f"{SEMANTICS}{end.cluster_id}"] = await semantics_of(declarations.client(end.alias))
-            declared = replace(declared, links={**declared.links, name: known})
-            return await self._write(declarations, declared, known, values, ends, needs_all=True, dry_run=dry_run)
+        declarations, declared = await read_declarations(self._configuration, self._session)
+        ends = declared.end(source), declared.end(target)
+        check_ids(ends, cluster_ids)
+        if ends[0].cluster_id == ends[1].cluster_id:
+            raise PlanRefused(
+                f"{source} and {target} are the same cluster ({ends[0].cluster_id})",
+                hint="A link goes from one cluster into another: correct bootstrap_servers of one of them.",
+            )
+        known = declared.links.get(name, Declaration(name=name, registers=()))
+        values = {
+            SOURCE: {"cluster_id": ends[0].cluster_id, "alias": source},
+            TARGET: {"cluster_id": ends[1].cluster_id, "alias": target},
+            MODE: mode,
+            DELETED: False,
+            **dict.fromkeys(map(attachment, maps), True),
+            **as_registers(settings),
+        }
+        check_new(known, values)
+        # Settings from before its deletion are not set again.
+        values |= dict.fromkeys(as_registers(known.settings).keys() - values.keys())
+        for each in set(maps).difference(known.maps):
+            await check_prefix(declarations.client(source), each.source)
+        wanted = known.join(change_registers(known.registers, values, author(ends[1].cluster_id)))
+        link = declared_link(wanted, *clusters)
+        if enforce is not None:
+            await check_closable(declarations.client(target), maps, choose_keepers(wanted, clusters[1], enforce))
+        if validate:
+            examined = replace(self._configuration, clusters=clusters, links=(link,), warnings=())
+            await handshake(examined, self._session, f"link {name}")
+        for end in ends:
+            values[f"{SEMANTICS}{end.cluster_id}"] = await semantics_of(declarations.client(end.alias))
+        declared = replace(declared, links={**declared.links, name: known})
+        return await self._write(declarations, declared, known, values, ends, needs_all=True, dry_run=dry_run)
 
     async def _check_left_in(self, name: str, login: str) -> None:
         """Require that a link may have this login at its target; see `check_left_in`."""
-        async with open_declarations(self._configuration) as (_, declared):
-            known = _require_declared(declared, name)
-            if (target := declared.alias_of(known.target)) is not None:
-                check_left_in(declared, known, self._configuration.cluster(target), login)
+        _, declared = await read_declarations(self._configuration, self._session)
+        known = _require_declared(declared, name)
+        if (target := declared.alias_of(known.target)) is not None:
+            check_left_in(declared, known, self._configuration.cluster(target), login)
 
     async def _semantics(self, name: str) -> dict[str, Any]:
         """Return, as registers, what the clusters of a link that answer can keep now."""
-        async with open_declarations(self._configuration) as (declarations, declared):
-            known = _require_declared(declared, name)
-            return {
-                f"{SEMANTICS}{end.cluster_id}": await semantics_of(declarations.client(alias))
-                for end in (known.source, known.target)
-                if (alias := declared.alias_of(end)) is not None and declared.is_there(alias)
-            }
+        declarations, declared = await read_declarations(self._configuration, self._session)
+        known = _require_declared(declared, name)
+        return {
+            f"{SEMANTICS}{end.cluster_id}": await semantics_of(declarations.client(alias))
+            for end in (known.source, known.target)
+            if (alias := declared.alias_of(end)) is not None and declared.is_there(alias)
+        }
 
     async def change(
         self,
@@ -385,16 +387,16 @@ class AsyncDeclaredLinks:
         :raises PlanRefused: It would contradict other declarations, or the same was changed meanwhile.
         :raises ClusterError: None of the clusters could be written to.
         """
-        async with open_declarations(self._configuration) as (declarations, declared):
-            known = _require_declared(declared, name, deleted=even_deleted)
-            ends = known.source, known.target
-            if spares_source and (source := declared.alias_of(known.source)) is not None:
-                target = declared.alias_of(known.target)
-                if target is None or not declared.is_there(target):
-                    raise away(declared, (known.target,))
-                spared = Problem("it is left alone", "It learns of the change from the process that runs links of it.")
-                declared = replace(declared, away={**declared.away, source: spared})
-            return await self._write(declarations, declared, known, values(known), ends, dry_run=dry_run)
+        declarations, declared = await read_declarations(self._configuration, self._session)
+        known = _require_declared(declared, name, deleted=even_deleted)
+        ends = known.source, known.target
+        if spares_source and (source := declared.alias_of(known.source)) is not None:
+            target = declared.alias_of(known.target)
+            if target is None or not declared.is_there(target):
+                raise away(declared, (known.target,))
+            spared = Problem("it is left alone", "It learns of the change from the process that runs links of it.")
+            declared = replace(declared, away={**declared.away, source: spared})
+        return await self._write(declarations, declared, known, values(known), ends, dry_run=dry_run)
 
     async def _write(
         self,

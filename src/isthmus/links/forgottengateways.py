@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import chain
 
 from isthmus.errors import ConfigError, PlanRefused, Unreachable
-from isthmus.kafka.pool import ClusterPool
+from isthmus.kafka.session import ClientSession
 from isthmus.ledger.documents.declared import declaration_of
 from isthmus.ledger.documents.kinds import GatewayDocument, GatewayPairDocument, MovableGatewayDocument
 from isthmus.ledger.log import append_once
@@ -35,7 +35,7 @@ _Known = GatewayDocument | GatewayPairDocument | MovableGatewayDocument
 
 async def forget_gateway(
     configuration: Configuration,
-    pool: ClusterPool,
+    session: ClientSession,
     cluster: str,
     gateway: str,
     *,
@@ -51,7 +51,7 @@ async def forget_gateway(
     :raises ClusterError: The cluster's ledger cannot be read, or one cannot be written.
     """
     alias = configuration.cluster(cluster).alias
-    clients = {each.alias: pool.client(each) for each in configuration.clusters}
+    clients = {each.alias: session.client(each) for each in configuration.clusters}
     answers = dict(
         zip(clients, await asyncio.gather(*(told_ledger(each, away) for each in clients.values())), strict=True)
     )

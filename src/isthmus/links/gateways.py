@@ -15,7 +15,7 @@ from typing import Final
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.kafka.admin.partitions import partitions_of
 from isthmus.kafka.client import Client
-from isthmus.kafka.pool import ClusterPool
+from isthmus.kafka.session import ClientSession
 from isthmus.kafka.transactions.producers import active_producers
 from isthmus.ledger.documents.gateways import pair_words
 from isthmus.ledger.documents.kinds import Document, GatewayDocument, MovableGatewayDocument, MoveDocument
@@ -48,7 +48,7 @@ _MS_PER_S: Final = 1000
 
 async def registered_gateways(
     configuration: Configuration,
-    pool: ClusterPool,
+    session: ClientSession,
     cluster: str | None = None,
     *,
     away: Mapping[str, Problem],
@@ -61,12 +61,12 @@ async def registered_gateways(
     """
     chosen = None if cluster is None else configuration.cluster(cluster).alias
     links = [each for each in configuration.links if each.is_synchronous and chosen in (None, each.source.alias)]
-    clients = {each.alias: pool.client(each) for each in configuration.clusters}
+    clients = {each.alias: session.client(each) for each in configuration.clusters}
     answers = await asyncio.gather(*(told_ledger(each, away) for each in clients.values()))
     ledgers = {alias: each for alias, each in zip(clients, answers, strict=True) if isinstance(each, LedgerMemory)}
     await heard_gateways(ledgers.values())
     silent = {alias: each for alias, each in zip(clients, answers, strict=True) if isinstance(each, Problem)}
-    pairs = await asyncio.gather(*(gateway_pair(each, pool, away=silent) for each in links))
+    pairs = await asyncio.gather(*(gateway_pair(each, session, away=silent) for each in links))
     ids = aliases_of(clients)
     found = by_command(each for each in gateways_in(ledgers, ids, links) if chosen is None or is_known_at(each, chosen))
     served = {each.serves for each in found if not each.is_silent and chosen in (None, each.serves)} & ledgers.keys()
@@ -98,7 +98,7 @@ async def told_ledger(client: Client, away: Mapping[str, Problem]) -> LedgerMemo
 
 
 async def gateway_pair(
-    link: Link, pool: ClusterPool, *, away: Mapping[str, Problem] = MappingProxyType({})
+    link: Link, session: ClientSession, *, away: Mapping[str, Problem] = MappingProxyType({})
 ) -> GatewayPair:
     """Return the standing of a synchronous link, the same as in its status, without what gateways hold for it. Clusters
     that are `away` are given a shorter time, or are not asked at all.
@@ -112,7 +112,7 @@ async def gateway_pair(
     within_s = _GLANCE_S if silent else LOOK_S
     try:
         async with asyncio.timeout(within_s):
-            (found,) = await StatusReader((link,), pool).read()
+            (found,) = await StatusReader((link,), session).read()
     except TimeoutError:
         why = f"{pair.source} or {pair.target} did not tell within {within_s:g} s how it stands"
         return replace(pair, problem=problem_of(Unreachable(why)))

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from isthmus.errors import ConfigError, PlanRefused
-from isthmus.kafka.pool import ClusterPool
+from isthmus.kafka.session import ClientSession
 from isthmus.links.promising import keep_promised
 from isthmus.memory.attaching import away, check_mode
-from isthmus.memory.declarations import open_declarations
+from isthmus.memory.declarations import read_declarations
 from isthmus.memory.declared import Declared
 from isthmus.model.configuration import Configuration
 from isthmus.model.gateways.synchrony import SYNC
@@ -54,6 +54,7 @@ class ModeChange:
     """A link that is to get another mode. `examined` are the namespaces that were found to follow."""
 
     configuration: Configuration
+    session: ClientSession
     name: str
     mode: str
     examined: tuple[NamespaceMap, ...] = ()
@@ -81,22 +82,21 @@ class ModeChange:
         check_mode(self.mode)
         if self.mode == SYNC:
             check_declared(self.name, is_of_file=any(link.name == self.name for link in self.configuration.links))
-        async with open_declarations(self.configuration.written) as (_, declared):
-            known = declared.links.get(self.name)
-            if known is None or known.is_deleted or known.mode == self.mode:
-                # The caller that writes it reports this.
-                return ""
-            link = declared.link(known, self.configuration)
-            async with ClusterPool() as pool:
-                if self.mode == SYNC:
-                    await self._check_sync(declared, known, link, pool)
-                    self.examined = tuple(known.maps)
-                    return ""
-                found = None if link is None else await _progress(link, pool)
+        _, declared = await read_declarations(self.configuration.written, self.session)
+        known = declared.links.get(self.name)
+        if known is None or known.is_deleted or known.mode == self.mode:
+            # The caller that writes it reports this.
+            return ""
+        link = declared.link(known, self.configuration)
+        if self.mode == SYNC:
+            await self._check_sync(declared, known, link)
+            self.examined = tuple(known.maps)
+            return ""
+        found = None if link is None else await _progress(link, self.session)
         standing = None if found is None or found.problem is not None else found.sync
         return GivenUp(link=self.name, target=known.target.alias, standing=standing).in_words
 
-    async def _check_sync(self, declared: Declared, known: Declaration, link: Link | None, pool: ClusterPool) -> None:
+    async def _check_sync(self, declared: Declared, known: Declaration, link: Link | None) -> None:
         ends = known.source, known.target
         aliases = [declared.alias_of(end) for end in ends]
         if any(alias is None or not declared.is_there(alias) for alias in aliases):
@@ -106,12 +106,12 @@ class ModeChange:
             raise PlanRefused(
                 f"link {self.name} cannot be used here", hint=f"isthmus link describe {self.name} says why."
             )
-        check_synchronous(declared, known, await _progress(link, pool), link)
-        await require_gateways(link, pool.client(link.source))
+        check_synchronous(declared, known, await _progress(link, self.session), link)
+        await require_gateways(link, self.session.client(link.source))
         # Earlier acknowledgements count no more once all that follows is there.
-        await keep_promised(self.name, known.maps, link.target, self.configuration.ledger)
+        await keep_promised(self.name, known.maps, self.session.client(link.target), self.configuration.ledger)
 
 
-async def _progress(link: Link, pool: ClusterPool) -> LinkProgress:
-    (found,) = await StatusReader((link,), pool).read()
+async def _progress(link: Link, session: ClientSession) -> LinkProgress:
+    (found,) = await StatusReader((link,), session).read()
     return found

@@ -50,7 +50,7 @@ def task_names() -> list[str]:
     return [DATA_TASK, TOPICS_TASK, GROUPS_TASK, *(make().name for make in LOOPS)]
 
 
-async def pause(link: Link, named: Named, ledger: LedgerSettings, *, dry_run: bool = False) -> bool:
+async def pause(link: Link, target: Client, named: Named, ledger: LedgerSettings, *, dry_run: bool = False) -> bool:
     """Pause the link or a part of it; its controller obeys within a second, now or when it starts. Return whether it
     was paused before; then, and with `dry_run`, nothing is written. A pause made by a recovery stays at its end.
 
@@ -58,18 +58,17 @@ async def pause(link: Link, named: Named, ledger: LedgerSettings, *, dry_run: bo
         parts are named.
     :raises ClusterError: The ledger at the target cannot be written.
     """
-    async with Client(link.target) as target:
-        document = await _document(link, named, target)
-        known = await recollect(link.name, target)
-        held = known.documents.get(document.key)
-        is_lent = isinstance(held, PauseDocument) and held.for_recovery
-        was_paused = document.part in known.paused.parts and not is_lent
-        if not (was_paused or dry_run):
-            await append_once(target, [document], replication_factor=ledger.replication_factor)
+    document = await _document(link, named, target)
+    known = await recollect(link.name, target)
+    held = known.documents.get(document.key)
+    is_lent = isinstance(held, PauseDocument) and held.for_recovery
+    was_paused = document.part in known.paused.parts and not is_lent
+    if not (was_paused or dry_run):
+        await append_once(target, [document], replication_factor=ledger.replication_factor)
     return was_paused
 
 
-async def resume(link: Link, named: Named, ledger: LedgerSettings, *, dry_run: bool = False) -> Resumed:
+async def resume(link: Link, target: Client, named: Named, ledger: LedgerSettings, *, dry_run: bool = False) -> Resumed:
     """Take a pause back: that of the link as a whole, or of a part of it. Other pauses stay. With `dry_run` nothing
     is written.
 
@@ -77,22 +76,20 @@ async def resume(link: Link, named: Named, ledger: LedgerSettings, *, dry_run: b
         parts are named.
     :raises ClusterError: The ledger at the target cannot be written.
     """
-    async with Client(link.target) as target:
-        paused = (await recollect(link.name, target)).paused
-        document = await _document(link, named, target, paused)
-        was_paused = document.part in paused.parts
-        if was_paused and not dry_run:
-            await append_once(target, [Deletion(document.key)], replication_factor=ledger.replication_factor)
+    paused = (await recollect(link.name, target)).paused
+    document = await _document(link, named, target, paused)
+    was_paused = document.part in paused.parts
+    if was_paused and not dry_run:
+        await append_once(target, [Deletion(document.key)], replication_factor=ledger.replication_factor)
     return Resumed(was_paused=was_paused, still_paused=paused.without(document.part))
 
 
-async def pauses(link: Link) -> Pauses:
+async def pauses(link: str, target: Client) -> Pauses:
     """Return what is paused of a link.
 
     :raises ClusterError: The ledger at the target cannot be read.
     """
-    async with Client(link.target) as target:
-        return (await recollect(link.name, target)).paused
+    return (await recollect(link, target)).paused
 
 
 async def _document(

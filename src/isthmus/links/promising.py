@@ -11,11 +11,11 @@ from dataclasses import replace
 from functools import reduce
 
 from isthmus.kafka.client import Client
+from isthmus.kafka.session import ClientSession
 from isthmus.ledger.documents.kinds import Document, PromisedDocument
 from isthmus.ledger.log import append_once
 from isthmus.ledger.records import Deletion, LedgerChange
 from isthmus.memory.links import now_ms, read_ledger
-from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.kafka.transactions import OpenTransaction
 from isthmus.model.link import Link
@@ -26,7 +26,12 @@ from isthmus.synchronous.synchronous import Detachment, acknowledged_since, find
 
 
 async def promised_before(
-    link: Link, maps: Collection[NamespaceMap], verb: Verb, *, attached: Collection[NamespaceMap]
+    link: Link,
+    session: ClientSession,
+    maps: Collection[NamespaceMap],
+    verb: Verb,
+    *,
+    attached: Collection[NamespaceMap],
 ) -> PromisedDocument | None:
     """Return what may be missing of what gateways acknowledged before a verb detaches these namespaces, `None` if none
     of them was synchronous. For those not `attached` it is what was found then, by this verb or by `detach`.
@@ -34,13 +39,13 @@ async def promised_before(
     :raises ClusterError: The target's ledger cannot be read.
     """
     chosen, begun = _maps(maps), _maps(maps) - _maps(attached)
-    async with Client(link.target) as target:
-        found_before = await _read_promised(link.name, target)
-        kept = counting(found_before, chosen, begun, is_synchronous=link.is_synchronous)
-        past = join_promised(kept, verb)
-        if not link.is_synchronous or kept.keys() == chosen == begun:
-            return past
-        found = await find_acknowledged(link, target)
+    source, target = session.client(link.source), session.client(link.target)
+    found_before = await _read_promised(link.name, target)
+    kept = counting(found_before, chosen, begun, is_synchronous=link.is_synchronous)
+    past = join_promised(kept, verb)
+    if not link.is_synchronous or kept.keys() == chosen == begun:
+        return past
+    found = await find_acknowledged(link, source, target)
     document = PromisedDocument(
         link=link.name,
         said=link.mode_said,
@@ -93,7 +98,13 @@ def _open_unless_whole(found: PromisedDocument) -> Promised:
 
 
 async def promised_since(
-    found: PromisedDocument, link: Link, detachment: Detachment, ledger: LedgerSettings, *, is_begun: bool
+    found: PromisedDocument,
+    link: Link,
+    session: ClientSession,
+    detachment: Detachment,
+    ledger: LedgerSettings,
+    *,
+    is_begun: bool,
 ) -> PromisedDocument:
     """Return the same once they were detached, and write it to the target's ledger. Where a failover that `is_begun`
     did that, and was interrupted before this, gateways may have forgotten what they had let go.
@@ -102,17 +113,17 @@ async def promised_since(
     """
     if found.is_whole:
         return found
-    async with Client(link.target) as target:
-        promised = await acknowledged_since(replace(link, mode_said=found.said), target, found.promised, detachment)
-        found = replace(found, promised=replace(promised, is_open=promised.is_open or is_begun), is_whole=True)
-        await append_once(target, found.parts, replication_factor=ledger.replication_factor)
+    source, target, link = session.client(link.source), session.client(link.target), replace(link, mode_said=found.said)
+    promised = await acknowledged_since(link, source, target, found.promised, detachment)
+    found = replace(found, promised=replace(promised, is_open=promised.is_open or is_begun), is_whole=True)
+    await append_once(target, found.parts, replication_factor=ledger.replication_factor)
     return found
 
 
 async def keep_promised(
     link: str,
     maps: Collection[NamespaceMap],
-    cluster: Cluster,
+    target: Client,
     ledger: LedgerSettings,
     found: PromisedDocument | None = None,
 ) -> None:
@@ -121,10 +132,9 @@ async def keep_promised(
 
     :raises ClusterError: The ledger cannot be read or written.
     """
-    async with Client(cluster) as target:
-        changes = kept_alone(await _documents(link, target), maps, found)
-        if changes:
-            await append_once(target, changes, replication_factor=ledger.replication_factor)
+    changes = kept_alone(await _documents(link, target), maps, found)
+    if changes:
+        await append_once(target, changes, replication_factor=ledger.replication_factor)
 
 
 async def keep_committed(

@@ -22,7 +22,7 @@ from isthmus.groups.links import AsyncGroups
 from isthmus.groups.positions.carrying import Standing
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.listoffsets import PartitionKey
-from isthmus.kafka.pool import ClusterPool
+from isthmus.kafka.session import ClientSession
 from isthmus.kafka.transactions.aborting import abort_mirrored, leaderless, transactions_in
 from isthmus.kafka.transactions.finishing import find_unfinished, finish
 from isthmus.ledger.documents.gateways import PromisedDocument, prepared_commits
@@ -43,7 +43,7 @@ from isthmus.links.resuming import attaching, is_reversed, not_let_go, reserved_
 from isthmus.links.reversing import await_reserved, require_no_members, settings_back
 from isthmus.links.writers import build_undecided, build_written_to, owners_in
 from isthmus.memory.attaching import away
-from isthmus.memory.declarations import open_declarations
+from isthmus.memory.declarations import read_declarations
 from isthmus.memory.declared import Declared
 from isthmus.memory.ending import end_leases
 from isthmus.memory.filtering import in_force
@@ -110,6 +110,7 @@ class Promoter:
     """
 
     configuration: Configuration
+    session: ClientSession
     name: str
     maps: tuple[NamespaceMap, ...] = ()
     quiet_s: float = 5.0
@@ -135,7 +136,7 @@ class Promoter:
         if is_reversed(declared, known, link):
             if declared.behind(known) and not dry_run:
                 # The earlier run was interrupted while it deleted the link.
-                links = AsyncDeclaredLinks(self.configuration.written)
+                links = AsyncDeclaredLinks(self.configuration.written, self.session)
                 await links.change(self.name, lambda _: {}, even_deleted=True)
             return Promotion(link=self.name, verb="reverse", namespaces=known.let_go_by("reverse"), is_done=True)
         former, chosen, *_ = await self._choose("reverse")
@@ -143,17 +144,19 @@ class Promoter:
         maps = known.maps or known.let_go_by("reverse")
         target = self.configuration.cluster(declared.alias_of(known.target) or known.target.alias)
         # Settings that cannot be translated for the way back are found before anything changes.
-        settings = await settings_back(known, maps, target)
+        settings = await settings_back(known, maps, self.session.client(target))
         if former is not None:
             if not await self._gateways(former, chosen):
-                await require_no_members(former)
+                await require_no_members(former, self.session.client(former.source))
             leaders, ledger = {each.source for each in chosen}, self.configuration.ledger
-            await await_reserved(former.source, leaders, ledger, timeout_s=self.timeout_s, on_step=self.on_step)
+            await await_reserved(
+                former.source, self.session, leaders, ledger, timeout_s=self.timeout_s, on_step=self.on_step
+            )
         found = replace(await self._promote("reverse", dry_run=dry_run), verb="reverse")
         if dry_run:
             return found
         self.on_step(f"creating link {link}")
-        links, known = AsyncDeclaredLinks(self.configuration.written), (await self._look())[1]
+        links, known = AsyncDeclaredLinks(self.configuration.written, self.session), (await self._look())[1]
         await links.create(
             link,
             source=known.target.alias,
@@ -239,6 +242,7 @@ class Promoter:
     ) -> AbstractAsyncContextManager[ClientMove]:
         return client_move(
             link,
+            self.session,
             chosen,
             timeout_s=self.timeout_s,
             is_forced=self.clients == "force",
@@ -276,8 +280,7 @@ class Promoter:
                     hint=f"isthmus link reattach {self.name}, and give this command again; or leave clients where they "
                     "are: --leave-clients.",
                 )
-            async with ClusterPool() as pool:
-                (link,) = await in_force([link], pool)
+            (link,) = await in_force([link], self.session)
             groups = await self._carry_groups(verb, link, chosen, move, dry_run=False)
             return await self._serve_at_target(replace(done, groups=groups), move)
 
@@ -321,10 +324,12 @@ class Promoter:
             done = await self._end_left_open(done, target)
             return await self._forget_origin(await self._resume_rescue(done), target)
         is_asked = verb == "failover" or not dry_run
-        before = await promised_before(link, chosen, verb, attached=attached) if is_asked else None
+        before = await promised_before(link, self.session, chosen, verb, attached=attached) if is_asked else None
         if not dry_run:
             if attached:
-                await keep_promised(self.name, chosen, link.target, self.configuration.ledger, before)
+                await keep_promised(
+                    self.name, chosen, self.session.client(link.target), self.configuration.ledger, before
+                )
             await self._detach(verb, chosen, link)
             if before is not None and verb == "failover":
                 before = await self._await_gateways(before, link, time.monotonic(), is_begun=not attached)
@@ -344,7 +349,8 @@ class Promoter:
         """Return what gateways had acknowledged up to when they learned of the detachment of `at_s` (monotonic)."""
         self.on_step("waiting until gateways have heard of it")
         detachment = Detachment(at_s, (await self._look())[1].attached_said)
-        return await promised_since(found, link, detachment, self.configuration.ledger, is_begun=is_begun)
+        ledger = self.configuration.ledger
+        return await promised_since(found, link, self.session, detachment, ledger, is_begun=is_begun)
 
     async def _rescue_clients(self, found: Promotion, link: Link, *, dry_run: bool = False) -> Promotion:
         """Serve clients of the lost source at the target, unless names differ, or a part of the link still follows.
@@ -378,14 +384,14 @@ class Promoter:
         """End the transactions that lanes left open in partitions without a leader when the namespaces were released,
         unless they follow another link by now.
         """
-        async with Client(cluster) as target:
-            still = partial(self._find_released_topics, done, cluster, target)
-            topics, known = await still(), await recollect(self.name, target)
-            ended = await finish(target, prepared_commits(self.name, known.documents.values()), topics, still)
-            committed = add_transactional_ids(ended.committed, known)
-            await keep_committed(self.name, done.namespaces, committed, target, self.configuration.ledger)
-            aborted = await abort_mirrored(target, topics, still)
-            notes = await self._notes(target, await still(), ended, known)
+        target = self.session.client(cluster)
+        still = partial(self._find_released_topics, done, cluster, target)
+        topics, known = await still(), await recollect(self.name, target)
+        ended = await finish(target, prepared_commits(self.name, known.documents.values()), topics, still)
+        committed = add_transactional_ids(ended.committed, known)
+        await keep_committed(self.name, done.namespaces, committed, target, self.configuration.ledger)
+        aborted = await abort_mirrored(target, topics, still)
+        notes = await self._notes(target, await still(), ended, known)
         documents = known.documents.values()
         return replace(
             done,
@@ -443,14 +449,13 @@ class Promoter:
                 f"link {self.name} cannot be used here",
                 hint=f"isthmus link describe {self.name} says why: both its clusters have to be in the file.",
             )
-        async with ClusterPool() as pool:
-            (link,) = await in_force([replace(link, groups=whole.groups)], pool)
-            await require_nobody_recovers(self.name, pool.client(link.target))
+        (link,) = await in_force([replace(link, groups=whole.groups)], self.session)
+        await require_nobody_recovers(self.name, self.session.client(link.target))
         return _Chosen(link, tuple(chosen), tuple(each for each in chosen if each in known.maps), link.target)
 
     async def _look(self) -> tuple[Declared, Declaration]:
-        async with open_declarations(self.configuration) as (_, declared):
-            known = declared.links.get(self.name)
+        _, declared = await read_declarations(self.configuration, self.session)
+        known = declared.links.get(self.name)
         if known is None:
             hint = "A link of the file ends when it is taken out of there."
             raise declared.unknown("link", [each.name for each in declared.living], self.name, hint)
@@ -481,25 +486,25 @@ class Promoter:
         """
         self.on_step(f"waiting until all that {link.source.alias} has by now is copied")
         deadline = Deadline(self.timeout_s)
-        async with Client(link.source) as source, Client(link.target) as target:
-            found = await source_logs(link, source, followed_topics(link, await recollect(self.name, target)))
-            # Records behind open transactions follow once these are aborted.
-            here = {key: replace(log, end=log.stable_end) for key, log in found.items()}
-            while True:
-                # In this order: a lane that ends between both looks has copied its last records by the second one.
-                may_copy = is_attached or bool(_writing(link, await recollect(self.name, target)))
-                left = await left_partitions(link, target, here, source=source)
-                gates.require_copies(self.name, left)
-                behind = [each for each in left if each.missing_records]
-                if self._is_little_enough(behind):
-                    return
-                # Of partitions with unknown ends it is not known that they lack anything.
-                missing = [each for each in behind if each.missing_records > 0]
-                if not (may_copy or self._is_little_enough(missing)):
-                    raise gates.left_behind(self.name, chosen, missing)
-                if deadline.has_passed:
-                    raise gates.not_copied(self.name, behind, self.timeout_s)
-                await asyncio.sleep(LOOK_S)
+        source, target = self.session.client(link.source), self.session.client(link.target)
+        found = await source_logs(link, source, followed_topics(link, await recollect(self.name, target)))
+        # Records behind open transactions follow once these are aborted.
+        here = {key: replace(log, end=log.stable_end) for key, log in found.items()}
+        while True:
+            # In this order: a lane that ends between both looks has copied its last records by the second one.
+            may_copy = is_attached or bool(_writing(link, await recollect(self.name, target)))
+            left = await left_partitions(link, target, here, source=source)
+            gates.require_copies(self.name, left)
+            behind = [each for each in left if each.missing_records]
+            if self._is_little_enough(behind):
+                return
+            # Of partitions with unknown ends it is not known that they lack anything.
+            missing = [each for each in behind if each.missing_records > 0]
+            if not (may_copy or self._is_little_enough(missing)):
+                raise gates.left_behind(self.name, chosen, missing)
+            if deadline.has_passed:
+                raise gates.not_copied(self.name, behind, self.timeout_s)
+            await asyncio.sleep(LOOK_S)
 
     async def _await_copied(
         self, link: Link, chosen: Collection[NamespaceMap], quiet_s: float, *, is_attached: bool
@@ -507,42 +512,42 @@ class Promoter:
         """Wait until the target holds all of the source, and the source was not written to for a while."""
         self.on_step(f"waiting until {link.source.alias} is quiet for {quiet_s:g} s and all of it is copied")
         deadline, quiet_from, before = Deadline(self.timeout_s), time.monotonic(), None
-        async with Client(link.source) as source, Client(link.target) as target:
-            followed = followed_topics(link, await recollect(self.name, target))
-            while True:
-                # Only the time between two looks counts as quiet, however long each of them takes.
-                looked_at, here = time.monotonic(), await source_logs(link, source, followed)
-                if here != before:
-                    quiet_from = time.monotonic()
-                moved = [key for key, log in here.items() if before and before.get(key) != log]
-                held = [key for key, log in here.items() if log.stable_end < log.end]
-                before = here
-                left = await left_partitions(link, target, here, source=source)
-                behind = [each for each in left if each.missing_records]
-                self.on_progress(len(left) - len(behind), len(left))
-                is_quiet, is_late = looked_at - quiet_from >= quiet_s, deadline.has_passed
-                if is_quiet or is_late:
-                    gates.require_copies(self.name, left)
-                    if any(map(gates.is_beyond, left)):
-                        # Meanwhile the source may have received the records that the target was seen to have.
-                        gates.require_within(self.name, left, await source_logs(link, source, followed))
-                does = self._is_little_enough(behind)
-                if not (does or is_attached) and (is_quiet or is_late):
-                    raise gates.left_behind(self.name, chosen, behind)
-                if does and is_quiet:
-                    if held:
-                        raise build_undecided(source, held, await owners_in(source, held))
-                    return
-                if is_late and (moved or held or not does):
-                    # Records written between two looks at a log look like an open transaction.
-                    if owners := await owners_in(source, held):
-                        raise build_undecided(source, held, owners)
-                    raise (
-                        await build_written_to(source, moved)
-                        if does
-                        else gates.not_copied(self.name, behind, self.timeout_s)
-                    )
-                await asyncio.sleep(LOOK_S)
+        source, target = self.session.client(link.source), self.session.client(link.target)
+        followed = followed_topics(link, await recollect(self.name, target))
+        while True:
+            # Only the time between two looks counts as quiet, however long each of them takes.
+            looked_at, here = time.monotonic(), await source_logs(link, source, followed)
+            if here != before:
+                quiet_from = time.monotonic()
+            moved = [key for key, log in here.items() if before and before.get(key) != log]
+            held = [key for key, log in here.items() if log.stable_end < log.end]
+            before = here
+            left = await left_partitions(link, target, here, source=source)
+            behind = [each for each in left if each.missing_records]
+            self.on_progress(len(left) - len(behind), len(left))
+            is_quiet, is_late = looked_at - quiet_from >= quiet_s, deadline.has_passed
+            if is_quiet or is_late:
+                gates.require_copies(self.name, left)
+                if any(map(gates.is_beyond, left)):
+                    # Meanwhile the source may have received the records that the target was seen to have.
+                    gates.require_within(self.name, left, await source_logs(link, source, followed))
+            does = self._is_little_enough(behind)
+            if not (does or is_attached) and (is_quiet or is_late):
+                raise gates.left_behind(self.name, chosen, behind)
+            if does and is_quiet:
+                if held:
+                    raise build_undecided(source, held, await owners_in(source, held))
+                return
+            if is_late and (moved or held or not does):
+                # Records written between two looks at a log look like an open transaction.
+                if owners := await owners_in(source, held):
+                    raise build_undecided(source, held, owners)
+                raise (
+                    await build_written_to(source, moved)
+                    if does
+                    else gates.not_copied(self.name, behind, self.timeout_s)
+                )
+            await asyncio.sleep(LOOK_S)
 
     def _is_little_enough(self, behind: Iterable[LeftPartition]) -> bool:
         """Whether so little is left to be copied that it may stay behind; an unknown number is too much."""
@@ -568,15 +573,14 @@ class Promoter:
         passed |= {Standing.DUE} if dry_run else set()
         passed |= {Standing.ACTIVE_AT_TARGET} if self.clients == "force" else set()
         while True:
-            async with ClusterPool() as pool:
-                groups = AsyncGroups(lambda _: (link,), self.configuration.ledger, pool)
-                (plan,) = await (groups.plan() if dry_run else groups.sync())
+            groups = AsyncGroups(lambda _: (link,), self.configuration.ledger, self.session)
+            (plan,) = await (groups.plan() if dry_run else groups.sync())
             found = gates.CarriedGroups(plan.groups, chosen, is_tried=not dry_run)
             in_the_way = found.in_the_way(passed, is_moved=move is not None)
             if plan.problem is None and not in_the_way:
                 if verb == "reverse" and move is None:
                     # A consumer that began meanwhile commits behind the positions that were carried.
-                    await require_no_members(link)
+                    await require_no_members(link, self.session.client(link.source))
                 return found.standings
             if deadline.has_passed:
                 reason = plan.problem.message if plan.problem else first_few(in_the_way)
@@ -588,7 +592,7 @@ class Promoter:
 
     async def _detach(self, verb: Verb, chosen: Collection[NamespaceMap], link: Link) -> None:
         self.on_step("detaching")
-        links = AsyncDeclaredLinks(self.configuration.written)
+        links = AsyncDeclaredLinks(self.configuration.written, self.session)
 
         def values(known: Declaration) -> dict[str, Any]:
             # Do not overwrite another verb's claim: that verb may be retried.
@@ -596,61 +600,60 @@ class Promoter:
 
         ledger, is_sparing = self.configuration.ledger, verb == "failover"
         # A recovery that ran until now cannot announce a deletion any more, and a later one sees the detachment.
-        async with Client(link.target) as target, hold_claim(target, self.name, ledger, does="lets go of"):
+        async with hold_claim(self.session.client(link.target), self.name, ledger, does="lets go of"):
             await links.change(self.name, values, spares_source=is_sparing, even_deleted=True)
 
     async def _await_lanes_ended(self, link: Link) -> None:
         """Wait until no task writes to the detached namespaces."""
         self.on_step("waiting for the lanes to end")
-        async with Client(link.target) as target:
-            deadline, calm_from, most, beats = Deadline(self.timeout_s), None, 0, Beats()
-            while True:
-                known = await recollect(self.name, target)
-                writing = len(_writing(link, known))
-                most = max(most, writing)
-                self.on_progress(most - writing, most)
-                if writing and beats.is_gone(known):
-                    self.on_step("ending what a controller left that is gone")
-                    await end_leases(self.name, target)
-                    continue
-                if writing:
-                    calm_from = None
-                elif left_nothing(known) and (is_gone(known) or goes_without(known, link.namespaces)):
+        target = self.session.client(link.target)
+        deadline, calm_from, most, beats = Deadline(self.timeout_s), None, 0, Beats()
+        while True:
+            known = await recollect(self.name, target)
+            writing = len(_writing(link, known))
+            most = max(most, writing)
+            self.on_progress(most - writing, most)
+            if writing and beats.is_gone(known):
+                self.on_step("ending what a controller left that is gone")
+                await end_leases(self.name, target)
+                continue
+            if writing:
+                calm_from = None
+            elif left_nothing(known) and (is_gone(known) or goes_without(known, link.namespaces)):
+                return
+            else:
+                calm_from = calm_from or time.monotonic()
+                if time.monotonic() - calm_from >= self.configuration.timings.calm_s:
                     return
-                else:
-                    calm_from = calm_from or time.monotonic()
-                    if time.monotonic() - calm_from >= self.configuration.timings.calm_s:
-                        return
-                if deadline.has_passed:
-                    raise GateNotMet(
-                        f"link {self.name}: its lanes have not ended within {self.timeout_s:g} s",
-                        hint="End the isthmus run that runs it, and give the command again: it ends what is left.",
-                    )
-                await asyncio.sleep(LOOK_S)
+            if deadline.has_passed:
+                raise GateNotMet(
+                    f"link {self.name}: its lanes have not ended within {self.timeout_s:g} s",
+                    hint="End the isthmus run that runs it, and give the command again: it ends what is left.",
+                )
+            await asyncio.sleep(LOOK_S)
 
     async def _result(
         self, verb: Verb, link: Link, chosen: tuple[NamespaceMap, ...], groups: Mapping[str, str]
     ) -> Promotion:
-        async with Client(link.target) as target:
-            known = await recollect(self.name, target)
-            followed = followed_topics(link, known)
-            if verb == "promote":
-                async with Client(link.source) as source:
-                    here = await source_logs(link, source, followed)
-                    partitions = await left_partitions(link, target, here, source=source)
-                return Promotion(link=self.name, verb=verb, namespaces=chosen, partitions=partitions, groups=groups)
-            seen = await seen_logs(link, followed)
-            partitions = await left_partitions(link, target, None, seen)
-            topics = await _topics_of(target, chosen)
-            still_open = add_transactional_ids(await _open_in(target, topics), known)
-            committed = committed_before(known.documents.values(), chosen)
-            partitions = without_open(partitions, (*still_open, *committed))
-            notes: tuple[Problem, ...] = ()
-            if verb == "failover":
-                doubt = await find_unfinished(target, prepared_commits(self.name, known.documents.values()), topics)
-                notes = await self._notes(target, topics, doubt, known)
-                committed += add_transactional_ids(doubt.committed, known)
-            partitions = await with_transactional_ids(link, known, partitions, asks=seen.logs is not None)
+        source, target = self.session.client(link.source), self.session.client(link.target)
+        known = await recollect(self.name, target)
+        followed = followed_topics(link, known)
+        if verb == "promote":
+            here = await source_logs(link, source, followed)
+            partitions = await left_partitions(link, target, here, source=source)
+            return Promotion(link=self.name, verb=verb, namespaces=chosen, partitions=partitions, groups=groups)
+        seen = await seen_logs(link, source, followed)
+        partitions = await left_partitions(link, target, None, seen)
+        topics = await _topics_of(target, chosen)
+        still_open = add_transactional_ids(await _open_in(target, topics), known)
+        committed = committed_before(known.documents.values(), chosen)
+        partitions = without_open(partitions, (*still_open, *committed))
+        notes: tuple[Problem, ...] = ()
+        if verb == "failover":
+            doubt = await find_unfinished(target, prepared_commits(self.name, known.documents.values()), topics)
+            notes = await self._notes(target, topics, doubt, known)
+            committed += add_transactional_ids(doubt.committed, known)
+        partitions = await with_transactional_ids(source, known, partitions, asks=seen.logs is not None)
         topics_age_s = 0.0 if seen.has_topics else names_age_s(known, now_ms())
         return Promotion(
             link=self.name,
@@ -668,27 +671,27 @@ class Promoter:
     async def _let_go(self, found: Promotion, link: Link, *, is_final: bool = True) -> Promotion:
         """Write down the provenance of every topic, and release the namespaces, unless they are only detached."""
         self.on_step("writing down where everything came from")
-        async with Client(link.target) as target:
-            known = await recollect(self.name, target)
-            await write_down(found, target)
-            # While the topics are still known as copies, and before others write to them.
-            found = await settle_policies(found, link, target, is_final=is_final)
-            if found.verb == "detach":
-                topics = await _topics_of(target, found.namespaces)
-                still_open = add_transactional_ids(await _open_in(target, topics), known)
-                return replace(found, notes=(*found.notes, *map(_stays_open_note, still_open)), is_done=True)
-            if found.verb == "failover":
-                self.on_step("committing what the source has committed")
-                prepared = prepared_commits(self.name, known.documents.values())
-                topics = await _topics_of(target, found.namespaces)
-                done = await finish(target, prepared, topics)
-                notes = (*found.notes, *await self._notes(target, topics, done, known))
-                committed = add_transactional_ids(done.committed, known)
-                await keep_committed(self.name, found.namespaces, committed, target, self.configuration.ledger)
-                before = committed_before(known.documents.values(), found.namespaces)
-                found = replace(found, committed=(*before, *committed), notes=notes)
+        target = self.session.client(link.target)
+        known = await recollect(self.name, target)
+        await write_down(found, target)
+        # While the topics are still known as copies, and before others write to them.
+        found = await settle_policies(found, link, target, is_final=is_final)
+        if found.verb == "detach":
+            topics = await _topics_of(target, found.namespaces)
+            still_open = add_transactional_ids(await _open_in(target, topics), known)
+            return replace(found, notes=(*found.notes, *map(_stays_open_note, still_open)), is_done=True)
+        if found.verb == "failover":
+            self.on_step("committing what the source has committed")
+            prepared = prepared_commits(self.name, known.documents.values())
+            topics = await _topics_of(target, found.namespaces)
+            done = await finish(target, prepared, topics)
+            notes = (*found.notes, *await self._notes(target, topics, done, known))
+            committed = add_transactional_ids(done.committed, known)
+            await keep_committed(self.name, found.namespaces, committed, target, self.configuration.ledger)
+            before = committed_before(known.documents.values(), found.namespaces)
+            found = replace(found, committed=(*before, *committed), notes=notes)
         self.on_step("releasing the namespaces")
-        namespaces = AsyncNamespaces(link.target, self.configuration.ledger)
+        namespaces = AsyncNamespaces(link.target, self.session, self.configuration.ledger)
         # Topics last: as long as one is reserved, a repeated verb reports its partitions again.
         released = sorted(found.namespaces, key=lambda each: each.kind == "topic")
         aborted = [open_there for each in released for open_there in await namespaces.release(each.target)]
@@ -701,9 +704,10 @@ class Promoter:
     async def _forget_origin(self, found: Promotion, target: Cluster) -> Promotion:
         """Do what remains once all is released; a verb that was interrupted may have left this to its repetition."""
         self.on_step("forgetting that they were copies")
-        await forget_copies(self.name, found.namespaces, target, self.configuration.ledger)
-        if found.verb == "failover" and not await _has_silent(target, found.namespaces):
-            await keep_promised(self.name, found.namespaces, target, self.configuration.ledger)
+        client, ledger = self.session.client(target), self.configuration.ledger
+        await forget_copies(self.name, found.namespaces, client, ledger)
+        if found.verb == "failover" and not await _has_silent(client, found.namespaces):
+            await keep_promised(self.name, found.namespaces, client, ledger)
         return replace(found, is_done=True)
 
 
@@ -713,10 +717,9 @@ async def _topics_of(target: Client, maps: Iterable[NamespaceMap]) -> list[str]:
     return [name for name in (await target.metadata(None)).topics if any(each.holds(name) for each in spaces)]
 
 
-async def _has_silent(cluster: Cluster, maps: Iterable[NamespaceMap]) -> bool:
+async def _has_silent(target: Client, maps: Iterable[NamespaceMap]) -> bool:
     """Whether a partition in these namespaces has no leader: the command then has to be repeated, and reports all."""
-    async with Client(cluster) as target:
-        return bool(await leaderless(target, await _topics_of(target, maps)))
+    return bool(await leaderless(target, await _topics_of(target, maps)))
 
 
 async def _open_in(target: Client, topics: Collection[str]) -> tuple[OpenTransaction, ...]:

@@ -10,6 +10,7 @@ from isthmus.deadline import Deadline
 from isthmus.errors import GateNotMet
 from isthmus.kafka.client import Client
 from isthmus.kafka.groups.groups import describe_groups, list_groups
+from isthmus.kafka.session import ClientSession
 from isthmus.links.reversal import reversed_settings
 from isthmus.memory.filtering import filters_of
 from isthmus.memory.links import recollect
@@ -25,28 +26,26 @@ from isthmus.namespaces.namespaces import AsyncNamespaces
 _LOOK_S: Final = 0.5
 
 
-async def settings_back(known: Declaration, maps: Sequence[NamespaceMap], target: Cluster) -> Mapping[str, Any]:
+async def settings_back(known: Declaration, maps: Sequence[NamespaceMap], target: Client) -> Mapping[str, Any]:
     """Return the settings of a link in the other direction, with the filters that operators have set while it ran.
 
     :raises PlanRefused: A filter cannot be expressed in the names of the new source.
     :raises ClusterError: The ledger at the target cannot be read.
     """
-    async with Client(target) as client:
-        filters = filters_of(known.name, (await recollect(known.name, client)).documents)
+    filters = filters_of(known.name, (await recollect(known.name, target)).documents)
     changed = {name.replace("_", ".", 1): list(texts) for name, texts in filters.changed.items()}
     return reversed_settings({**known.settings, **changed}, maps)
 
 
-async def require_no_members(link: Link) -> None:
+async def require_no_members(link: Link, source: Client) -> None:
     """Require that no consumer of a group that a link carries is at work at the source: its position would move on.
 
     :raises GateNotMet: A consumer is.
     :raises ClusterError: One of its brokers, or a group, does not answer: a consumer may be at work there.
     """
-    async with Client(link.source) as source:
-        groups = (await list_groups(source)).all()
-        names = {each.group for of_broker in groups.values() for each in of_broker if link.groups.matches(each.group)}
-        found = (await describe_groups(source, names)).all()
+    groups = (await list_groups(source)).all()
+    names = {each.group for of_broker in groups.values() for each in of_broker if link.groups.matches(each.group)}
+    found = (await describe_groups(source, names)).all()
     at_work = sorted(name for name, group in found.items() if group.members)
     if at_work:
         raise GateNotMet(
@@ -57,6 +56,7 @@ async def require_no_members(link: Link) -> None:
 
 async def await_reserved(
     source: Cluster,
+    session: ClientSession,
     wanted: Collection[Namespace],
     ledger: LedgerSettings,
     *,
@@ -68,7 +68,7 @@ async def await_reserved(
     :raises GateNotMet: Others may write to one, or do.
     :raises ClusterError: The source's ledger cannot be read.
     """
-    namespaces = AsyncNamespaces(source, ledger)
+    namespaces = AsyncNamespaces(source, session, ledger)
     deadline = Deadline(timeout_s)
     while True:
         found = [each for each in await namespaces.all() if each.namespace in wanted]

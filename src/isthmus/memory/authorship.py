@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from isthmus.errors import PlanRefused
-from isthmus.kafka.pool import ClusterPool
+from isthmus.kafka.session import ClientSession
 from isthmus.ledger.documents.kinds import (
     DeclarationDocument,
     Document,
@@ -51,9 +51,9 @@ class Authorship(NamedTuple):
     away: dict[str, Problem]
 
 
-async def authorship(clusters: Sequence[Cluster], pool: ClusterPool) -> Authorship:
+async def authorship(clusters: Sequence[Cluster], session: ClientSession) -> Authorship:
     """Read the statements in the ledgers of these clusters, as far as they answer within ten seconds each."""
-    answers = await asyncio.gather(*(_documents(each, pool) for each in clusters))
+    answers = await asyncio.gather(*(_documents(each, session) for each in clusters))
     held: dict[Authored, list[str]] = {}
     for cluster, documents in zip(clusters, answers, strict=True):
         if not isinstance(documents, Problem):
@@ -64,8 +64,8 @@ async def authorship(clusters: Sequence[Cluster], pool: ClusterPool) -> Authorsh
     return Authorship(sorted(found, reverse=True), away)
 
 
-async def _documents(cluster: Cluster, pool: ClusterPool) -> list[Document] | Problem:
-    ledger = await ledger_within(pool.client(cluster), PATIENCE_S)
+async def _documents(cluster: Cluster, session: ClientSession) -> list[Document] | Problem:
+    ledger = await ledger_within(session.client(cluster), PATIENCE_S)
     if isinstance(ledger, Problem):
         return ledger
     try:

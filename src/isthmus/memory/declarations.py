@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 
 from isthmus.errors import ClusterError, Fenced, PlanRefused, Unreachable
 from isthmus.kafka.admin.brokers import describe_cluster
 from isthmus.kafka.client import Client
+from isthmus.kafka.session import ClientSession
 from isthmus.ledger.documents.declared import declaration_of, tree_declaration_of
 from isthmus.ledger.documents.kinds import (
     DeclarationDocument,
@@ -60,21 +60,10 @@ _ChangeT = TypeVar("_ChangeT", bound=LedgerChange)
 
 
 class Declarations:
-    """The declarations of some clusters, followed from look to look, and added to; use it with `async with`."""
+    """The declarations of some clusters, followed from look to look, and added to."""
 
-    def __init__(self, clusters: Collection[Cluster], ledger: LedgerSettings) -> None:
-        self._places = [_Place(cluster, ledger) for cluster in clusters]
-        self._stack = AsyncExitStack()
-
-    async def __aenter__(self) -> Self:
-        for place in self._places:
-            await self._stack.enter_async_context(place.client)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        for place in self._places:
-            place.view.close()
-        await self._stack.aclose()
+    def __init__(self, clusters: Collection[Cluster], session: ClientSession, ledger: LedgerSettings) -> None:
+        self._places = [_Place(session.client(cluster), ledger) for cluster in clusters]
 
     def client(self, alias: str) -> Client:
         """Return the connection to one of the clusters."""
@@ -265,19 +254,56 @@ class Declarations:
         return next(place for place in self._places if place.alias == alias)
 
 
+class _DeclarationMemory:
+    """The declarations in the ledger of a client's cluster, followed from look to look by all who use the client."""
+
+    def __init__(self, client: Client) -> None:
+        self.documents: dict[str, Document] = {}
+        self._view = LedgerView(client)
+        self._looking = asyncio.Lock()
+        self._untaken: dict[str, bytes | None] = {}
+
+    async def refresh(self) -> None:
+        """Read what was written since the last look.
+
+        :raises PlanRefused: A newer Isthmus wrote some of it.
+        :raises ClusterError: The ledger cannot be read.
+        """
+        async with self._looking:
+            news = await self._view.look()
+            if news.is_other_log:
+                self.documents.clear()
+                self._untaken.clear()
+            self._untaken.update((entry.key, entry.value) for entry in news.entries if kind_of(entry.key) in _KINDS)
+            for key, value in list(self._untaken.items()):
+                # A document of a newer Isthmus is refused at every look, until it is replaced.
+                document = None if value is None else decode_document(key, value)
+                if document is not None:
+                    self.documents[key] = document
+                elif value is None:
+                    self.documents.pop(key, None)
+                del self._untaken[key]
+
+    def close(self) -> None:
+        self._view.close()
+
+
 class _Place:
     """The declarations in one cluster's ledger; `problem` is why the last look at it failed, if it did."""
 
-    def __init__(self, cluster: Cluster, ledger: LedgerSettings) -> None:
-        self.alias = cluster.alias
-        self.client = Client(cluster)
-        self.view = LedgerView(self.client)
-        self.documents: dict[str, Document] = {}
+    def __init__(self, client: Client, ledger: LedgerSettings) -> None:
+        self.alias = client.cluster.alias
+        self.client = client
         self.cluster_id = ""
         self.problem: Problem | None = None
         self.is_read = False
         self._ledger = ledger
-        self._untaken: dict[str, bytes | None] = {}
+        self._memory = client.companion(_DeclarationMemory)
+
+    @property
+    def documents(self) -> Mapping[str, Document]:
+        """The documents by key; none before the first look that succeeded, whatever others have read before."""
+        return self._memory.documents if self.is_read else {}
 
     @property
     def namespaces(self) -> dict[Namespace, NamespaceDocument]:
@@ -301,19 +327,7 @@ class _Place:
     async def _look(self) -> None:
         if not self.cluster_id:
             self.cluster_id = (await describe_cluster(self.client)).cluster_id
-        news = await self.view.look()
-        if news.is_other_log:
-            self.documents.clear()
-            self._untaken.clear()
-        self._untaken.update((entry.key, entry.value) for entry in news.entries if kind_of(entry.key) in _KINDS)
-        for key, value in list(self._untaken.items()):
-            # A document of a newer Isthmus is refused at every look, until it is replaced.
-            document = None if value is None else decode_document(key, value)
-            if document is not None:
-                self.documents[key] = document
-            elif value is None:
-                self.documents.pop(key, None)
-            del self._untaken[key]
+        await self._memory.refresh()
         self.is_read = True
 
     def namespace(self, namespace: Namespace) -> NamespaceDocument | None:
@@ -383,20 +397,19 @@ def _merge_registers(seen: Declarable, held: Declarable, new: Registers) -> Regi
     return held.join(seen.registers).join(new).registers
 
 
-@contextlib.asynccontextmanager
-async def open_declarations(configuration: Configuration) -> AsyncIterator[tuple[Declarations, Declared]]:
-    """Open the declarations of a configuration's clusters, and read them.
+async def read_declarations(configuration: Configuration, session: ClientSession) -> tuple[Declarations, Declared]:
+    """Return the declarations of a configuration's clusters, to be added to, and what they are now.
 
     :raises PlanRefused: A newer Isthmus wrote a ledger.
     """
-    async with Declarations(configuration.clusters, configuration.ledger) as declarations:
-        yield declarations, await declarations.look()
+    declarations = Declarations(configuration.clusters, session, configuration.ledger)
+    return declarations, await declarations.look()
 
 
-async def with_declared(configuration: Configuration) -> Configuration:
+async def with_declared(configuration: Configuration, session: ClientSession) -> Configuration:
     """Return the configuration with what is declared on its clusters. Those that are away declare nothing.
 
     :raises PlanRefused: A newer Isthmus wrote a ledger.
     """
-    async with open_declarations(configuration) as (_, declared):
-        return declared.over(configuration)
+    _, declared = await read_declarations(configuration, session)
+    return declared.over(configuration)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 
 from isthmus.errors import ClusterError, ConfigError
 from isthmus.kafka.client import Client
-from isthmus.kafka.pool import ClusterPool
+from isthmus.kafka.session import ClientSession
 from isthmus.ledger.documents.kinds import Document, FiltersDocument
 from isthmus.ledger.fencing import write_by_one
 from isthmus.ledger.poison import pass_over
@@ -190,9 +190,9 @@ def apply_overrides(link: Link, documents: Mapping[str, Document]) -> Link:
     return settings_of(link, documents).of(filters_of(link.name, documents).of(link))
 
 
-async def in_force(links: Collection[Link], pool: ClusterPool) -> tuple[Link, ...]:
+async def in_force(links: Collection[Link], session: ClientSession) -> tuple[Link, ...]:
     """Return the links with what operators have set for them; as in the file where a ledger cannot be read."""
-    ledgers = {link.target.alias: pool.client(link.target) for link in links}
+    ledgers = {link.target.alias: session.client(link.target) for link in links}
     found = await asyncio.gather(*map(_documents, ledgers.values()))
     documents = dict(zip(ledgers, found, strict=True))
     return tuple(apply_overrides(link, documents[link.target.alias]) for link in links)

@@ -12,6 +12,7 @@ from isthmus.errors import ConfigError, Fenced, PlanRefused
 from isthmus.kafka.admin.topics import known_absent
 from isthmus.kafka.client import Client
 from isthmus.kafka.metadata import NO_TOPIC_ID
+from isthmus.kafka.session import ClientSession
 from isthmus.kafka.transactions.aborting import abort_mirrored
 from isthmus.ledger.documents.kinds import (
     BeginningDocument,
@@ -31,7 +32,6 @@ from isthmus.ledger.topic import on_topic
 from isthmus.memory.filtering import apply_overrides
 from isthmus.memory.hearing import is_run
 from isthmus.memory.links import LinkMemory, read_ledger, recollect
-from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.kafka.transactions import OpenTransaction
 from isthmus.model.lane import LaneState
@@ -62,7 +62,7 @@ def no_longer_mirrored(link: Link, documents: Mapping[str, Document]) -> tuple[T
 
 
 async def forget(
-    link: Link, topics: Collection[str], ledger: LedgerSettings, *, dry_run: bool = False
+    link: Link, session: ClientSession, topics: Collection[str], ledger: LedgerSettings, *, dry_run: bool = False
 ) -> tuple[Forgotten, ...]:
     """Delete from the ledger what it remembers of topics that the link no longer selects: of these, or of all. They are
     named as at the target. A topic that it selects is forgotten if its source has it no more.
@@ -77,30 +77,31 @@ async def forget(
     :raises ClusterError: The ledger at the target cannot be read or written, the source cannot be asked, or open
         transactions cannot be aborted; nothing is forgotten then.
     """
-    async with Client(link.target) as target:
-        known = await recollect(link.name, target)
-        link = apply_overrides(link, known.documents)
-        left = no_longer_mirrored(link, known.documents)
-        gone = await _find_gone(link, [known.topics[each] for each in map(TargetTopic, topics) if each in known.topics])
-        for topic in topics:
-            if topic not in gone:
-                _check(link, topic, known, left)
-        found = tuple(_describe_forgotten(known, topic) for topic in (sorted(map(TargetTopic, set(topics))) or left))
-        deleted = {name for name in gone if known.topics[name].state == LaneState.SOURCE_DELETED}
-        await _check_idle(known, [each.topic for each in found if each.topic not in deleted], target)
-        changes: list[LedgerChange] = []
-        for each in found:
-            if each.topic in gone:
-                changes += letting_go(known.documents, each.topic)
-            else:
-                changes += map(Deletion, each.documents)
-        if changes and not dry_run:
-            found = await _abort_left_open_in(target, found)
-            await append_once(target, changes, replication_factor=ledger.replication_factor)
+    target = session.client(link.target)
+    known = await recollect(link.name, target)
+    link = apply_overrides(link, known.documents)
+    left = no_longer_mirrored(link, known.documents)
+    named = [known.topics[each] for each in map(TargetTopic, topics) if each in known.topics]
+    gone = await _find_gone(link, session.client(link.source), named)
+    for topic in topics:
+        if topic not in gone:
+            _check(link, topic, known, left)
+    found = tuple(_describe_forgotten(known, topic) for topic in (sorted(map(TargetTopic, set(topics))) or left))
+    deleted = {name for name in gone if known.topics[name].state == LaneState.SOURCE_DELETED}
+    await _check_idle(known, [each.topic for each in found if each.topic not in deleted], target)
+    changes: list[LedgerChange] = []
+    for each in found:
+        if each.topic in gone:
+            changes += letting_go(known.documents, each.topic)
+        else:
+            changes += map(Deletion, each.documents)
+    if changes and not dry_run:
+        found = await _abort_left_open_in(target, found)
+        await append_once(target, changes, replication_factor=ledger.replication_factor)
     return found
 
 
-async def forget_link(cluster: Cluster, link: str, ledger: LedgerSettings, *, dry_run: bool = False) -> tuple[str, ...]:
+async def forget_link(target: Client, link: str, ledger: LedgerSettings, *, dry_run: bool = False) -> tuple[str, ...]:
     """Delete all that the ledger of a target cluster remembers of a link, as if it had never been; return the keys.
 
     Its topics stay as they are, but transactions that its lanes have left open in them are aborted. The link no longer
@@ -111,17 +112,16 @@ async def forget_link(cluster: Cluster, link: str, ledger: LedgerSettings, *, dr
     :raises PlanRefused: A controller runs it, or began to meanwhile.
     :raises ClusterError: The ledger cannot be read or written.
     """
-    async with Client(cluster) as target:
-        known = await recollect(link, target)
-        keys = tuple(sorted(known.documents))
-        if not keys:
-            raise ConfigError(
-                f"the ledger of {cluster.alias} knows no link {link}",
-                hint="Its ledger is at the target of a link; isthmus status names the links of the configuration.",
-            )
-        if await is_run(link, target):
-            raise PlanRefused(f"a controller runs link {link}", hint="End that isthmus run first.")
-        return keys if dry_run else await _forget_fenced(target, known, ledger)
+    known = await recollect(link, target)
+    keys = tuple(sorted(known.documents))
+    if not keys:
+        raise ConfigError(
+            f"the ledger of {target.cluster.alias} knows no link {link}",
+            hint="Its ledger is at the target of a link; isthmus status names the links of the configuration.",
+        )
+    if await is_run(link, target):
+        raise PlanRefused(f"a controller runs link {link}", hint="End that isthmus run first.")
+    return keys if dry_run else await _forget_fenced(target, known, ledger)
 
 
 async def _forget_fenced(target: Client, known: LinkMemory, ledger: LedgerSettings) -> tuple[str, ...]:
@@ -148,18 +148,17 @@ async def _forget_fenced(target: Client, known: LinkMemory, ledger: LedgerSettin
     return keys
 
 
-async def forget_copies(link: str, maps: Iterable[NamespaceMap], cluster: Cluster, ledger: LedgerSettings) -> None:
+async def forget_copies(link: str, maps: Iterable[NamespaceMap], target: Client, ledger: LedgerSettings) -> None:
     """Delete from the ledger of a target cluster that topics of released namespaces are copies: a link that leads from
     there is then not refused as a circle.
 
     :raises ClusterError: The ledger cannot be read or written.
     """
     spaces = [each.target for each in maps if each.kind == "topic"]
-    async with Client(cluster) as target:
-        topics = (await recollect(link, target)).topics
-        keys = [one.key for topic, one in topics.items() if any(space.holds(topic) for space in spaces)]
-        if keys:
-            await _delete(target, keys, ledger)
+    topics = (await recollect(link, target)).topics
+    keys = [one.key for topic, one in topics.items() if any(space.holds(topic) for space in spaces)]
+    if keys:
+        await _delete(target, keys, ledger)
 
 
 async def abort_left_open(target: Client, link: str, topics: Collection[TargetTopic]) -> tuple[OpenTransaction, ...]:
@@ -186,15 +185,14 @@ async def _delete(target: Client, keys: Iterable[str], ledger: LedgerSettings) -
     await append_once(target, map(Deletion, keys), replication_factor=ledger.replication_factor)
 
 
-async def _find_gone(link: Link, topics: Collection[TopicDocument]) -> frozenset[TargetTopic]:
+async def _find_gone(link: Link, source: Client, topics: Collection[TopicDocument]) -> frozenset[TargetTopic]:
     """Return the topics that the link selects and its source no longer has."""
     selected = {
         d.source_topic: d.target_topic for d in topics if link.topics.target_of(d.source_topic) == d.target_topic
     }
     if not selected:
         return frozenset()
-    async with Client(link.source) as source:
-        absent = await known_absent(source, selected)
+    absent = await known_absent(source, selected)
     return frozenset(selected[SourceTopic(name)] for name in absent)
 
 

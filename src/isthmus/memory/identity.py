@@ -11,7 +11,7 @@ from isthmus.engine.brokers.producer import ProducerIdentity
 from isthmus.errors import PlanRefused, Unreachable
 from isthmus.kafka.admin.brokers import describe_cluster
 from isthmus.kafka.client import Client
-from isthmus.kafka.pool import ClusterPool
+from isthmus.kafka.session import ClientSession
 from isthmus.kafka.transactions.producers import allocate_producer
 from isthmus.ledger.documents.kinds import Document, LinkDocument
 from isthmus.ledger.link import LinkLedger
@@ -85,8 +85,8 @@ async def producer_identity(
     :raises Fenced: Another controller has taken the link over.
     :raises ClusterError: The target gives no producer ids.
     """
-    async with ClusterPool() as pool:
-        known = await checked_identity(link, ledger.documents, pool, source_id=source_id, target_id=target_id)
+    async with ClientSession() as session:
+        known = await checked_identity(link, ledger.documents, session, source_id=source_id, target_id=target_id)
     if known is not None:
         return known
     if link.level:
@@ -108,7 +108,7 @@ async def producer_identity(
 
 
 async def checked_identity(
-    link: Link, documents: Mapping[str, Document], pool: ClusterPool, *, source_id: str, target_id: str
+    link: Link, documents: Mapping[str, Document], session: ClientSession, *, source_id: str, target_id: str
 ) -> ProducerIdentity | None:
     """Return the producer ids that a link continues with, `None` where it may begin with new ones. `documents` are
     those of the target's ledger.
@@ -118,7 +118,7 @@ async def checked_identity(
     """
     known = known_identity(link.name, documents, source_id=source_id, target_id=target_id)
     if known is None:
-        await _check_beginning(link, source_id, pool)
+        await _check_beginning(link, source_id, session)
     else:
         _check_level(link, known)
     return known
@@ -141,7 +141,7 @@ def _check_level(link: Link, known: ProducerIdentity) -> None:
         )
 
 
-async def _check_beginning(link: Link, source_id: str, pool: ClusterPool) -> None:
+async def _check_beginning(link: Link, source_id: str, session: ClientSession) -> None:
     """Require that no cluster has records of the source by distributors that the tree does not have: in a tree of
     another shape everything would be copied again. And that no cluster is in the tree under two names.
 
@@ -151,7 +151,7 @@ async def _check_beginning(link: Link, source_id: str, pool: ClusterPool) -> Non
     role = link.distributor
     ids = {link.source.alias: source_id}
     for cluster, names in () if role is None else role.others:
-        client = pool.client(cluster)
+        client = session.client(cluster)
         try:
             ids[cluster.alias] = (await describe_cluster(client)).cluster_id
             memory = await read_ledger(client)

@@ -128,12 +128,12 @@ class SeenLogs(NamedTuple):
 NOTHING_SEEN: Final = SeenLogs()
 
 
-async def seen_logs(link: Link, followed: Collection[SourceTopic]) -> SeenLogs:
+async def seen_logs(link: Link, source: Client, followed: Collection[SourceTopic]) -> SeenLogs:
     """Read the source's logs as far as it answers within a few seconds. Nothing is raised: it may be lost. An answer
     without any topic, or without all that were `followed`, does not count as complete.
     """
     with contextlib.suppress(ClusterError, TimeoutError):
-        async with asyncio.timeout(_SOURCE_S), Client(link.source) as source:
+        async with asyncio.timeout(_SOURCE_S):
             metadata = await selected_topics(source, link.topics)
             keys = _selected_partitions(link, metadata)
             found = await log_ranges(source, keys, timeout_s=_SOURCE_S / 2)
@@ -145,16 +145,16 @@ async def seen_logs(link: Link, followed: Collection[SourceTopic]) -> SeenLogs:
 
 
 async def with_transactional_ids(
-    link: Link, known: LinkMemory, left: tuple[LeftPartition, ...], *, asks: bool
+    source: Client, known: LinkMemory, left: tuple[LeftPartition, ...], *, asks: bool
 ) -> tuple[LeftPartition, ...]:
     """Add the transactional ids of the transactions that partitions end within, as the link's controller noted them,
     and, with `asks`, as the source reports them within seconds.
     """
-    names = dict(names_of_transactions(link.name, known.documents))
+    names = dict(names_of_transactions(known.link, known.documents))
     producers = {one.producer_id for each in left for one in each.ends_within or ()} - names.keys()
     if producers and asks:
         with contextlib.suppress(ClusterError, TimeoutError):
-            async with asyncio.timeout(_SOURCE_S), Client(link.source) as source:
+            async with asyncio.timeout(_SOURCE_S):
                 names |= await transactional_ids(source, producers)
 
     def with_id(one: TornTransaction) -> TornTransaction:

@@ -10,8 +10,8 @@ from typing import Annotated, Final, Literal
 
 from isthmus.errors import ClusterError
 from isthmus.kafka.admin.brokers import describe_cluster
-from isthmus.kafka.client import Client
 from isthmus.kafka.metadata import NO_TOPIC_ID
+from isthmus.kafka.session import ClientSession
 from isthmus.ledger.documents.kinds import BeginningDocument, Document, LinkDocument, ProvenanceDocument, TopicDocument
 from isthmus.memory.leaving import begins_at, left_in_tier
 from isthmus.memory.links import read_ledger
@@ -99,7 +99,7 @@ class Provenance(PlainValue):
     away: Mapping[str, Problem]
 
 
-async def provenance_of(clusters: Collection[Cluster], topic: str) -> Provenance:
+async def provenance_of(clusters: Collection[Cluster], session: ClientSession, topic: str) -> Provenance:
     """Read where a topic's records came from, as the ledgers of these clusters remember."""
     found: list[Origin] = []
     names: dict[str, str] = {}
@@ -107,10 +107,10 @@ async def provenance_of(clusters: Collection[Cluster], topic: str) -> Provenance
 
     async def ask(cluster: Cluster) -> None:
         try:
-            async with Client(cluster) as client:
-                names[(await describe_cluster(client)).cluster_id] = cluster.alias
-                topic_id = (await client.metadata([topic])).topics[topic].topic_id
-                documents = (await read_ledger(client)).documents()
+            client = session.client(cluster)
+            names[(await describe_cluster(client)).cluster_id] = cluster.alias
+            topic_id = (await client.metadata([topic])).topics[topic].topic_id
+            documents = (await read_ledger(client)).documents()
         except ClusterError as error:
             problems[cluster.alias] = problem_of(error)
         else:

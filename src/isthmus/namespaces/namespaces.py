@@ -24,6 +24,7 @@ from isthmus.access.enforcement import (
 )
 from isthmus.access.readers import settle_reading
 from isthmus.errors import ConfigError, PlanRefused
+from isthmus.kafka.session import ClientSession
 from isthmus.ledger.documents.kinds import NamespaceDocument
 from isthmus.memory.attaching import check_prefix
 from isthmus.memory.closed import has_gateway
@@ -49,8 +50,9 @@ from isthmus.namespaces.probing import probe_namespaces
 class AsyncNamespaces:
     """The namespaces of one cluster: `fabric.cluster(alias).namespaces`. With `dry_run` nothing is written."""
 
-    def __init__(self, cluster: Cluster, ledger: LedgerSettings) -> None:
+    def __init__(self, cluster: Cluster, session: ClientSession, ledger: LedgerSettings) -> None:
         self._cluster = cluster
+        self._session = session
         self._ledger = ledger
 
     async def all(self) -> tuple[NamespaceReport, ...]:
@@ -58,9 +60,9 @@ class AsyncNamespaces:
 
         :raises ClusterError: The cluster's ledger cannot be read.
         """
-        async with self._declarations() as declarations:
-            reports = await self._reports(declarations, await self._look(declarations))
-            return await probe_namespaces(declarations.client(self._cluster.alias), reports)
+        declarations = self._declarations()
+        reports = await self._reports(declarations, await self._look(declarations))
+        return await probe_namespaces(declarations.client(self._cluster.alias), reports)
 
     async def describe(self, namespace: Namespace) -> NamespaceReport:
         """Describe one namespace.
@@ -68,13 +70,13 @@ class AsyncNamespaces:
         :raises ConfigError: It was not declared.
         :raises ClusterError: The cluster's ledger cannot be read.
         """
-        async with self._declarations() as declarations:
-            client = declarations.client(self._cluster.alias)
-            (found,) = await probe_namespaces(client, [await self._describe_known(declarations, namespace)])
-            if not found.is_reserved:
-                return found
-            keep = keeping(self._cluster, found.registers)
-            return replace(found, in_force=await examine_reservation(client, namespace, keep))
+        declarations = self._declarations()
+        client = declarations.client(self._cluster.alias)
+        (found,) = await probe_namespaces(client, [await self._describe_known(declarations, namespace)])
+        if not found.is_reserved:
+            return found
+        keep = keeping(self._cluster, found.registers)
+        return replace(found, in_force=await examine_reservation(client, namespace, keep))
 
     async def create(
         self, namespace: Namespace, *, reserved: bool = False, async_only: bool = False, dry_run: bool = False
@@ -116,27 +118,27 @@ class AsyncNamespaces:
         :raises GateNotMet: Tasks of a link that has detached it may still write there.
         :raises ClusterError: The cluster's ledger cannot be read or written.
         """
-        async with self._declarations() as declarations:
-            declared = await self._look(declarations)
-            (found,) = await probe_namespaces(
-                declarations.client(self._cluster.alias),
-                [self._find_report(await self._reports(declarations, declared), namespace)],
+        declarations = self._declarations()
+        declared = await self._look(declarations)
+        (found,) = await probe_namespaces(
+            declarations.client(self._cluster.alias),
+            [self._find_report(await self._reports(declarations, declared), namespace)],
+        )
+        if found.attached:
+            link = found.attached[0].link
+            raise PlanRefused(
+                f"namespace {namespace} of {self._cluster.alias} is attached to link {link}",
+                hint=f"isthmus link detach {link} first.",
             )
-            if found.attached:
-                link = found.attached[0].link
-                raise PlanRefused(
-                    f"namespace {namespace} of {self._cluster.alias} is attached to link {link}",
-                    hint=f"isthmus link detach {link} first.",
-                )
-            if found.is_reserved:
-                await self._check_let_go(declarations, declared, namespace)
-            if dry_run:
-                return found
-            ended = EndedTransactions()
-            if found.is_reserved and namespace.kind == "topic":
-                ended = await ended_in(declarations.client(self._cluster.alias), namespace)
-            await self._delete(declarations, found)
-            return replace(found, aborted=ended.aborted, in_doubt=ended.in_doubt)
+        if found.is_reserved:
+            await self._check_let_go(declarations, declared, namespace)
+        if dry_run:
+            return found
+        ended = EndedTransactions()
+        if found.is_reserved and namespace.kind == "topic":
+            ended = await ended_in(declarations.client(self._cluster.alias), namespace)
+        await self._delete(declarations, found)
+        return replace(found, aborted=ended.aborted, in_doubt=ended.in_doubt)
 
     async def enforce(
         self,
@@ -158,17 +160,17 @@ class AsyncNamespaces:
             written; the namespace is not marked as closed before, and a repeated call goes on.
         """
         own = Keeping(principals=tuple(keep), has_super_user=super_user)
-        async with self._declarations() as declarations:
-            declared = await self._look(declarations)
-            known = self._find_report(await self._reports(declarations, declared), namespace)
-            client = declarations.client(self._cluster.alias)
-            own = own if own.principals else with_own(own, self._as_followed(declared, namespace))
-            outdated = outdated_rules(known.registers, own)
-            found = require(await examine_reservation(client, namespace, own, without=outdated), own, namespace)
-            await check_allowed(client, found)
-            if dry_run:
-                return replace((await probe_namespaces(client, [known]))[0], in_force=found)
-            await self._close(declarations, known, own, found.missing)
+        declarations = self._declarations()
+        declared = await self._look(declarations)
+        known = self._find_report(await self._reports(declarations, declared), namespace)
+        client = declarations.client(self._cluster.alias)
+        own = own if own.principals else with_own(own, self._as_followed(declared, namespace))
+        outdated = outdated_rules(known.registers, own)
+        found = require(await examine_reservation(client, namespace, own, without=outdated), own, namespace)
+        await check_allowed(client, found)
+        if dry_run:
+            return replace((await probe_namespaces(client, [known]))[0], in_force=found)
+        await self._close(declarations, known, own, found.missing)
         return await self.describe(namespace)
 
     async def relax(self, namespace: Namespace, *, dry_run: bool = False) -> NamespaceReport:
@@ -177,11 +179,11 @@ class AsyncNamespaces:
         :raises ConfigError: It was not declared.
         :raises ClusterError: A rule was rejected, or the ledger cannot be read or written; a repeated call goes on.
         """
-        async with self._declarations() as declarations:
-            known = await self._describe_known(declarations, namespace)
-            if dry_run:
-                return (await probe_namespaces(declarations.client(self._cluster.alias), [known]))[0]
-            await self._open(declarations, known)
+        declarations = self._declarations()
+        known = await self._describe_known(declarations, namespace)
+        if dry_run:
+            return (await probe_namespaces(declarations.client(self._cluster.alias), [known]))[0]
+        await self._open(declarations, known)
         return await self.describe(namespace)
 
     async def release(self, namespace: Namespace) -> tuple[OpenTransaction, ...]:
@@ -204,20 +206,20 @@ class AsyncNamespaces:
         :raises PlanRefused: Rules cannot close it any more, or would close it to the link as well.
         :raises ClusterError: A rule was refused, or the ledger cannot be read or written; a repeated call goes on.
         """
-        async with self._declarations() as declarations:
-            known = await self._describe_known(declarations, namespace)
-            if not is_enforced(known.registers):
-                return ()
-            client = declarations.client(self._cluster.alias)
-            keep = keeping(self._cluster, known.registers)
-            found = require(await examine_reservation(client, namespace, keep), keep, namespace)
-            try:
-                await self._close(declarations, known, keep, found.missing)
-            except PlanRefused:
-                # An operator changed it meanwhile, which counts; if it is still to be closed, the next call looks
-                # again.
-                return ()
-            return found.missing
+        declarations = self._declarations()
+        known = await self._describe_known(declarations, namespace)
+        if not is_enforced(known.registers):
+            return ()
+        client = declarations.client(self._cluster.alias)
+        keep = keeping(self._cluster, known.registers)
+        found = require(await examine_reservation(client, namespace, keep), keep, namespace)
+        try:
+            await self._close(declarations, known, keep, found.missing)
+        except PlanRefused:
+            # An operator changed it meanwhile, which counts; if it is still to be closed, the next call looks
+            # again.
+            return ()
+        return found.missing
 
     async def _describe_known(self, declarations: Declarations, namespace: Namespace) -> NamespaceReport:
         return self._find_report(await self._reports(declarations, await self._look(declarations)), namespace)
@@ -349,49 +351,47 @@ class AsyncNamespaces:
     async def _change(
         self, namespace: Namespace, values: Mapping[str, Any], *, is_new: bool, dry_run: bool
     ) -> NamespaceReport:
-        async with self._declarations() as declarations:
-            declared = await self._look(declarations)
-            reports = await self._reports(declarations, declared)
-            known = next((each for each in reports if each.namespace == namespace), None)
-            if is_new and known is not None:
+        declarations = self._declarations()
+        declared = await self._look(declarations)
+        reports = await self._reports(declarations, declared)
+        known = next((each for each in reports if each.namespace == namespace), None)
+        if is_new and known is not None:
+            raise self._declared_already(namespace)
+        self._check_asynchronous(declared, namespace, values)
+        if is_new:
+            await check_prefix(declarations.client(self._cluster.alias), namespace)
+        if not is_new:
+            known = self._find_report(reports, namespace)
+            self._check_following(known, values)
+            if known.is_reserved and values.get(RESERVED) is False:
+                await self._check_let_go(declarations, declared, namespace)
+        ended = EndedTransactions()
+        client = declarations.client(self._cluster.alias)
+        is_released = known is not None and values.get(RESERVED) is False and not dry_run
+        if known is not None and known.is_reserved and is_released and namespace.kind == "topic":
+            # Before writers are let in: their log must not contain transactions that began before.
+            ended = await ended_in(client, namespace)
+        wanted = {**values, KEPT: []} if is_released else values
+
+        def choose_values(held: NamespaceDocument | None) -> Mapping[str, Any]:
+            if known is None and held is not None:
                 raise self._declared_already(namespace)
-            self._check_asynchronous(declared, namespace, values)
-            if is_new:
-                await check_prefix(declarations.client(self._cluster.alias), namespace)
-            if not is_new:
-                known = self._find_report(reports, namespace)
-                self._check_following(known, values)
-                if known.is_reserved and values.get(RESERVED) is False:
-                    await self._check_let_go(declarations, declared, namespace)
-            ended = EndedTransactions()
-            client = declarations.client(self._cluster.alias)
-            is_released = known is not None and values.get(RESERVED) is False and not dry_run
-            if known is not None and known.is_reserved and is_released and namespace.kind == "topic":
-                # Before writers are let in: their log must not contain transactions that began before.
-                ended = await ended_in(client, namespace)
-            wanted = {**values, KEPT: []} if is_released else values
+            registers = () if known is None else require_unchanged(known, held, wanted)
+            # Where it is released, `renew` must create no more rules.
+            return wanted if is_enforced(registers) else values
 
-            def choose_values(held: NamespaceDocument | None) -> Mapping[str, Any]:
-                if known is None and held is not None:
-                    raise self._declared_already(namespace)
-                registers = () if known is None else require_unchanged(known, held, wanted)
-                # Where it is released, `renew` must create no more rules.
-                return wanted if is_enforced(registers) else values
-
-            before: Registers = () if known is None else known.registers
-            cluster_id = declared.ids[self._cluster.alias]
-            document = namespace_document(namespace, cluster_id, before, values)
-            if document.registers != before and not dry_run:
-                document = await declarations.write_namespace(self._cluster.alias, namespace, choose_values)
-            (report,) = await self._reports(declarations, declared, [document])
-            if is_released and made_rules(report.registers):
-                # It is RELEASING until then; a repeated call resumes an interrupted release here.
-                await self._take_back_rules(declarations, namespace, made_rules(document.registers))
-                report = await self._describe_known(declarations, namespace)
-            report = await self._read_again(declarations, report)
-            return replace(
-                (await probe_namespaces(client, [report]))[0], aborted=ended.aborted, in_doubt=ended.in_doubt
-            )
+        before: Registers = () if known is None else known.registers
+        cluster_id = declared.ids[self._cluster.alias]
+        document = namespace_document(namespace, cluster_id, before, values)
+        if document.registers != before and not dry_run:
+            document = await declarations.write_namespace(self._cluster.alias, namespace, choose_values)
+        (report,) = await self._reports(declarations, declared, [document])
+        if is_released and made_rules(report.registers):
+            # It is RELEASING until then; a repeated call resumes an interrupted release here.
+            await self._take_back_rules(declarations, namespace, made_rules(document.registers))
+            report = await self._describe_known(declarations, namespace)
+        report = await self._read_again(declarations, report)
+        return replace((await probe_namespaces(client, [report]))[0], aborted=ended.aborted, in_doubt=ended.in_doubt)
 
     def _declared_already(self, namespace: Namespace) -> PlanRefused:
         return PlanRefused(
@@ -415,7 +415,7 @@ class AsyncNamespaces:
         await check_let_go(declarations.client(alias), namespace, declared.links.values(), cluster_id=cluster_id)
 
     def _declarations(self) -> Declarations:
-        return Declarations([self._cluster], self._ledger)
+        return Declarations([self._cluster], self._session, self._ledger)
 
     async def _look(self, declarations: Declarations) -> Declared:
         declared = await declarations.look()

@@ -11,6 +11,7 @@ from typing import Final
 from isthmus.access.enforcement import examine_reservation, keeping, require
 from isthmus.access.readers import examine_reading, remembers_rules
 from isthmus.errors import ClusterError, PlanRefused
+from isthmus.kafka.session import ClientSession
 from isthmus.ledger.documents.gateways import is_readable, pair_words
 from isthmus.ledger.documents.kinds import NamespaceDocument
 from isthmus.loops.loop import LinkView
@@ -84,24 +85,25 @@ class ReservationsLoop:
         # Imported only when needed: a status asks for no more than the names of loops.
         from isthmus.namespaces.namespaces import AsyncNamespaces
 
-        for namespace, change in due.items():
-            try:
-                await AsyncNamespaces(view.link.target, LedgerSettings()).renew(namespace)
-            except (ClusterError, PlanRefused) as error:
-                if isinstance(error, ClusterError) and error.retryable:
-                    raise
-                left.append(_build_change(self.name, namespace, change.setting, problem=problem_of(error)))
-        if any(change.against_readers for change in asked):
-            await self._settle(view)
+        async with ClientSession() as session:
+            for namespace, change in due.items():
+                try:
+                    await AsyncNamespaces(view.link.target, session, LedgerSettings()).renew(namespace)
+                except (ClusterError, PlanRefused) as error:
+                    if isinstance(error, ClusterError) and error.retryable:
+                        raise
+                    left.append(_build_change(self.name, namespace, change.setting, problem=problem_of(error)))
+            if any(change.against_readers for change in asked):
+                await self._settle(view, session)
         return left
 
-    async def _settle(self, view: LinkView) -> None:
+    async def _settle(self, view: LinkView, session: ClientSession) -> None:
         from isthmus.access.readers import settle_reading
         from isthmus.memory.declarations import Declarations
 
-        async with Declarations([view.link.target], LedgerSettings()) as declarations:
-            await declarations.look()
-            await settle_reading(declarations, view.link.target)
+        declarations = Declarations([view.link.target], session, LedgerSettings())
+        await declarations.look()
+        await settle_reading(declarations, view.link.target)
 
     async def _find_missing(self, view: LinkView, document: NamespaceDocument) -> list[Change]:
         namespace, keep = document.namespace, keeping(view.link.target, document.registers)

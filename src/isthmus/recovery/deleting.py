@@ -22,7 +22,7 @@ from isthmus.kafka.admin.topics import known_deleted
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.reading import OffsetRange
 from isthmus.kafka.metadata import NO_TOPIC_ID, TopicMetadata
-from isthmus.kafka.pool import ClusterPool
+from isthmus.kafka.session import ClientSession
 from isthmus.ledger.documents.kinds import DeletionDocument, Document, LinkDocument, RecoveryDocument, TopicDocument
 from isthmus.ledger.log import append_once
 from isthmus.ledger.records import Deletion
@@ -320,7 +320,13 @@ def departures(known: LinkMemory, found: Mapping[str, TopicMetadata], at_ms: int
 
 
 async def delete_departed(
-    configuration: Configuration, name: str, topics: Collection[str], *, dry_run: bool, on_step: OnStep = lambda _: None
+    configuration: Configuration,
+    session: ClientSession,
+    name: str,
+    topics: Collection[str],
+    *,
+    dry_run: bool,
+    on_step: OnStep = lambda _: None,
 ) -> None:
     """Delete topics at the target of a link, named as there, whose source topics were deleted, by an operator's
     request. With `dry_run` it is only checked whether they may be deleted.
@@ -333,20 +339,17 @@ async def delete_departed(
     if not topics:
         raise ConfigError("no topics to delete are named", hint="Name them: they are deleted for good.")
     link = configuration.link(name)
-    async with ClusterPool() as pool:
-        source, target = pool.client(link.source), pool.client(link.target)
-        attachment = LinkAttachment(current=lambda: configuration.link(name), name=name, source=source, target=target)
-        known = (await recollect(name, target)).topics
-        for topic in map(TargetTopic, sorted(set(topics))):
-            if topic not in known:
-                raise ConfigError(
-                    f"link {name} never mirrored topic {topic}", hint="isthmus status shows what it mirrors."
-                )
-            deleter = TopicDeleter(link=link, attachment=attachment, topic=topic, is_asked_for=True, on_step=on_step)
-            copy = await deleter.examine()
-            if copy is not None and not dry_run:
-                async with hold_claim(target, name, configuration.ledger, does=DELETES) as claim:
-                    await deleter.delete(claim, copy)
+    source, target = session.client(link.source), session.client(link.target)
+    attachment = LinkAttachment(current=lambda: configuration.link(name), name=name, source=source, target=target)
+    known = (await recollect(name, target)).topics
+    for topic in map(TargetTopic, sorted(set(topics))):
+        if topic not in known:
+            raise ConfigError(f"link {name} never mirrored topic {topic}", hint="isthmus status shows what it mirrors.")
+        deleter = TopicDeleter(link=link, attachment=attachment, topic=topic, is_asked_for=True, on_step=on_step)
+        copy = await deleter.examine()
+        if copy is not None and not dry_run:
+            async with hold_claim(target, name, configuration.ledger, does=DELETES) as claim:
+                await deleter.delete(claim, copy)
 
 
 def _is_recovered(topic: TargetTopic, documents: Collection[Document]) -> bool:

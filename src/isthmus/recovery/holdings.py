@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from isthmus.errors import ConfigError
 from isthmus.kafka.client import Client
+from isthmus.kafka.session import ClientSession
 from isthmus.ledger.documents.kinds import RecoveryDocument
 from isthmus.memory.links import read_ledger
-from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
 from isthmus.model.links.recovery import QUARANTINE_PREFIX, quarantine_of
@@ -22,38 +22,36 @@ from isthmus.recovery.replaying import (
 )
 
 
-async def holdings(link: Link, topic: str | None = None) -> tuple[QuarantinedPartition, ...]:
+async def holdings(link: Link, target: Client, topic: str | None = None) -> tuple[QuarantinedPartition, ...]:
     """Return the records set aside of the topics of a link, or of one, even if the link no longer mirrors it.
 
     :raises ConfigError: The link does not mirror the topic, and never recovered it.
     :raises ClusterError: The target cannot be read.
     """
-    async with Client(link.target) as target:
-        recovered = await _find_recovered(target, link.name)
-        if topic is not None:
-            return await quarantine_holds(target, _at_target(link, topic, recovered))
-        names = (await target.metadata(None)).topics
-        return tuple(
-            [
-                each
-                for name in _set_aside(names, recovered)
-                if link.topics.source_of(TargetTopic(name)) is not None or name in recovered
-                for each in await quarantine_holds(target, name)
-            ]
-        )
+    recovered = await _find_recovered(target, link.name)
+    if topic is not None:
+        return await quarantine_holds(target, _at_target(link, topic, recovered))
+    names = (await target.metadata(None)).topics
+    return tuple(
+        [
+            each
+            for name in _set_aside(names, recovered)
+            if link.topics.source_of(TargetTopic(name)) is not None or name in recovered
+            for each in await quarantine_holds(target, name)
+        ]
+    )
 
 
-async def all_holdings(clusters: Iterable[Cluster]) -> tuple[QuarantinedPartition, ...]:
-    """Return the records set aside at these clusters, whatever happened to the links.
+async def all_holdings(clients: Iterable[Client]) -> tuple[QuarantinedPartition, ...]:
+    """Return the records set aside at the clusters of these clients, whatever happened to the links.
 
     :raises ClusterError: A cluster cannot be read.
     """
     found: list[QuarantinedPartition] = []
-    for cluster in clusters:
-        async with Client(cluster) as client:
-            names = (await client.metadata(None)).topics
-            for name in _set_aside(names, await _find_recovered(client)):
-                found += await quarantine_holds(client, name)
+    for client in clients:
+        names = (await client.metadata(None)).topics
+        for name in _set_aside(names, await _find_recovered(client)):
+            found += await quarantine_holds(client, name)
     return tuple(found)
 
 
@@ -74,6 +72,7 @@ async def _find_recovered(target: Client, link: str | None = None) -> dict[str, 
 
 async def replay_of(
     configuration: Configuration,
+    session: ClientSession,
     name: str,
     topic: str,
     *,
@@ -92,24 +91,22 @@ async def replay_of(
     :raises ClusterError: A cluster cannot be read or written; a repeated call continues.
     """
     link = configuration.link(name)
-    async with Client(link.target) as there:
-        recovered = await _find_recovered(there, name)
-        at_target = _at_target(link, topic, recovered)
-        source_topic = link.topics.source_of(at_target) or recovered.get(at_target)
-        if into is None and (cluster not in (None, link.source.alias) or source_topic is None):
-            raise ConfigError("no topic to write to is named", hint="Name it with --into.")
-        destination = link.source if cluster is None else configuration.cluster(cluster)
-        async with Client(destination) as here:
-            replayer = Replayer(
-                link=link.name,
-                target=there,
-                destination=here,
-                topic=at_target,
-                into=into or source_topic or SourceTopic(""),
-                selected=selected or QuarantineFilter(),
-                on_step=on_step,
-            )
-            return await replayer.replay(dry_run=dry_run)
+    target = session.client(link.target)
+    recovered = await _find_recovered(target, name)
+    at_target = _at_target(link, topic, recovered)
+    source_topic = link.topics.source_of(at_target) or recovered.get(at_target)
+    if into is None and (cluster not in (None, link.source.alias) or source_topic is None):
+        raise ConfigError("no topic to write to is named", hint="Name it with --into.")
+    replayer = Replayer(
+        link=link.name,
+        target=target,
+        destination=session.client(link.source if cluster is None else configuration.cluster(cluster)),
+        topic=at_target,
+        into=into or source_topic or SourceTopic(""),
+        selected=selected or QuarantineFilter(),
+        on_step=on_step,
+    )
+    return await replayer.replay(dry_run=dry_run)
 
 
 def _at_target(link: Link, topic: str, recovered: Mapping[str, SourceTopic]) -> TargetTopic:

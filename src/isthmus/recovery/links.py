@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from isthmus.errors import ConfigError, PlanRefused
-from isthmus.kafka.pool import ClusterPool
+from isthmus.kafka.session import ClientSession
 from isthmus.ledger.documents.kinds import Document, PartedDocument, RecoveryDocument, TopicDocument
 from isthmus.links.claiming import hold_claim
 from isthmus.memory.claims import Claims
@@ -41,6 +41,7 @@ class LinkRecoverer:
     """
 
     configuration: Configuration
+    session: ClientSession
     name: str
     topics: Collection[str] = ()
     way: RecoveryWay | None = None
@@ -63,8 +64,7 @@ class LinkRecoverer:
         """
         link = self.configuration.link(self.name)
         async with AsyncExitStack() as stack:
-            pool = await stack.enter_async_context(ClusterPool())
-            source, target = pool.client(link.source), pool.client(link.target)
+            source, target = self.session.client(link.source), self.session.client(link.target)
             claim = None
             if not dry_run:
                 # Before anything is looked at: else changes of other processes would be found half-way.
@@ -80,9 +80,9 @@ class LinkRecoverer:
             link = await attachment.link()
             self.on_step("looking for topics that have diverged")
             found: list[TopicRecovery] = []
-            for topic, source_topic in sorted((await self._choose_topics(link, pool)).items()):
+            for topic, source_topic in sorted((await self._choose_topics(link)).items()):
                 if self.way is RecoveryWay.MAPPED:
-                    await require_mappable(link, pool, self.configuration.clusters, topic, source_topic)
+                    await require_mappable(link, self.session, self.configuration.clusters, topic, source_topic)
                 recoverer = self._recoverer(link, attachment, topic, source_topic)
                 found.append(await (recoverer.foresee() if claim is None else recoverer.recover(claim)))
         return Recovery(link=link.name, topics=tuple(found), is_dry_run=dry_run)
@@ -106,9 +106,9 @@ class LinkRecoverer:
             only_own=self.only_own,
         )
 
-    async def _choose_topics(self, link: Link, pool: ClusterPool) -> dict[TargetTopic, SourceTopic]:
+    async def _choose_topics(self, link: Link) -> dict[TargetTopic, SourceTopic]:
         """Return the topics to recover, by their names at the target."""
-        memory = await read_ledger(pool.client(link.target))
+        memory = await read_ledger(self.session.client(link.target))
         documents, known = memory.documents(), memory.of(link.name).copy()
         if self.topics:
             chosen = dict(self._find_named(link))
@@ -117,7 +117,7 @@ class LinkRecoverer:
                 if problem is not None:
                     raise PlanRefused(problem.message, hint=problem.hint)
             return chosen
-        foreseen = await foresee(link, pool, Claims(), self.configuration.links, self.configuration.clusters)
+        foreseen = await foresee(link, self.session, Claims(), self.configuration.links, self.configuration.clusters)
         chosen = dict(_find_diverged(foreseen))
         former = {ids.former for ids in rebuilt_topics(link.name, known.documents).values()}
         for document in known.documents.values():

@@ -18,7 +18,7 @@ from isthmus.kafka import codes
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import leaders_of
-from isthmus.kafka.pool import ClusterPool
+from isthmus.kafka.session import ClientSession
 from isthmus.kafka.transactions.producers import active_producers
 from isthmus.ledger.documents.kinds import GapDocument, LinkDocument, MapDocument, PartedDocument, RecoveryDocument
 from isthmus.ledger.maps import LaneMap
@@ -85,16 +85,16 @@ def told_by_map(held: HeldPosition, lane: LaneMap | None) -> HeldPosition:
 
 
 async def require_mappable(
-    link: Link, pool: ClusterPool, clusters: Iterable[Cluster], topic: TargetTopic, source_topic: SourceTopic
+    link: Link, session: ClientSession, clusters: Iterable[Cluster], topic: TargetTopic, source_topic: SourceTopic
 ) -> None:
     """Require that a topic can continue with mapped offsets: nothing of it is changed to find out.
 
     :raises PlanRefused: It cannot; the message says why.
     :raises ClusterError: A cluster does not answer.
     """
-    source, target = pool.client(link.source), pool.client(link.target)
+    source, target = session.client(link.source), session.client(link.target)
     claims = Claims()
-    for heard in await claims_around(source, target, map(pool.client, clusters), [link], selection([link])):
+    for heard in await claims_around(source, target, map(session.client, clusters), [link], selection([link])):
         claims.hear(heard)
     observed = await observe(link, source, target, names=NamedTopics(sources={topic: source_topic}))
     pair = observed.pairs.get(topic)

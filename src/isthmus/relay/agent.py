@@ -16,6 +16,7 @@ from isthmus.kafka.connect.address import split_address, written_address
 from isthmus.kafka.connect.certificates import context_of
 from isthmus.kafka.connect.credentials import renew_credentials
 from isthmus.kafka.connect.reach import reach
+from isthmus.kafka.session import ClientSession
 from isthmus.model.cluster import Cluster, Tls
 from isthmus.relay.passing import Stream, pass_between
 from isthmus.relay.speech import (
@@ -60,8 +61,8 @@ async def reached_brokers(cluster: Cluster) -> tuple[str, ...]:
 
     :raises ClusterError: The cluster does not answer.
     """
-    async with Client(cluster) as client:
-        return tuple(sorted(await broker_addresses(client)))
+    async with ClientSession() as session:
+        return tuple(sorted(await broker_addresses(session.client(cluster))))
 
 
 async def join(cluster: Cluster, settings: JoinSettings) -> None:
@@ -76,8 +77,8 @@ async def join(cluster: Cluster, settings: JoinSettings) -> None:
             hint="Join where its brokers can be reached, with a configuration that has no such proxy, or by "
             f"isthmus -b {cluster.alias}=host:port relay join {cluster.alias}.",
         )
-    async with Client(cluster) as client:
-        await _Agent(client, settings).run()
+    async with ClientSession() as session:
+        await _Agent(session.client(cluster), settings).run()
 
 
 class _Agent:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from isthmus.clusters.lastknown.lastknown import remember
 from isthmus.errors import IsthmusError
+from isthmus.kafka.session import ClientSession
 from isthmus.lanes.catchup import Arrival
 from isthmus.memory.declarations import Declarations
 from isthmus.model.configuration import Configuration
@@ -136,7 +137,8 @@ class Controller:
     async def _follow_declared(self, written: Configuration) -> Configuration:
         """Apply what is written and declared, until other clusters are written; return what is written then."""
         following, keeper = self._following, TargetKeeper()
-        async with Declarations(written.clusters, written.ledger) as declarations:
+        async with ClientSession() as session:
+            declarations = Declarations(written.clusters, session, written.ledger)
             while True:
                 if await self._wait_to_reread(self.timings.follow_s) and following.reread is not None:
                     before, written = written, await self._reread(following.reread) or written
@@ -194,7 +196,8 @@ class Controller:
         """Let clusters remember each other, for when one of them is away."""
         while True:
             links = self._links.at_work
-            await remember(links, self._links.declared)
+            async with ClientSession() as session:
+                await remember(links, session, self._links.declared)
             # The first time waits for links to begin.
             await asyncio.sleep(KNOWN_S if links else _SOON_S)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from isthmus.errors import ConfigError, IsthmusError
-from isthmus.kafka.client import Client
+from isthmus.kafka.session import ClientSession
 from isthmus.ledger.documents.kinds import RecoveryDocument
 from isthmus.memory.links import recollect
 from isthmus.model.configuration import Configuration, LedgerSettings
@@ -63,17 +63,17 @@ class SelfRecovery:
         known = {each.link: each for each in progress()} if chosen else {}
         for link in chosen:
             if link.name in known:
-                await self._look(link)
-                for topic in self._due(link.name, known[link.name]):
-                    await self._recover(link.name, topic, links, ledger)
+                async with ClientSession() as session:
+                    await self._look(link, session)
+                    for topic in self._due(link.name, known[link.name]):
+                        await self._recover(link.name, session, topic, links, ledger)
 
-    async def _look(self, link: Link) -> None:
+    async def _look(self, link: Link, session: ClientSession) -> None:
         """Read once which recoveries a former controller has begun: they are paused, and show no divergence."""
         if link.name in self._looked:
             return
         with contextlib.suppress(IsthmusError):
-            async with Client(link.target) as target:
-                documents = (await recollect(link.name, target)).documents.values()
+            documents = (await recollect(link.name, session.client(link.target))).documents.values()
             recoveries = [each for each in documents if isinstance(each, RecoveryDocument)]
             self._begun.update((link.name, each.topic) for each in recoveries if each.stage != RecoveryStage.DONE)
             self._looked.add(link.name)
@@ -90,7 +90,12 @@ class SelfRecovery:
         return sorted(topic for topic, at in due.items() if now >= at)
 
     async def _recover(
-        self, name: str, topic: TargetTopic, links: Callable[[], Iterable[Link]], ledger: LedgerSettings
+        self,
+        name: str,
+        session: ClientSession,
+        topic: TargetTopic,
+        links: Callable[[], Iterable[Link]],
+        ledger: LedgerSettings,
     ) -> None:
         def current() -> Link | None:
             return next((link for link in _links_with_recovery(links()) if link.name == name), None)
@@ -99,6 +104,7 @@ class SelfRecovery:
             return
         recoverer = LinkRecoverer(
             configuration=Configuration(clusters=(link.source, link.target), links=(link,), ledger=ledger),
+            session=session,
             name=link.name,
             topics=(topic,),
             quiet_s=_QUIET_S,

@@ -12,7 +12,7 @@ from typing import Final
 
 from isthmus.errors import ClusterError, InvariantError, IsthmusError, Occupied
 from isthmus.kafka.client import Client
-from isthmus.kafka.pool import ClusterPool
+from isthmus.kafka.session import ClientSession
 from isthmus.lanes.catchup import Arrival
 from isthmus.ledger.link import LinkLedger
 from isthmus.ledger.view import Bookmark
@@ -150,7 +150,8 @@ class LinkRun:
     async def _run_once(self, workers: Workers) -> None:
         link, settings = self.link, self._configuration
         self._is_at_work = False
-        async with Client(link.source) as source, Client(link.target) as target:
+        async with ClientSession() as clients:
+            source, target = clients.client(link.source), clients.client(link.target)
             source_id, target_id = await cluster_ids(link, source, target)
             # Whatever cluster answers at these addresses later, the link belongs to the two it began with.
             self.link, link = (pin_clusters(each, source_id, target_id) for each in (self.link, link))
@@ -256,8 +257,8 @@ class LinkRun:
         here = [run for run in self._earlier if not run.is_run_elsewhere]
         here += [run for run in self._beside if run is not self and run.is_at_work and run not in here]
         own = [self.link, *(run.link for run in here)]
-        async with ClusterPool() as pool:
-            others = map(pool.client, self._configuration.clusters)
+        async with ClientSession() as session:
+            others = map(session.client, self._configuration.clusters)
             for heard in await claims_around(source, target, others, own, selects, free):
                 self._claims.hear(heard)
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from isthmus.errors import ClusterError, ConfigError, IsthmusError, PlanRefused, RegistryUnreachable
 from isthmus.kafka.client import Client
+from isthmus.kafka.session import ClientSession
 from isthmus.ledger.distributed import DistributedSchemas
 from isthmus.model.cluster import Cluster, SchemaRegistry, SchemaRoute
 from isthmus.model.configuration import Configuration
@@ -76,8 +77,9 @@ class RegistrySummary(PlainValue):
 class AsyncSchemas:
     """The schema registries of a configuration."""
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: Configuration, session: ClientSession) -> None:
         self._configuration = configuration
+        self._session = session
 
     async def contents(self, alias: str | None = None) -> RegistryContents:
         """All that a registry holds; without an alias that of the primary one.
@@ -233,11 +235,14 @@ class AsyncSchemas:
         await self._note(route, pair, changes)
         return replace(plan, changes=tuple(changes))
 
+    def _client(self, route: SchemaRoute) -> Client:
+        return self._session.client(self._configuration.cluster(route.target.alias))
+
     async def _read_known(self, route: SchemaRoute) -> Mapping[VersionKey, DistributedVersion]:
         """What the ledger of the registry's cluster has as distributed; nothing where it cannot be read."""
         with contextlib.suppress(IsthmusError, TimeoutError):
-            async with asyncio.timeout(_LEDGER_S), Client(self._configuration.cluster(route.target.alias)) as client:
-                schemas = DistributedSchemas(client)
+            async with asyncio.timeout(_LEDGER_S):
+                schemas = DistributedSchemas(self._client(route))
                 try:
                     return await schemas.read_versions()
                 finally:
@@ -247,8 +252,8 @@ class AsyncSchemas:
     async def _note(self, route: SchemaRoute, pair: RegistryPair, changes: Sequence[SchemaChange]) -> None:
         """Write down what both registries have. Where the ledger cannot be written, the next one does it."""
         with contextlib.suppress(IsthmusError, TimeoutError):
-            async with asyncio.timeout(_LEDGER_S), Client(self._configuration.cluster(route.target.alias)) as client:
-                schemas = DistributedSchemas(client, self._configuration.ledger.replication_factor)
+            async with asyncio.timeout(_LEDGER_S):
+                schemas = DistributedSchemas(self._client(route), self._configuration.ledger.replication_factor)
                 try:
                     await schemas.note(*apply_changes(pair, changes))
                 finally:

@@ -31,10 +31,10 @@ from pyspark.sql.types import StructType
 
 from isthmus.errors import ConfigError, SparkMissing
 from isthmus.kafka import codes
-from isthmus.kafka.client import Client
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.log.reading import LogReader, OffsetRange
 from isthmus.kafka.log.slices import slices
+from isthmus.kafka.session import ClientSession
 from isthmus.model.cluster import Cluster
 from isthmus.model.kafka.rights import on_topic
 from isthmus.spark.logs import require_cluster
@@ -152,7 +152,8 @@ class LogSourceReader(DataSourceReader):
 
     async def _whole_logs(self) -> list[list[NumberedRange]]:
         cluster = require_cluster(self._clusters, self._cluster)
-        async with Client(cluster) as client:
+        async with ClientSession() as session:
+            client = session.client(cluster)
             metadata = await client.metadata(self._topics)
             for name, topic in metadata.topics.items():
                 right = on_topic("DESCRIBE", name)

@@ -11,8 +11,8 @@ from typing import NamedTuple, Self
 from isthmus.engine.batches.rebatch import Record, encode, records_of
 from isthmus.engine.mapped.flagging import flagged
 from isthmus.errors import ConfigError
-from isthmus.kafka.client import Client
 from isthmus.kafka.log.reading import LogReader, OffsetRange, StoredBatch
+from isthmus.kafka.session import ClientSession
 from isthmus.model.cluster import Cluster
 from isthmus.model.copyflags import FlagsHeader, is_done_with
 
@@ -48,22 +48,20 @@ class Logs:
         self._clusters = clusters
         self._copying = copying
         self._loop = asyncio.new_event_loop()
-        self._clients: dict[str, Client] = {}
+        self._session = ClientSession()
         self._readers: dict[str, LogReader] = {}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for client in self._clients.values():
-            self._loop.run_until_complete(client.aclose())
+        self._loop.run_until_complete(self._session.aclose())
         self._loop.close()
 
     def read(self, alias: str, span: OffsetRange) -> Iterator[list[StoredBatch]]:
         """As `LogReader.read`."""
         if alias not in self._readers:
-            self._clients[alias] = Client(require_cluster(self._clusters, alias))
-            self._readers[alias] = LogReader(self._clients[alias])
+            self._readers[alias] = LogReader(self._session.client(require_cluster(self._clusters, alias)))
         copying = self._copying.get(alias)
         stream = self._readers[alias].read(span)
         try:

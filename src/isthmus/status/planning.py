@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from isthmus.errors import ClusterError, PlanRefused
-from isthmus.kafka.pool import ClusterPool
+from isthmus.kafka.session import ClientSession
 from isthmus.loops.loop import LinkView
 from isthmus.memory.claims import Claims
 from isthmus.memory.forgetting import no_longer_mirrored
@@ -20,12 +20,12 @@ from isthmus.topics.plan import LinkPlan
 
 
 async def plan_link(
-    link: Link, configuration: Configuration, pool: ClusterPool, claims: Claims, own: Collection[Link]
+    link: Link, configuration: Configuration, session: ClientSession, claims: Claims, own: Collection[Link]
 ) -> LinkPlan:
     """Plan one of the links that are planned together (`own`); on failure the reason is its `problem`."""
-    source, target, look_s = pool.client(link.source), pool.client(link.target), configuration.timings.look_s
+    source, target, look_s = session.client(link.source), session.client(link.target), configuration.timings.look_s
     try:
-        foreseen = await foresee(link, pool, claims, own, configuration.clusters, look_s=look_s)
+        foreseen = await foresee(link, session, claims, own, configuration.clusters, look_s=look_s)
         plan = replace(foreseen.plan, no_longer_mirrored=no_longer_mirrored(link, foreseen.documents))
         pairs = foreseen.observed.pairs
         view = LinkView(link=link, source=source, target=target, plan=plan, documents=foreseen.documents, pairs=pairs)

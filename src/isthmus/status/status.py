@@ -22,7 +22,7 @@ from isthmus.kafka.log.ages import record_times
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.metadata import NO_TOPIC_ID, TopicMetadata
-from isthmus.kafka.pool import ClusterPool
+from isthmus.kafka.session import ClientSession
 from isthmus.lanes.maps import lane_cursors
 from isthmus.lanes.waiting import ASKED_MAX, holders
 from isthmus.ledger.documents.kinds import EndedPartition, TopicDocument
@@ -262,13 +262,13 @@ class _Reading:
 class StatusReader:
     """Reads how links stand, again and again; from the second time on with rates, and with earlier answers.
 
-    Without a pool it has clients of its own: then use it with `async with`.
+    Without a session it has clients of its own: then use it with `async with`.
     """
 
-    def __init__(self, links: tuple[Link, ...], pool: ClusterPool | None = None) -> None:
+    def __init__(self, links: tuple[Link, ...], session: ClientSession | None = None) -> None:
         self._links = links
-        self._is_pool_ours = pool is None
-        self._pool = pool or ClusterPool()
+        self._is_session_ours = session is None
+        self._session = session or ClientSession()
         self._before: dict[str, _Reading] = {}
         self._seen: dict[str, dict[LaneKey, _Ends]] = {link.name: {} for link in links}
         self._aborted: dict[str, AbortedPolicy] = {}
@@ -277,12 +277,12 @@ class StatusReader:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._is_pool_ours:
-            await self._pool.aclose()
+        if self._is_session_ours:
+            await self._session.aclose()
 
     async def read(self) -> tuple[LinkProgress, ...]:
         """Read all links; a cluster that does not answer makes its links UNAVAILABLE."""
-        ledgers = {link.target.alias: self._pool.client(link.target) for link in self._links}
+        ledgers = {link.target.alias: self._session.client(link.target) for link in self._links}
         found = dict(zip(ledgers, await asyncio.gather(*map(_ledger, ledgers.values())), strict=True))
         return tuple(await asyncio.gather(*(self._read(link, found[link.target.alias]) for link in self._links)))
 
@@ -291,8 +291,8 @@ class StatusReader:
         known = LinkMemory(link.name) if isinstance(ledger, Problem) else ledger.of(link.name)
         link = apply_overrides(link, known.documents)
         reading = _Reading(link, known, ledger_problem)
-        target = self._pool.client(link.target)
-        await reading.take(self._pool.client(link.source), target, self._before.get(link.name))
+        target = self._session.client(link.target)
+        await reading.take(self._session.client(link.source), target, self._before.get(link.name))
         if link.name not in self._aborted and not reading.target.is_away:
             with contextlib.suppress(ClusterError, TimeoutError):
                 async with asyncio.timeout(PATIENCE_S):
@@ -334,7 +334,7 @@ class StatusReader:
             return found
         memory = None if isinstance(ledger, Problem) else ledger
         # A look that has waited for the source in vain does not do it twice.
-        source = None if reading.source.is_away else self._pool.client(link.source)
+        source = None if reading.source.is_away else self._session.client(link.source)
         return replace(found, sync=await standing(link, source, found, memory))
 
 

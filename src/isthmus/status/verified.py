@@ -40,10 +40,9 @@ def _problem(link: str, verdict: Verdict) -> Problem | None:
     )
 
 
-async def remember_verdict(link: Link, verdict: Verdict, ledger: LedgerSettings) -> None:
+async def remember_verdict(link: Link, target: Client, verdict: Verdict, ledger: LedgerSettings) -> None:
     """Write the verdict down, if the link was ever run. A user who may only read the target gets no error."""
     with contextlib.suppress(ClusterError):
-        async with Client(link.target) as target:
-            if (await recollect(link.name, target)).documents:
-                found = document_of(link.name, verdict)
-                await append_once(target, [found], replication_factor=ledger.replication_factor)
+        if (await recollect(link.name, target)).documents:
+            found = document_of(link.name, verdict)
+            await append_once(target, [found], replication_factor=ledger.replication_factor)

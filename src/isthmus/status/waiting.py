@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from isthmus.errors import ConfigError
-from isthmus.kafka.pool import ClusterPool
+from isthmus.kafka.session import ClientSession
 from isthmus.memory.filtering import in_force
 from isthmus.model.link import Link
 from isthmus.model.links.progress import LinkProgress, TopicProgress
@@ -107,6 +107,7 @@ class Waiting(PlainValue):
 
 async def wait_until(
     link: Link,
+    session: ClientSession,
     topic: str | None,
     conditions: Sequence[WaitCondition],
     *,
@@ -121,26 +122,25 @@ async def wait_until(
     :raises ConfigError: The link does not mirror the topic.
     """
     begun = time.monotonic()
-    async with ClusterPool() as pool:
-        name = None if topic is None else await _find_topic(link, topic, pool)
-        reader = StatusReader((link,), pool)
-        ends: SourceEnds | None = None
-        while True:
-            (progress,) = await reader.read()
-            found = progress if name is None else _topic(progress, name)
-            ends = source_ends(found) if ends is None and found is not None else ends
-            unmet = tuple(each for each in conditions if found is None or not each.holds(found, ends))
-            elapsed_s = time.monotonic() - begun
-            is_of_pairs = any(each.is_of_pairs for each in conditions)
-            look = Waiting(link=progress, topic=name, unmet=unmet, elapsed_s=elapsed_s, is_of_pairs=is_of_pairs)
-            on_look(look)
-            if look.is_met or elapsed_s >= timeout_s:
-                return look
-            await asyncio.sleep(min(LOOK_S, timeout_s - elapsed_s))
+    name = None if topic is None else await _find_topic(link, topic, session)
+    reader = StatusReader((link,), session)
+    ends: SourceEnds | None = None
+    while True:
+        (progress,) = await reader.read()
+        found = progress if name is None else _topic(progress, name)
+        ends = source_ends(found) if ends is None and found is not None else ends
+        unmet = tuple(each for each in conditions if found is None or not each.holds(found, ends))
+        elapsed_s = time.monotonic() - begun
+        is_of_pairs = any(each.is_of_pairs for each in conditions)
+        look = Waiting(link=progress, topic=name, unmet=unmet, elapsed_s=elapsed_s, is_of_pairs=is_of_pairs)
+        on_look(look)
+        if look.is_met or elapsed_s >= timeout_s:
+            return look
+        await asyncio.sleep(min(LOOK_S, timeout_s - elapsed_s))
 
 
-async def _find_topic(link: Link, topic: str, pool: ClusterPool) -> TargetTopic:
-    (link,) = await in_force([link], pool)
+async def _find_topic(link: Link, topic: str, session: ClientSession) -> TargetTopic:
+    (link,) = await in_force([link], session)
     name = link.topics.find_target(topic)
     if name is None:
         raise ConfigError(

@@ -235,7 +235,11 @@ def gateway_words(link: Link, memory: LedgerMemory) -> list[GatewayWord]:
 
 
 async def find_acknowledged(
-    link: Link, target: Client, detachment: Detachment | None = None, beats: GatewayBeats | None = None
+    link: Link,
+    source: Client,
+    target: Client,
+    detachment: Detachment | None = None,
+    beats: GatewayBeats | None = None,
 ) -> Promised:
     """Return what may be missing at the target of what gateways acknowledged, by the source's ledger, or else by the
     copy in the target's. Gateways forget it once the link is synchronous no more. After a `detachment` they have to
@@ -245,13 +249,15 @@ async def find_acknowledged(
     """
     memory, attached_said = await read_ledger(target), None if detachment is None else detachment.statements
     try:
-        async with asyncio.timeout(_SOURCE_S), Client(link.source) as source:
+        async with asyncio.timeout(_SOURCE_S):
             return _promised_by(link, await read_ledger(source), attached_said, beats, is_heard=True)
     except (ClusterError, TimeoutError):
         return _promised_by(link, memory, attached_said, beats, is_heard=False)
 
 
-async def acknowledged_since(link: Link, target: Client, before: Promised, detachment: Detachment) -> Promised:
+async def acknowledged_since(
+    link: Link, source: Client, target: Client, before: Promised, detachment: Detachment
+) -> Promised:
     """Return the same after a failover has detached the link, with what was found `before`: gateways acknowledge until
     they learn of it, and write down before what the target may lack. Wait for them until those that have not learned
     of it no longer accept anything uncompared. Which gateways there are is unknown where the source's ledger is not
@@ -261,7 +267,7 @@ async def acknowledged_since(link: Link, target: Client, before: Promised, detac
     """
     beats = GatewayBeats()
     while True:
-        found = await find_acknowledged(link, target, detachment, beats)
+        found = await find_acknowledged(link, source, target, detachment, beats)
         before = replace(
             before,
             is_open=before.is_open or found.is_open,

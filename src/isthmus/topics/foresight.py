@@ -34,7 +34,7 @@ from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.log.timestamps import offsets_by_time
 from isthmus.kafka.outcomes import Outcomes
-from isthmus.kafka.pool import ClusterPool
+from isthmus.kafka.session import ClientSession
 from isthmus.lanes.maps import lane_cursors
 from isthmus.lanes.waiting import ASKED_MAX, holders
 from isthmus.ledger.documents.kinds import Document
@@ -81,7 +81,7 @@ class Foreseen:
 
 async def foresee(
     link: Link,
-    pool: ClusterPool,
+    session: ClientSession,
     claims: Claims,
     own: Collection[Link],
     clusters: Collection[Cluster] = (),
@@ -97,8 +97,8 @@ async def foresee(
         newer Isthmus wrote its ledger, or the ledger's topic does not keep its records.
     :raises ClusterError: A cluster as a whole did not answer.
     """
-    source, target = pool.client(link.source), pool.client(link.target)
-    for heard in await claims_around(source, target, map(pool.client, clusters), own, selection(own)):
+    source, target = session.client(link.source), session.client(link.target)
+    for heard in await claims_around(source, target, map(session.client, clusters), own, selection(own)):
         claims.hear(heard)
     await require_kept(target)
     observed = await observe(link, source, target)
@@ -123,7 +123,7 @@ async def foresee(
     cursors = lane_cursors(link.name, documents)
     await check_choice(link, source)
     ids = {"source_id": observed.source_id, "target_id": observed.target_id}
-    producer = await checked_identity(link, documents, pool, **ids)
+    producer = await checked_identity(link, documents, session, **ids)
     scout = _scout(link, documents, cursors, source, target, producer, lanes)
     observed = with_seen(observed, await scout.look(lanes, look_s))
     new = [lane for lane in lanes if lane.is_mapped and lane.key not in cursors]

@@ -10,7 +10,8 @@ from isthmus.config.declaredtree import check_tree_keys
 from isthmus.config.treerules import taken_names, tree_conflicts, tree_links
 from isthmus.doctor.handshake import handshake
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
-from isthmus.memory.declarations import Declarations, author, open_declarations
+from isthmus.kafka.session import ClientSession
+from isthmus.memory.declarations import Declarations, author, read_declarations
 from isthmus.memory.declared import Declared, DeclaredTree
 from isthmus.model.configuration import Configuration
 from isthmus.model.problem import Problem, cluster_error, problem_of
@@ -29,17 +30,18 @@ class AsyncDeclaredTrees:
     change or from the process that runs the tree. With `dry_run` nothing is written.
     """
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: Configuration, session: ClientSession) -> None:
         self._configuration = configuration
+        self._session = session
 
     async def all(self, *, deleted: bool = False) -> tuple[DeclaredTree, ...]:
         """Return every declared tree, by name; deleted ones only with `deleted`.
 
         :raises PlanRefused: A newer Isthmus wrote a ledger.
         """
-        async with open_declarations(self._configuration) as (_, declared):
-            trees = [each for _, each in sorted(declared.trees.items())] if deleted else declared.living_trees
-            return tuple(self._standing(declared, each) for each in trees)
+        _, declared = await read_declarations(self._configuration, self._session)
+        trees = [each for _, each in sorted(declared.trees.items())] if deleted else declared.living_trees
+        return tuple(self._standing(declared, each) for each in trees)
 
     async def describe(self, name: str, *, half_deleted: bool = False) -> DeclaredTree:
         """Return the tree of that name. With `half_deleted` it may be one whose deletion a cluster does not know yet,
@@ -47,8 +49,8 @@ class AsyncDeclaredTrees:
 
         :raises ConfigError: It was not declared.
         """
-        async with open_declarations(self._configuration) as (_, declared):
-            return self._standing(declared, _require_declared(declared, name, half_deleted=half_deleted))
+        _, declared = await read_declarations(self._configuration, self._session)
+        return self._standing(declared, _require_declared(declared, name, half_deleted=half_deleted))
 
     async def create(
         self,
@@ -78,23 +80,23 @@ class AsyncDeclaredTrees:
         check_tree_keys(wanted)
         for alias in root.leaves():
             self._configuration.cluster(alias)
-        async with open_declarations(self._configuration) as (declarations, declared):
-            require_clusters(declared, root.leaves())
-            _check_ids(declared, root, cluster_ids or {})
-            known = declared.trees.get(name, TreeDeclaration(name=name, registers=()))
-            members = {alias: declared.ids[alias] for alias in root.leaves()}
-            values = {CLUSTERS: plain(root), MEMBERS: members, DELETED: False, **as_registers(wanted)}
-            _check_new(declared, known, root, values)
-            # Settings from before its deletion are not set again.
-            values |= dict.fromkeys(as_registers(known.settings).keys() - values.keys())
-            after = self._after(declared, known, values)
-            if validate:
-                settled = declared.tree(after, self._configuration)
-                links = tuple(tree_links((settled,), self._configuration.clusters))
-                chosen = tuple(map(self._configuration.cluster, root.leaves()))
-                examined = replace(self._configuration, clusters=chosen, links=links, trees=(settled,), warnings=())
-                await handshake(examined, f"tree {name}")
-            return await self._write(declarations, declared, known, after, dry_run=dry_run)
+        declarations, declared = await read_declarations(self._configuration, self._session)
+        require_clusters(declared, root.leaves())
+        _check_ids(declared, root, cluster_ids or {})
+        known = declared.trees.get(name, TreeDeclaration(name=name, registers=()))
+        members = {alias: declared.ids[alias] for alias in root.leaves()}
+        values = {CLUSTERS: plain(root), MEMBERS: members, DELETED: False, **as_registers(wanted)}
+        _check_new(declared, known, root, values)
+        # Settings from before its deletion are not set again.
+        values |= dict.fromkeys(as_registers(known.settings).keys() - values.keys())
+        after = self._after(declared, known, values)
+        if validate:
+            settled = declared.tree(after, self._configuration)
+            links = tuple(tree_links((settled,), self._configuration.clusters))
+            chosen = tuple(map(self._configuration.cluster, root.leaves()))
+            examined = replace(self._configuration, clusters=chosen, links=links, trees=(settled,), warnings=())
+            await handshake(examined, self._session, f"tree {name}")
+        return await self._write(declarations, declared, known, after, dry_run=dry_run)
 
     async def update(self, name: str, settings: Mapping[str, Any], *, dry_run: bool = False) -> DeclaredTree:
         """Change settings, by dotted key; `None` resets one to its default. The process that runs the tree follows.
@@ -139,10 +141,10 @@ class AsyncDeclaredTrees:
     async def _change(
         self, name: str, values: Mapping[str, Any], *, is_repeatable: bool = False, dry_run: bool
     ) -> DeclaredTree:
-        async with open_declarations(self._configuration) as (declarations, declared):
-            known = _require_declared(declared, name, half_deleted=is_repeatable)
-            after = self._after(declared, known, values)
-            return await self._write(declarations, declared, known, after, dry_run=dry_run)
+        declarations, declared = await read_declarations(self._configuration, self._session)
+        known = _require_declared(declared, name, half_deleted=is_repeatable)
+        after = self._after(declared, known, values)
+        return await self._write(declarations, declared, known, after, dry_run=dry_run)
 
     def _after(self, declared: Declared, known: TreeDeclaration, values: Mapping[str, Any]) -> TreeDeclaration:
         """Return the tree with these values. A deleted tree need not be usable.

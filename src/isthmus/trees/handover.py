@@ -14,7 +14,7 @@ from typing import Final
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
-from isthmus.kafka.pool import ClusterPool
+from isthmus.kafka.session import ClientSession
 from isthmus.lanes.maps import lane_cursors
 from isthmus.loops.loop import LinkView
 from isthmus.memory.switching import lacking, lost_there, write_choice
@@ -92,12 +92,12 @@ class HandoverLoop:
         going = view.link.distributor and view.link.distributor.going
         if not going:
             return ""
-        async with ClusterPool() as pool:
+        async with ClientSession() as session:
             await self._note(view.target)
             for hop in going.onward:
                 if hop.link in self._passed:
                     continue
-                client, source = pool.client(hop.target), pool.client(hop.source)
+                client, source = session.client(hop.target), session.client(hop.source)
                 if reason := await lacking(source, client, hop.link, self._logs[hop.source.alias]):
                     return reason
                 await self._note(client)

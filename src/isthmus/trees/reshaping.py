@@ -12,8 +12,9 @@ from dataclasses import replace
 from functools import partial
 
 from isthmus.errors import ConfigError, GateNotMet, PlanRefused, Unreachable
+from isthmus.kafka.session import ClientSession
 from isthmus.ledger.documents.kinds import TreeDocument
-from isthmus.memory.declarations import Declarations, open_declarations
+from isthmus.memory.declarations import Declarations, read_declarations
 from isthmus.memory.declared import Declared
 from isthmus.memory.forgetting import forget_link
 from isthmus.memory.links import now_ms
@@ -51,12 +52,14 @@ class TreeChanges:
     def __init__(
         self,
         configuration: Configuration,
+        session: ClientSession,
         *,
         quiet_s: float = QUIET_S,
         revocation_s: float = REVOCATION_S,
         patience_s: float = PATIENCE_S,
     ) -> None:
         self._configuration = configuration
+        self._session = session
         self._quiet_s = quiet_s
         self._waits = {"revocation_s": revocation_s, "patience_s": patience_s}
 
@@ -81,32 +84,32 @@ class TreeChanges:
         :raises ClusterError: A cluster of the tree does not answer.
         """
         self._configuration.cluster(cluster)
-        async with open_declarations(self._configuration) as (declarations, declared):
-            now, shape = self._now(declared, tree)
+        declarations, declared = await read_declarations(self._configuration, self._session)
+        now, shape = self._now(declared, tree)
 
-            def change(before: Tree) -> Reshaping:
-                return add_cluster(
-                    before,
-                    declared.find_chosen([before]),
-                    cluster,
-                    beside=beside,
-                    among=among,
-                    level=level,
-                    spent=shape.spent if shape else (),
-                    without_left=without_left,
-                )
+        def change(before: Tree) -> Reshaping:
+            return add_cluster(
+                before,
+                declared.find_chosen([before]),
+                cluster,
+                beside=beside,
+                among=among,
+                level=level,
+                spent=shape.spent if shape else (),
+                without_left=without_left,
+            )
 
-            if cluster in now.clusters and (done := done_before(now, shape, change)) is not None:
-                return await self._finish(declarations, declared, *done, dry_run=dry_run)
-            found = change(now)
-            require_clusters(declared, {*now.clusters, cluster})
-            root = last_with(shape, cluster)
+        if cluster in now.clusters and (done := done_before(now, shape, change)) is not None:
+            return await self._finish(declarations, declared, *done, dry_run=dry_run)
+        found = change(now)
+        require_clusters(declared, {*now.clusters, cluster})
+        root = last_with(shape, cluster)
+        if root is not None:
+            await self._check_empty(declarations, declared, tree, cluster)
+        if not dry_run:
             if root is not None:
-                await self._check_empty(declarations, declared, tree, cluster)
-            if not dry_run:
-                if root is not None:
-                    await self._forget(declarations, replace(now, root=root, switched={}), cluster)
-                await self._write(declarations, found, shape)
+                await self._forget(declarations, replace(now, root=root, switched={}), cluster)
+            await self._write(declarations, found, shape)
         return found
 
     async def remove(
@@ -126,25 +129,25 @@ class TreeChanges:
         """
         if gone and not force:
             raise ConfigError("clusters that answer leave one by one", hint="Give --force with --gone.")
-        async with open_declarations(self._configuration) as (declarations, declared):
-            now, shape = self._now(declared, tree)
-            spent = shape.spent if shape else ()
+        declarations, declared = await read_declarations(self._configuration, self._session)
+        now, shape = self._now(declared, tree)
+        spent = shape.spent if shape else ()
 
-            def change(before: Tree) -> Reshaping:
-                return remove_cluster(before, declared.find_chosen([before]), cluster, spent=spent, unheard=gone)
+        def change(before: Tree) -> Reshaping:
+            return remove_cluster(before, declared.find_chosen([before]), cluster, spent=spent, unheard=gone)
 
-            leaver = None
-            if force:
-                leaver = GoneCluster(declarations, cluster, gone, self._configuration.ledger, **self._waits)
-            if cluster not in now.clusters and (done := done_before(now, shape, change)) is not None:
-                return await self._finish(declarations, declared, *done, leaver=leaver, dry_run=dry_run)
-            if leaver is not None:
-                return await self._remove_gone(declarations, declared, tree, leaver, dry_run=dry_run)
-            going = to_go_over(now, declared.find_chosen([now]), cluster)
-            ahead, choices = _ahead(declared, now, going)
-            found = remove_cluster(ahead, choices, cluster, spent=spent)
-            if not dry_run:
-                await self._let_go(declarations, declared, found, going, shape)
+        leaver = None
+        if force:
+            leaver = GoneCluster(declarations, cluster, gone, self._configuration.ledger, **self._waits)
+        if cluster not in now.clusters and (done := done_before(now, shape, change)) is not None:
+            return await self._finish(declarations, declared, *done, leaver=leaver, dry_run=dry_run)
+        if leaver is not None:
+            return await self._remove_gone(declarations, declared, tree, leaver, dry_run=dry_run)
+        going = to_go_over(now, declared.find_chosen([now]), cluster)
+        ahead, choices = _ahead(declared, now, going)
+        found = remove_cluster(ahead, choices, cluster, spent=spent)
+        if not dry_run:
+            await self._let_go(declarations, declared, found, going, shape)
         return found
 
     async def move(
@@ -160,40 +163,38 @@ class TreeChanges:
         :raises ClusterError: A cluster of the tree does not answer.
         """
         self._configuration.cluster(cluster)
-        async with open_declarations(self._configuration) as (declarations, declared):
+        declarations, declared = await read_declarations(self._configuration, self._session)
+        now, shape = self._now(declared, tree)
+
+        def change(before: Tree) -> Reshaping:
+            choices = declared.find_chosen([before])
+            return add_cluster(before, choices, cluster, beside=beside, level=level, spent=shape.spent if shape else ())
+
+        if cluster in now.clusters:
+            if (done := done_before(now, shape, change)) is not None:
+                return await self._finish(declarations, declared, *done, dry_run=dry_run)
+            going = to_go_over(now, declared.find_chosen([now]), cluster)
+            ahead, choices = _ahead(declared, now, going)
+            found = move_cluster(
+                ahead, choices, cluster, beside=beside, level=level, spent=shape.spent if shape else ()
+            )
+            if dry_run:
+                return found
+            without = remove_cluster(ahead, choices, cluster, spent=shape.spent if shape else ())
+            await self._let_go(declarations, declared, without, going, shape)
+            declared = await declarations.look()
             now, shape = self._now(declared, tree)
-
-            def change(before: Tree) -> Reshaping:
-                choices = declared.find_chosen([before])
-                return add_cluster(
-                    before, choices, cluster, beside=beside, level=level, spent=shape.spent if shape else ()
-                )
-
-            if cluster in now.clusters:
-                if (done := done_before(now, shape, change)) is not None:
-                    return await self._finish(declarations, declared, *done, dry_run=dry_run)
-                going = to_go_over(now, declared.find_chosen([now]), cluster)
-                ahead, choices = _ahead(declared, now, going)
-                found = move_cluster(
-                    ahead, choices, cluster, beside=beside, level=level, spent=shape.spent if shape else ()
-                )
-                if dry_run:
-                    return found
-                without = remove_cluster(ahead, choices, cluster, spent=shape.spent if shape else ())
-                await self._let_go(declarations, declared, without, going, shape)
-                declared = await declarations.look()
-                now, shape = self._now(declared, tree)
-            root = last_with(shape, cluster)
-            if root is None:
-                raise ConfigError(
-                    f"{cluster} was never in tree {tree}", hint=f"isthmus tree add {tree} {cluster} --beside {beside}."
-                )
-            again = change(now)
-            if not dry_run:
-                require_clusters(declared, {*now.clusters, cluster})
-                await self._check_empty(declarations, declared, tree, cluster)
-                await self._forget(declarations, replace(now, root=root, switched={}), cluster)
-                await self._write(declarations, again, shape)
+        root = last_with(shape, cluster)
+        if root is None:
+            raise ConfigError(
+                f"{cluster} was never in tree {tree}", hint=f"isthmus tree add {tree} {cluster} --beside {beside}."
+            )
+        again = change(now)
+        if not dry_run:
+            require_clusters(declared, {*now.clusters, cluster})
+            await self._check_empty(declarations, declared, tree, cluster)
+            await self._forget(declarations, replace(now, root=root, switched={}), cluster)
+            await self._write(declarations, again, shape)
         return again
 
     async def _let_go(
@@ -249,7 +250,8 @@ class TreeChanges:
         ]
         for name, alias in known:
             try:
-                await forget_link(self._configuration.cluster(alias), name, self._configuration.ledger)
+                client = self._session.client(self._configuration.cluster(alias))
+                await forget_link(client, name, self._configuration.ledger)
             except PlanRefused as refused:
                 raise GateNotMet(
                     f"{refused.message} at {alias} still, which ends",

@@ -10,7 +10,7 @@ from isthmus.kafka import codes
 from isthmus.kafka.admin.brokers import describe_cluster
 from isthmus.kafka.admin.topics import selected_topics
 from isthmus.kafka.client import Client
-from isthmus.kafka.pool import ClusterPool
+from isthmus.kafka.session import ClientSession
 from isthmus.memory.filtering import filters_of
 from isthmus.memory.links import recollect
 from isthmus.memory.switching import DistributorTarget, ask_for, check_certain, read_allowances, read_choice
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 class Trees:
     """The trees of one configuration, to read and to change."""
 
-    def __init__(self, configuration: Configuration, pool: ClusterPool, application: SparkApplication) -> None:
+    def __init__(self, configuration: Configuration, session: ClientSession, application: SparkApplication) -> None:
         self._configuration = configuration
-        self._pool = pool
+        self._session = session
         self._application = application
 
     async def targets(self, tree: str | None = None) -> tuple[DistributorTarget, ...]:
@@ -46,7 +46,7 @@ class Trees:
             for each in (one for one in settings.tree.by_itself.distributors if len(one.leaves) > 1):
                 if each.cluster not in away:
                     try:
-                        known = await read_choice(self._pool.client(self._cluster(each)), each.name)
+                        known = await read_choice(self._session.client(self._cluster(each)), each.name)
                         found.append(DistributorTarget.of(each, known))
                         continue
                     except Unreachable as error:
@@ -80,13 +80,13 @@ class Trees:
             raise ConfigError("nothing is sent again in good order", hint="Give --force with --resend.")
         (settings,) = trees_named(self._configuration.trees, tree)
         distributor = settings.tree.by_itself.distributor(cluster, level, to)
-        source = self._pool.client(self._cluster(distributor))
+        source = self._session.client(self._cluster(distributor))
         known = await read_choice(source, distributor.name)
         check_certain(distributor, to, None if known is None else known.choice)
         now = DistributorTarget.of(distributor, known)
         if to != now.target and force:
             await self._check_known(source, distributor.name, now.target)
-            await describe_cluster(self._pool.client(self._configuration.cluster(to)))
+            await describe_cluster(self._session.client(self._configuration.cluster(to)))
         elif to != now.target:
             await self._check_ready(distributor.name, now.target, to)
         return await ask_for(
@@ -138,7 +138,7 @@ class Trees:
         patterns = next(link.topics for link in self._configuration.links if link.tree == settings.tree.name)
         seen: set[str] = set()
         for alias in settings.tree.clusters:
-            found = await selected_topics(self._pool.client(self._configuration.cluster(alias)), patterns)
+            found = await selected_topics(self._session.client(self._configuration.cluster(alias)), patterns)
             seen |= {name for name, topic in found.topics.items() if topic.error_code == codes.NONE}
         for name in chosen:
             if name not in seen:
@@ -157,7 +157,7 @@ class Trees:
 
     async def _check_ready(self, link: str, target: str, to: str) -> None:
         try:
-            known = await recollect(link, self._pool.client(self._configuration.cluster(target)))
+            known = await recollect(link, self._session.client(self._configuration.cluster(target)))
         except Unreachable as error:
             raise Unreachable(
                 error.message,
@@ -173,7 +173,7 @@ class Trees:
                 f"{link} selects what an operator has set at {target}, and {to} knows nothing of that",
                 hint=f"isthmus filters {link} --reset first, and change trees[].topics instead.",
             )
-        await describe_cluster(self._pool.client(self._configuration.cluster(to)))
+        await describe_cluster(self._session.client(self._configuration.cluster(to)))
 
     def _cluster(self, distributor: Distributor) -> Cluster:
         return self._configuration.cluster(distributor.cluster)

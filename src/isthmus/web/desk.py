@@ -121,7 +121,8 @@ class FabricDesk:
         is_written = any(each.name == link and not each.tree for each in self.configuration.links)
         if is_written:
             return self.configuration
-        self.latest = await open_configuration(self.configuration, declared=True)
+        async with self._lending.session() as session:
+            self.latest = await open_configuration(self.configuration, session, declared=True)
         return self.latest
 
     async def tree(self, name: str) -> TreeSettings:
@@ -183,15 +184,15 @@ class FabricDesk:
 
     @contextlib.asynccontextmanager
     async def _open(self, configuration: Configuration) -> AsyncIterator[AsyncFabric]:
-        async with self._lending.pool() as pool, AsyncFabric(configuration, pool=pool) as fabric:
+        async with self._lending.session() as session, AsyncFabric(configuration, session=session) as fabric:
             yield fabric
 
     async def authorship(self) -> Authorship:
         """Return the values with a known author, from the ledgers of all clusters: of commands and
         other servers too.
         """
-        async with self._lending.pool() as pool:
-            return await authorship(self.configuration.clusters, pool)
+        async with self._lending.session() as session:
+            return await authorship(self.configuration.clusters, session)
 
     @contextlib.asynccontextmanager
     async def link(self, name: str) -> AsyncIterator[tuple[AsyncFabric, Link]]:

@@ -7,39 +7,39 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Final
 
-from isthmus.fabric.answers import ClusterPool
+from isthmus.fabric.answers import ClientSession
 
 KEPT_S: Final = 60.0
 """The time that its connections are kept after the last request, for the next."""
 
 
 class Lending:
-    """One pool for all requests of an event loop, as long as there are any: a ledger that was read for one of them is
-    followed for the next, and a client does not connect again.
+    """One session for all requests of an event loop, as long as there are any: a ledger that was read for one of them
+    is followed for the next, and a client does not connect again.
     """
 
     def __init__(self, kept_s: float = KEPT_S) -> None:
         self._kept_s = kept_s
-        self._pool: ClusterPool | None = None
+        self._session: ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._users = 0
         self._ending: asyncio.TimerHandle | None = None
         self._closing: asyncio.Task[None] | None = None
 
     @contextlib.asynccontextmanager
-    async def pool(self) -> AsyncIterator[ClusterPool]:
-        """Yield the pool; the caller uses it in the block and does not close it."""
+    async def session(self) -> AsyncIterator[ClientSession]:
+        """Yield the session; the caller uses it in the block and does not close it."""
         loop = asyncio.get_running_loop()
-        if self._pool is None or self._loop is not loop:
-            self._pool, self._loop, self._users = ClusterPool(), loop, 0
-        pool = self._pool
+        if self._session is None or self._loop is not loop:
+            self._session, self._loop, self._users = ClientSession(), loop, 0
+        session = self._session
         self._users += 1
         if self._ending is not None:
             self._ending.cancel()
         try:
-            yield pool
+            yield session
         finally:
-            if pool is self._pool:
+            if session is self._session:
                 self._users -= 1
                 if not self._users:
                     self._ending = loop.call_later(self._kept_s, self._let_go)
@@ -48,13 +48,13 @@ class Lending:
         """Leave all clusters."""
         if self._ending is not None:
             self._ending.cancel()
-        pool, self._pool = self._pool, None
-        if pool is not None and self._loop is asyncio.get_running_loop():
-            await pool.aclose()
+        session, self._session = self._session, None
+        if session is not None and self._loop is asyncio.get_running_loop():
+            await session.aclose()
         if self._closing is not None:
             await self._closing
 
     def _let_go(self) -> None:
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            self._closing = asyncio.get_running_loop().create_task(pool.aclose())
+        session, self._session = self._session, None
+        if session is not None:
+            self._closing = asyncio.get_running_loop().create_task(session.aclose())

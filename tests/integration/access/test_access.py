@@ -21,7 +21,6 @@ from isthmus.access.loop import AccessLoop
 from isthmus.access.quotas import QuotasLoop
 from isthmus.configs.loop import ConfigsLoop
 from isthmus.configs.properties import PropertyChange
-from isthmus.doctor.examine import examine
 from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized, Unreachable
 from isthmus.fabric.fabric import Fabric, open_fabric
 from isthmus.kafka.admin.access import create_rules, delete_rules, describe_rules
@@ -31,7 +30,6 @@ from isthmus.ledger.documents.access import AccessDocument
 from isthmus.ledger.documents.document import Document
 from isthmus.ledger.log import append_once
 from isthmus.ledger.records import Deletion
-from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
 from isthmus.local.jvm import jvm_for
 from isthmus.local.tools import kafka_tool
@@ -54,6 +52,7 @@ from testing.patience import TERM_S
 from testing.records import topics
 from testing.records.topics import as_admin
 from testing.runs.running import configuration_of, ends, link_of, running
+from testing.verbs import Promoter, examine
 
 pytestmark = pytest.mark.integration
 

@@ -31,7 +31,6 @@ from pyspark.sql import SparkSession
 from isthmus import config
 from isthmus.access.grants import Grant, GrantedSide, grants_of
 from isthmus.cli.clusters.acls import AclFormat, format_rules
-from isthmus.doctor.examine import examine
 from isthmus.fabric.fabric import Fabric, open_fabric
 from isthmus.groups.positions.carrying import Standing
 from isthmus.local import LocalCluster
@@ -53,6 +52,7 @@ from testing.patience import TERM_S, UNFENCED
 from testing.records import oracle, topics
 from testing.records.transactions import TransactionalProducer
 from testing.runs.running import configuration_of, link_of
+from testing.verbs import examine
 
 pytestmark = pytest.mark.integration
 

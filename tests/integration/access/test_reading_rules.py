@@ -31,7 +31,6 @@ from isthmus.kafka.client import Client
 from isthmus.ledger.documents.kinds import Document, GatewayPairDocument, ReadableDocument
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.log import append_once
-from isthmus.links.declaring import AsyncDeclaredLinks
 from isthmus.local import LocalCluster
 from isthmus.loops.loop import LinkView
 from isthmus.model.cluster import Cluster
@@ -50,6 +49,7 @@ from testing.gateways.gateways import gateway
 from testing.links.reserving import admin_of, as_isthmus, rules_at
 from testing.patience import TERM_S
 from testing.records import topics
+from testing.verbs import AsyncDeclaredLinks
 
 pytestmark = pytest.mark.integration
 _T = TypeVar("_T")

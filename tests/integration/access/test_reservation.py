@@ -25,7 +25,6 @@ from isthmus.access.enforcement import Keeping, make
 from isthmus.errors import ClusterError, ConfigError, NotAuthorized, PlanRefused
 from isthmus.fabric.fabric import Fabric, Namespaces
 from isthmus.kafka.client import Client
-from isthmus.links.declaring import AsyncDeclaredLinks
 from isthmus.local import LocalCluster
 from isthmus.loops.loop import LinkView
 from isthmus.memory.declarations import Declarations
@@ -38,7 +37,6 @@ from isthmus.model.links.writability import KeptBy, NamespaceState
 from isthmus.model.namespace import Namespace, NamespaceMap, NamespaceNaming
 from isthmus.model.problem import Problem
 from isthmus.namespaces import namespaces as namespaces_module
-from isthmus.namespaces.namespaces import AsyncNamespaces
 from isthmus.namespaces.reservations import ReservationsLoop
 from isthmus.topics.plan import LinkPlan
 from testing.groups import consumers
@@ -46,6 +44,7 @@ from testing.links.reserving import admin_of, as_isthmus, rules_at, until, writt
 from testing.patience import TERM_S
 from testing.records import topics
 from testing.runs.running import configuration_of, link_of
+from testing.verbs import AsyncDeclaredLinks, AsyncNamespaces
 
 pytestmark = pytest.mark.integration
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from isthmus.doctor.examine import examine
 from isthmus.errors import PlanRefused
 from isthmus.fabric.fabric import Fabric
 from isthmus.local import LocalCluster
@@ -21,6 +20,7 @@ from isthmus.model.state import LinkState
 from testing.records import topics
 from testing.records.topics import Given
 from testing.runs.running import configuration_of, ends, link_of, running
+from testing.verbs import examine
 
 pytestmark = pytest.mark.integration
 

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from isthmus.clusters.lastknown.lastknown import remember
 from isthmus.fabric.fabric import Fabric
 from isthmus.kafka.client import Client
 from isthmus.ledger.topic import locate, on_topic
@@ -32,6 +31,7 @@ from testing.groups import consumers
 from testing.groups.carrying import records
 from testing.records import topics
 from testing.runs.running import link_of
+from testing.verbs import remember
 
 pytestmark = pytest.mark.integration
 

@@ -20,7 +20,6 @@ import trustme
 import yaml
 from pyspark.sql import SparkSession
 
-from isthmus.doctor.examine import examine
 from isthmus.errors import AuthenticationFailed, ClusterError, Unreachable
 from isthmus.fabric.fabric import Fabric
 from isthmus.kafka.client import Client
@@ -36,6 +35,7 @@ from testing.brokers.proxy import HOST
 from testing.patience import TERM_S
 from testing.records import oracle, topics
 from testing.runs.running import Running, configuration_of, ends, link_of, running
+from testing.verbs import examine
 
 pytestmark = pytest.mark.integration
 

@@ -12,7 +12,6 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 from kafka.protocol.admin import AlterClientQuotasRequest
 
-from isthmus.doctor.examine import examine
 from isthmus.fabric.fabric import Administration, Fabric
 from isthmus.kafka.client import Client
 from isthmus.ledger.topic import LEDGER_TOPIC, ensure_topic
@@ -27,6 +26,7 @@ from testing.patience import TERM_S
 from testing.records import topics
 from testing.records.transactions import TransactionalProducer
 from testing.runs.running import configuration_of, link_of
+from testing.verbs import examine
 
 pytestmark = pytest.mark.integration
 

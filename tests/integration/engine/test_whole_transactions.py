@@ -27,7 +27,7 @@ from isthmus.ledger.documents.kinds import TopicDocument
 from isthmus.ledger.log import append_once
 from isthmus.local import LocalCluster
 from isthmus.local.zookeeper import ZooKeeperModeCluster
-from isthmus.memory.forgetting import Forgotten, forget
+from isthmus.memory.forgetting import Forgotten
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.gateways.prepared import PreparedCommit, PreparedPart
 from isthmus.model.kafka.transactions import AbortedPolicy, OpenTransaction, Visibility
@@ -45,6 +45,7 @@ from testing.records import oracle, topics
 from testing.records.transactions import TransactionalProducer, copied, interleave
 from testing.runs.mirror import Mirror, all_are, reached
 from testing.runs.running import configuration_of, link_of
+from testing.verbs import forget
 
 pytestmark = pytest.mark.integration
 

@@ -23,7 +23,6 @@ from isthmus.ledger.documents.kinds import MoveDocument
 from isthmus.ledger.log import append_once
 from isthmus.ledger.records import Deletion
 from isthmus.links import promotion
-from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
 from isthmus.memory import leaving
 from isthmus.model.configuration import Configuration
@@ -57,6 +56,7 @@ from testing.groups import carrying, consumers
 from testing.patience import TERM_S
 from testing.records import topics
 from testing.runs.mirror import Mirror
+from testing.verbs import Promoter
 
 pytestmark = pytest.mark.integration
 

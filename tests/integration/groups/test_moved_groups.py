@@ -18,8 +18,6 @@ from pyspark.sql import SparkSession
 
 from isthmus.errors import PlanRefused
 from isthmus.fabric.fabric import Fabric, open_fabric
-from isthmus.links.clientmoves import client_move
-from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration, SparkSettings
 from isthmus.model.links.pair import PairState
@@ -33,6 +31,7 @@ from testing.links.promoting import ends_at
 from testing.patience import TERM_S, UNFENCED
 from testing.runs.recovering import Interrupted
 from testing.runs.running import Running, patient, running
+from testing.verbs import Promoter, client_move
 
 pytestmark = pytest.mark.integration
 SESSION_MS: Final = 600_000

@@ -9,7 +9,6 @@ from contextlib import ExitStack
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from isthmus.doctor.examine import examine
 from isthmus.groups.positions.carrying import Standing
 from isthmus.kafka.groups.groups import OFFSETS_TOPIC
 from isthmus.ledger.topic import LEDGER_TOPIC
@@ -20,6 +19,7 @@ from testing.brokers.acls import CLUSTER, denied, deny
 from testing.groups import consumers
 from testing.groups.carrying import carrying, commit_in_transaction, declared, filled, link_of
 from testing.records.topics import as_admin, create
+from testing.verbs import examine
 
 pytestmark = pytest.mark.integration
 

@@ -35,7 +35,7 @@ from isthmus.ledger.log import LedgerTail, LedgerWriter, Poll
 from isthmus.ledger.records import Deletion, Entry
 from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, LedgerPlace, ensure_topic, locate
 from isthmus.ledger.view import LedgerView
-from isthmus.links.pausing import Named, pause
+from isthmus.links.pausing import Named
 from isthmus.local import LocalCluster
 from isthmus.memory.links import read_ledger
 from isthmus.model.configuration import LedgerSettings
@@ -47,6 +47,7 @@ from isthmus.spark.leases.allowance import SourceWord, follow, prove
 from testing.patience import TERM_S
 from testing.records.committed import committed, cut_off, killed, until_committed
 from testing.records.topics import SEPTEMBER, Given, configure, produce
+from testing.verbs import pause
 
 pytestmark = pytest.mark.integration
 

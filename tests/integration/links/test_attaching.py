@@ -18,7 +18,6 @@ from isthmus.ledger.documents.kinds import ControllerDocument, PauseDocument
 from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.log import append_once
 from isthmus.ledger.topic import on_topic
-from isthmus.links.declaring import AsyncDeclaredLinks
 from isthmus.memory import forgetting
 from isthmus.memory.declared import DeclaredLink
 from isthmus.memory.links import recollect
@@ -31,6 +30,7 @@ from testing.links.synchronous import Overtaken
 from testing.patience import TERM_S
 from testing.runs.declaring import both as both
 from testing.runs.declaring import maps
+from testing.verbs import AsyncDeclaredLinks
 
 pytestmark = pytest.mark.integration
 
@@ -228,7 +228,7 @@ def test_what_begins_to_run_is_not_forgotten(
             with monkeypatch.context() as patched:
                 patched.setattr(forgetting, "is_run", begins)
                 with pytest.raises(PlanRefused, match=f"began to run link {link} meanwhile"):
-                    await forgetting.forget_link(target, link, both.ledger)
+                    await forgetting.forget_link(client, link, both.ledger)
             return len((await recollect(link, client)).documents)
 
     assert asyncio.run(remembers()) == 2

@@ -19,16 +19,16 @@ from isthmus.doctor.semantics import SemanticsLoop
 from isthmus.errors import ClusterError, ConfigError, IsthmusError, PlanRefused
 from isthmus.fabric.fabric import Fabric, open_fabric
 from isthmus.kafka.client import Client
+from isthmus.kafka.session import ClientSession
 from isthmus.ledger.documents.kinds import DeclarationDocument
 from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.topic import ensure_topic
-from isthmus.links.declaring import AsyncDeclaredLinks
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.loops.loop import LinkView
 from isthmus.memory import declarations as declaring
-from isthmus.memory.declarations import Declarations, open_declarations
+from isthmus.memory.declarations import Declarations
 from isthmus.memory.filtering import Filters
 from isthmus.memory.links import recollect
 from isthmus.model.cluster import Cluster
@@ -53,6 +53,7 @@ from testing.runs.declaring import both as both
 from testing.runs.declaring import name as name
 from testing.runs.running import Running, configuration_of, ends, link_of, patient, running
 from testing.values.parted import documents
+from testing.verbs import AsyncDeclaredLinks, open_declarations
 
 pytestmark = pytest.mark.integration
 
@@ -136,7 +137,8 @@ def test_what_a_newer_release_declared_is_refused_at_every_look(
         topics.produce(west, LEDGER_TOPIC, [topics.Given(key, value, [], topics.SEPTEMBER)])
 
     async def scenario() -> None:
-        async with Declarations(both.clusters, both.ledger) as declarations:
+        async with ClientSession() as session:
+            declarations = Declarations(both.clusters, session, both.ledger)
             await ensure_topic(declarations.client("west"))
             await declarations.look()
             said(b'{"schema_version": 99}')

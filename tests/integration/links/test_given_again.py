@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 from isthmus.errors import ClusterError, GateNotMet
 from isthmus.fabric.fabric import Fabric
 from isthmus.kafka.client import Client
-from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
 from isthmus.memory.links import recollect
 from isthmus.model.configuration import Configuration
@@ -27,6 +26,7 @@ from testing.runs.declaring import cut
 from testing.runs.declaring import name as name
 from testing.runs.recovering import Interrupted
 from testing.runs.running import patient, running
+from testing.verbs import Promoter
 
 pytestmark = pytest.mark.integration
 

@@ -15,8 +15,6 @@ from confluent_kafka import KafkaException, Producer
 from pyspark.sql import SparkSession
 
 from isthmus.fabric.fabric import Fabric, open_fabric
-from isthmus.links.declaring import AsyncDeclaredLinks
-from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.links.recovery import quarantine_of
@@ -31,6 +29,7 @@ from testing.runs.declaring import both as both
 from testing.runs.killing import LedgerWatch, configured, finished, written_down
 from testing.runs.recovering import Interrupted, log_of
 from testing.runs.running import running
+from testing.verbs import AsyncDeclaredLinks, Promoter
 
 pytestmark = pytest.mark.integration
 

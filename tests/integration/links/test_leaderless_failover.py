@@ -19,8 +19,7 @@ from isthmus.kafka.transactions.aborting import leaderless
 from isthmus.kafka.transactions.finishing import finish
 from isthmus.kafka.transactions.open import open_transactions
 from isthmus.links import promotion
-from isthmus.links.declaring import AsyncDeclaredLinks
-from isthmus.links.promotion import OnStep, Promoter
+from isthmus.links.promotion import OnStep
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.gateways.synchrony import SYNC
@@ -33,6 +32,7 @@ from testing.gateways.commits import Log
 from testing.links.synchronous import ended, leave_prepared
 from testing.patience import TERM_S
 from testing.records import topics
+from testing.verbs import AsyncDeclaredLinks, Promoter
 
 pytestmark = pytest.mark.integration
 

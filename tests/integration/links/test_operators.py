@@ -13,7 +13,6 @@ from confluent_kafka import KafkaError
 from pyspark.sql import SparkSession
 
 from isthmus.fabric.fabric import Fabric, Namespaces, open_fabric
-from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.lane import LaneState
@@ -21,12 +20,12 @@ from isthmus.model.links.pair import FOLLOWING_S, PairState
 from isthmus.model.links.reservation import Reservation
 from isthmus.model.links.writability import NamespaceState
 from isthmus.model.namespace import Namespace, NamespaceMap
-from isthmus.recovery.links import LinkRecoverer
 from isthmus.run.following import Following
 from testing.groups.carrying import records
 from testing.links.reserving import admin_of, as_isthmus, until, written
 from testing.records import oracle, topics
 from testing.runs.running import Running, ends, patient, running
+from testing.verbs import LinkRecoverer, Promoter
 
 pytestmark = pytest.mark.integration
 

@@ -16,7 +16,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from pyspark.sql import SparkSession
 
 from isthmus.fabric.fabric import Fabric, open_fabric
-from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.model.configuration import Configuration
@@ -35,6 +34,7 @@ from testing.records import oracle, topics
 from testing.runs.declaring import cut
 from testing.runs.running import Running as Run
 from testing.runs.running import ends, patient, running
+from testing.verbs import Promoter
 
 pytestmark = pytest.mark.integration
 

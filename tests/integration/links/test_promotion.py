@@ -26,21 +26,18 @@ from isthmus.ledger.documents.kinds import ProgressDocument, ProvenanceDocument
 from isthmus.ledger.link import read_documents
 from isthmus.links import pausing
 from isthmus.links.cutover import promote_together
-from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.memory.leaving import with_transactional_ids
 from isthmus.memory.links import HEARING_S, LinkMemory, names_of_transactions, recollect
-from isthmus.memory.provenance import provenance_of
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration, LedgerSettings
 from isthmus.model.kafka.transactions import TransactionState
 from isthmus.model.lane import LaneState
-from isthmus.model.links.promotion import Promotion
+from isthmus.model.links.promotion import LeftPartition, Promotion
 from isthmus.model.links.writability import NamespaceState
 from isthmus.model.namespace import Namespace, NamespaceMap
 from isthmus.model.naming import LEDGER_TOPIC
-from isthmus.namespaces.namespaces import AsyncNamespaces
 from isthmus.run.following import Following
 from isthmus.topics.creation import FILLING
 from testing.brokers.hanging import leave_hanging, trusting
@@ -61,6 +58,7 @@ from testing.runs.mirror import Mirror, reached
 from testing.runs.recovering import Interrupted, log_of
 from testing.runs.recovering import written as ledger_written
 from testing.runs.running import ends, patient, running
+from testing.verbs import AsyncNamespaces, Promoter, pause, provenance_of
 
 pytestmark = pytest.mark.integration
 
@@ -253,8 +251,13 @@ def test_a_failover_that_cuts_through_a_transaction_says_so(
     assert transaction.transactional_id == f"{name}.pay-1"
     assert f"the end of a committed transaction is missing in {large}-0 ({name}.pay-1)" in found.missing_in_words
     nameless = (replace(torn, ends_within=(transaction._replace(transactional_id=""),)),)
+
+    async def with_ids(*, asks: bool) -> tuple[LeftPartition, ...]:
+        async with Client(only.links[0].source) as source:
+            return await with_transactional_ids(source, LinkMemory(name), nameless, asks=asks)
+
     for asks, told in ((False, ""), (True, f"{name}.pay-1")):
-        (named,) = asyncio.run(with_transactional_ids(only.links[0], LinkMemory(name), nameless, asks=asks))
+        (named,) = asyncio.run(with_ids(asks=asks))
         assert named.ends_within == (transaction._replace(transactional_id=told),)
 
 
@@ -296,7 +299,7 @@ def test_a_topic_that_was_refused_is_told_as_missing(
             await run.until(lambda: remembers(both, "west", "east", name))
             await run.until(lambda: run.state_of(f"{name}.x-3") is LaneState.ACTIVE)
             (link,) = only.links
-            await pausing.pause(link, pausing.Named(topic=f"{name}.x-1"), only.ledger)
+            await pause(link, pausing.Named(topic=f"{name}.x-1"), only.ledger)
             await run.until_resting(link, f"{name}.x-1")
             resting_at = time.monotonic()
             await asyncio.to_thread(topics.produce, east, f"{name}.a-1", records(7))

@@ -14,7 +14,6 @@ from isthmus.errors import ClusterError, GateNotMet, NotAuthorized, PlanRefused
 from isthmus.fabric.fabric import Fabric, open_fabric
 from isthmus.kafka.client import Client
 from isthmus.kafka.groups.groups import describe_groups
-from isthmus.links.promotion import Promoter
 from isthmus.links.reversing import require_no_members
 from isthmus.local import LocalCluster
 from isthmus.memory.filtering import Filters
@@ -27,6 +26,7 @@ from testing.records import topics
 from testing.runs.declaring import both as both
 from testing.runs.declaring import name as name
 from testing.runs.running import link_of, patient
+from testing.verbs import Promoter
 
 pytestmark = pytest.mark.integration
 
@@ -99,7 +99,8 @@ def test_groups_that_cannot_be_asked_count_as_at_work(
     async def asked(source: LocalCluster, *, without: str = "") -> None:
         seen = replace(source.cluster(), addresses=((without, "127.0.0.1:1"),) if without else ())
         groups = GroupSettings(include=(GroupPattern.parse(name),))
-        await require_no_members(replace(link_of(seen, secured.cluster(), "*"), groups=groups))
+        async with Client(seen) as client:
+            await require_no_members(replace(link_of(seen, secured.cluster(), "*"), groups=groups), client)
 
     for cluster in (east3, secured):
         topics.create(cluster, name)

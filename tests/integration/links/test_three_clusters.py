@@ -11,14 +11,11 @@ from pyspark.sql import SparkSession
 
 from isthmus.errors import ConfigError
 from isthmus.fabric.fabric import Fabric, open_fabric
-from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.links.promotion import Promotion
 from isthmus.model.links.recovery import Recovery
 from isthmus.model.namespace import NamespaceMap
-from isthmus.recovery.holdings import replay_of
-from isthmus.recovery.links import LinkRecoverer
 from isthmus.recovery.replaying import ReplayedPartition
 from testing.groups import consumers
 from testing.groups.carrying import records
@@ -28,6 +25,7 @@ from testing.records import topics
 from testing.runs.declaring import cut
 from testing.runs.recovering import log_of, topic_id
 from testing.runs.running import ends, running
+from testing.verbs import LinkRecoverer, Promoter, replay_of
 
 pytestmark = pytest.mark.integration
 

@@ -12,7 +12,6 @@ from isthmus.errors import GateNotMet
 from isthmus.fabric.fabric import Fabric, open_fabric
 from isthmus.kafka.metadata import NO_TOPIC_ID
 from isthmus.ledger.documents.kinds import LeaseDocument, ProgressDocument, TopicDocument
-from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
 from isthmus.local.host import whereabouts
 from isthmus.model.configuration import Configuration
@@ -29,6 +28,7 @@ from testing.runs.declaring import name as name
 from testing.runs.declaring import written as remember
 from testing.runs.running import ends, patient, running
 from testing.values.audited import LANE
+from testing.verbs import Promoter
 
 pytestmark = pytest.mark.integration
 

@@ -24,7 +24,7 @@ from isthmus.ledger.link import LinkLedger
 from isthmus.local import LocalCluster
 from isthmus.memory.links import recollect
 from isthmus.mirrormaker.predecessor import Predecessor
-from isthmus.mirrormaker.takeover.execution import OnProgress, TakeoverSettings, take_over
+from isthmus.mirrormaker.takeover.execution import OnProgress, TakeoverSettings
 from isthmus.mirrormaker.takeover.plan import LinkTakeover, Outcome, PartitionTakeover
 from isthmus.model.kafka.topic import TopicIds
 from isthmus.model.lane import Gap
@@ -44,6 +44,7 @@ from testing.records.topics import SEPTEMBER, Given
 from testing.repeating import repeating
 from testing.runs.recovering import Interrupted, committed, cut_before_commit
 from testing.runs.running import configuration_of
+from testing.verbs import take_over
 
 pytestmark = pytest.mark.integration
 

@@ -21,7 +21,6 @@ from isthmus.fabric.fabric import Fabric, open_fabric
 from isthmus.kafka.batches.batch import Batch
 from isthmus.kafka.client import Client
 from isthmus.links.claiming import hold_claim
-from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.memory import operators
@@ -35,8 +34,6 @@ from isthmus.model.namespace import NamespaceMap
 from isthmus.model.process.whereabouts import Liveness
 from isthmus.model.selection import TopicPattern
 from isthmus.recovery import quarantine, rebuilding, replaying
-from isthmus.recovery.holdings import holdings, replay_of
-from isthmus.recovery.links import LinkRecoverer
 from isthmus.recovery.quarantine import Row, parcels
 from isthmus.recovery.sides import find_topic
 from testing.brokers.proxy import HOST
@@ -64,6 +61,7 @@ from testing.runs.recovering import (
     written,
 )
 from testing.runs.running import ends, patient, running
+from testing.verbs import LinkRecoverer, Promoter, holdings, replay_of
 
 pytestmark = pytest.mark.integration
 

@@ -17,10 +17,10 @@ from isthmus.local import LocalCluster
 from isthmus.model.links.recovery import RecoveryStage, RecoveryWay, RestoredPosition
 from isthmus.model.naming import TargetTopic
 from isthmus.recovery import replaying
-from isthmus.recovery.links import LinkRecoverer
 from isthmus.recovery.positions import restore
 from isthmus.recovery.quarantine import Row, parcels
 from isthmus.recovery.replaying import Replayer
+from testing import verbs
 from testing.groups import consumers
 from testing.groups.carrying import records
 from testing.records import topics
@@ -35,6 +35,7 @@ from testing.runs.recovering import (
     lost,
     recovered,
 )
+from testing.verbs import LinkRecoverer
 
 pytestmark = pytest.mark.integration
 
@@ -191,7 +192,7 @@ def test_an_operator_who_pauses_a_topic_while_it_is_recovered_finds_it_paused(
 
     def pause() -> None:
         with ThreadPoolExecutor(1) as operator:
-            pausing_it = pausing.pause(only.link(link), pausing.Named(topic=name), only.ledger)
+            pausing_it = verbs.pause(only.link(link), pausing.Named(topic=name), only.ledger)
             told.append(operator.submit(asyncio.run, pausing_it).result())
 
     (one,) = recovered(recoverer, "comparing", pause).topics

@@ -16,7 +16,6 @@ from isthmus.fabric.fabric import Fabric, open_fabric
 from isthmus.kafka.admin.brokers import describe_cluster
 from isthmus.kafka.client import Client
 from isthmus.ledger.documents.kinds import LinkDocument
-from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
 from isthmus.memory import operators
 from isthmus.memory.filtering import Filters, write_filters
@@ -28,7 +27,6 @@ from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.process.whereabouts import Liveness
 from isthmus.model.state import LinkState
-from isthmus.recovery.links import LinkRecoverer
 from isthmus.recovery.sides import find_topic
 from isthmus.run.recovering import SelfRecovery
 from testing.groups.carrying import filled, records
@@ -37,6 +35,7 @@ from testing.runs.declaring import both as both
 from testing.runs.declaring import name as name
 from testing.runs.recovering import FOREIGN, known, link_between, log_of, lost, recovered, told, topic_id, written
 from testing.runs.running import patient
+from testing.verbs import LinkRecoverer, Promoter
 
 pytestmark = pytest.mark.integration
 

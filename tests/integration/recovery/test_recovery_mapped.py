@@ -24,7 +24,6 @@ from isthmus.model.lane import LaneState
 from isthmus.model.links.recovery import Recovery, RecoveryStage, RecoveryWay, quarantine_of
 from isthmus.model.offsets import Cursor
 from isthmus.model.text.plain import plain
-from isthmus.recovery.links import LinkRecoverer
 from testing.groups import consumers
 from testing.groups.carrying import records
 from testing.records import topics
@@ -43,6 +42,7 @@ from testing.runs.recovering import (
     topic_id,
 )
 from testing.runs.running import ends, running
+from testing.verbs import LinkRecoverer
 
 pytestmark = pytest.mark.integration
 

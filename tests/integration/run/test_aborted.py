@@ -17,12 +17,12 @@ from isthmus.model.kafka.transactions import AbortedPolicy, Visibility
 from isthmus.model.link import Link, Transactions
 from isthmus.model.links.recovery import RecoveryWay
 from isthmus.model.text.plain import plain
-from isthmus.recovery.links import LinkRecoverer
 from testing.brokers.hanging import trusting
 from testing.records import oracle, topics
 from testing.records.omission import assert_left_out
 from testing.records.transactions import TransactionalProducer, interleave
 from testing.runs.running import configuration_of, link_of
+from testing.verbs import LinkRecoverer
 
 pytestmark = pytest.mark.integration
 

@@ -16,9 +16,8 @@ from isthmus.kafka.admin.changes import add_partitions, await_leaders
 from isthmus.kafka.client import Client
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.maps import lane_maps
-from isthmus.links.pausing import Named, pause
+from isthmus.links.pausing import Named
 from isthmus.local import LocalCluster
-from isthmus.memory.forgetting import forget
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.link import Link
@@ -32,6 +31,7 @@ from testing.groups.carrying import records
 from testing.records.topics import create, create_both, delete, produce
 from testing.runs.mapping import assert_mapped
 from testing.runs.running import configuration_of, link_of
+from testing.verbs import forget, pause
 
 pytestmark = pytest.mark.integration
 

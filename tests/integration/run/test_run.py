@@ -29,6 +29,7 @@ from isthmus.model.link import Link
 from isthmus.model.loop import LoopState
 from isthmus.model.naming import TargetTopic
 from isthmus.model.state import LinkState
+from testing import verbs
 from testing.patience import TERM_S
 from testing.records import topics
 from testing.records.topics import Given
@@ -68,7 +69,7 @@ async def tasks_apart(
 
     async def paused(*names: str) -> None:
         for name in names:
-            assert not await pausing.pause(link, pausing.Named(task=name), LedgerSettings())
+            assert not await verbs.pause(link, pausing.Named(task=name), LedgerSettings())
         await run.until(lambda: {name for name, state in tasks().items() if state is LoopState.PAUSED} == {*names})
         # A pass may be under way that began before: how a task stands is written when it has ended.
         if "configs" in names:
@@ -82,7 +83,7 @@ async def tasks_apart(
 
     async def resumed(*names: str) -> None:
         for name in names:
-            assert (await pausing.resume(link, pausing.Named(task=name), LedgerSettings())).was_paused
+            assert (await verbs.resume(link, pausing.Named(task=name), LedgerSettings())).was_paused
 
     (end,) = await ends(west, first)
     await paused("topics", "configs")
@@ -207,19 +208,19 @@ def test_topics_come_grow_and_pause_while_it_runs(
             await asyncio.to_thread(topics.create, east, second, partitions=2)
             await asyncio.to_thread(topics.produce, east, second, records(5), partition=1)
             await run.until(lambda: is_at(second, 0, 5))
-            await pausing.pause(link, pausing.Named(topic=second), LedgerSettings())
+            await verbs.pause(link, pausing.Named(topic=second), LedgerSettings())
             await run.until(lambda: run.state_of(second) is LaneState.PAUSED)
             await run.until_resting(link, second)
             await asyncio.to_thread(topics.produce, east, second, records(5))
             await asyncio.to_thread(topics.produce, east, first, records(10))
             await run.until(lambda: is_at(first, 20))
             assert await is_at(second, 0, 5)
-            await pausing.resume(link, pausing.Named(topic=second), LedgerSettings())
+            await verbs.resume(link, pausing.Named(topic=second), LedgerSettings())
             await run.until(lambda: is_at(second, 5, 5))
-            await pausing.pause(link, pausing.Named(namespace=f"{stem}.s"), LedgerSettings())
+            await verbs.pause(link, pausing.Named(namespace=f"{stem}.s"), LedgerSettings())
             await run.until(lambda: run.state_of(second) is LaneState.PAUSED)
             assert run.state_of(first) is LaneState.ACTIVE
-            assert (await pausing.resume(link, pausing.Named(namespace=f"{stem}.s"), LedgerSettings())).was_paused
+            assert (await verbs.resume(link, pausing.Named(namespace=f"{stem}.s"), LedgerSettings())).was_paused
             await run.until(lambda: run.state_of(second) is LaneState.ACTIVE)
             await tasks_apart(run, link, (east, west), (first, f"{stem}.third"))
             await asyncio.to_thread(add_partitions, east, first, 2)

@@ -28,6 +28,7 @@ from isthmus.model.links.progress import LinkProgress, TopicProgress
 from isthmus.model.state import ControllerState, LinkState
 from isthmus.model.text.plain import plain
 from isthmus.status.status import StatusReader
+from testing import verbs
 from testing.records import topics
 from testing.records.topics import Given
 from testing.runs.running import Running, ends, patient, running
@@ -268,7 +269,7 @@ def test_with_a_controller(scene: Scene, spark: SparkSession) -> None:
                 (scene.name("new"), False),
                 (scene.name("refused"), True),
             ]
-            await pausing.pause(configuration.links[0], pausing.Named(), configuration.ledger)
+            await verbs.pause(configuration.links[0], pausing.Named(), configuration.ledger)
             await run.until(lambda: agree(LaneState.PAUSED, 0))
             await run.until_resting(configuration.links[0], scene.name("copied"))
             await asyncio.to_thread(topics.produce, scene.east, scene.name("copied"), records(4))

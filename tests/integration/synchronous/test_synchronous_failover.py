@@ -31,10 +31,7 @@ from isthmus.ledger.documents.kinds import (
 from isthmus.ledger.log import LedgerWriter, append_once
 from isthmus.ledger.records import Deletion
 from isthmus.ledger.topic import on_topic
-from isthmus.links.declaring import AsyncDeclaredLinks
-from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
-from isthmus.memory.declarations import open_declarations
 from isthmus.memory.links import read_ledger
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
@@ -62,6 +59,7 @@ from testing.links.synchronous import (
 )
 from testing.patience import TERM_S
 from testing.records import topics
+from testing.verbs import AsyncDeclaredLinks, Promoter, open_declarations
 
 pytestmark = pytest.mark.integration
 
@@ -195,14 +193,14 @@ def test_who_has_not_heard_of_it_is_named(
                 while await are_heard_beside(link, source):
                     await asyncio.sleep(0.1)
                 detachment = Detachment(time.monotonic(), "another")
-                found = await acknowledged_since(link, target, before, detachment)
+                found = await acknowledged_since(link, source, target, before, detachment)
                 assert (found.unaware, found.is_known) == ((one.described,), False)
                 assert time.monotonic() >= detachment.at_s + FENCE_S, "it may take for its own what others write"
                 await writer.append([one, replace(word, attached_said="another")])
-                found = await acknowledged_since(link, target, before, detachment)
+                found = await acknowledged_since(link, source, target, before, detachment)
                 assert (found.unaware, found.is_known) == ((), True)
                 await writer.append([new])
-                found = await acknowledged_since(link, target, before, detachment)
+                found = await acknowledged_since(link, source, target, before, detachment)
                 assert (found.is_open, found.is_known) == (True, False), "one came that has not said anything"
                 beating.cancel()
                 await asyncio.gather(beating, return_exceptions=True)
@@ -222,9 +220,9 @@ def test_who_cannot_ask_gateways_waits_until_they_take_nothing(west: LocalCluste
     before = Promised(out_of_sync=OutOfSync.CONSISTENT, was_in_sync=True, is_open=False, is_heard=True)
 
     async def story() -> None:
-        async with asyncio.timeout(TERM_S), Client(west.cluster()) as target:
+        async with asyncio.timeout(TERM_S), Client(nowhere) as source, Client(west.cluster()) as target:
             detachment = Detachment(time.monotonic(), "another")
-            found = await acknowledged_since(link, target, before, detachment)
+            found = await acknowledged_since(link, source, target, before, detachment)
             assert time.monotonic() >= detachment.at_s + FENCE_S
             assert not found.is_heard
 

@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 
 from isthmus.kafka.client import Client
 from isthmus.kafka.groups.groups import committed_offsets
-from isthmus.links.promotion import Promoter
 from isthmus.local import LocalCluster
 from isthmus.model.links.pair import PairState
 from isthmus.model.namespace import Namespace
@@ -19,6 +18,7 @@ from testing.brokers.proxy import HOST
 from testing.groups import consumers
 from testing.links.synchronous import Trial, begun, gateway, run_beside
 from testing.patience import TERM_S
+from testing.verbs import Promoter
 
 pytestmark = pytest.mark.integration
 

@@ -14,7 +14,6 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 from pyspark.sql import SparkSession
 
-from isthmus.doctor.examine import examine
 from isthmus.fabric.fabric import Fabric
 from isthmus.kafka.client import Client
 from isthmus.kafka.log import tail
@@ -43,6 +42,7 @@ from testing.records.topics import Given
 from testing.records.transactions import TransactionalProducer
 from testing.records.trickle import trickling
 from testing.runs.running import configuration_of, ends, link_of, patient, running
+from testing.verbs import examine
 
 pytestmark = pytest.mark.integration
 

@@ -13,7 +13,6 @@ from isthmus.kafka.client import Client
 from isthmus.ledger.documents.kinds import Document, MapDocument
 from isthmus.ledger.link import LinkLedger, read_documents
 from isthmus.local import LocalCluster
-from isthmus.memory.forgetting import forget
 from isthmus.memory.links import recorded_topics
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.lane import LaneState
@@ -29,6 +28,7 @@ from testing.groups.carrying import declare, records
 from testing.records import topics
 from testing.records.topics import SEPTEMBER
 from testing.runs.running import configuration_of, link_of
+from testing.verbs import forget
 
 pytestmark = pytest.mark.integration
 

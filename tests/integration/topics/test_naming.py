@@ -10,10 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import isthmus
-from isthmus.doctor.examine import examine
 from isthmus.kafka.client import Client
 from isthmus.kafka.groups.groups import committed_offsets
-from isthmus.links.pausing import Named, pause, resume
+from isthmus.links.pausing import Named
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
@@ -27,6 +26,7 @@ from testing.groups.carrying import records
 from testing.records import oracle
 from testing.records.topics import create, produce
 from testing.runs.running import configuration_of, ends, link_of, running
+from testing.verbs import examine, pause, resume
 
 pytestmark = pytest.mark.integration
 

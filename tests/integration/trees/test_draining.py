@@ -15,6 +15,7 @@ from isthmus import config
 from isthmus.errors import GateNotMet
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.offsets import log_ranges
+from isthmus.kafka.session import ClientSession
 from isthmus.ledger.documents.kinds import Document, MapDocument, TopicDocument
 from isthmus.ledger.log import append_once
 from isthmus.ledger.topic import ensure_topic
@@ -133,7 +134,8 @@ def test_somebody_who_produces_now_and_then_is_noticed(
         topics.produce(east, written, records(1))
 
     async def scenario() -> None:
-        async with Declarations(configuration.clusters, configuration.ledger) as declarations:
+        async with ClientSession() as session:
+            declarations = Declarations(configuration.clusters, session, configuration.ledger)
             await drained(declarations, 0.1)
             for looked_before, written in ((2, f"{name}-1"), (1, f"{name}-2")):
                 while not looks.empty():

@@ -11,6 +11,7 @@ import pytest
 from isthmus import config
 from isthmus.errors import ConfigError, GateNotMet, PlanRefused
 from isthmus.kafka.client import Client
+from isthmus.kafka.session import ClientSession
 from isthmus.ledger.documents.kinds import AllowanceDocument, ProgressDocument
 from isthmus.ledger.log import append_once
 from isthmus.local import LocalCluster
@@ -23,8 +24,8 @@ from isthmus.model.text.plain import plain
 from isthmus.model.trees.reshaping import Reshaping
 from isthmus.model.trees.switching import Allowance, LaneBegin, TargetChoice
 from isthmus.trees.gone import GoneCluster
-from isthmus.trees.reshaping import TreeChanges
 from testing.records import topics
+from testing.verbs import TreeChanges
 
 pytestmark = pytest.mark.integration
 
@@ -103,7 +104,8 @@ def test_a_cluster_that_answers_is_not_gone(west: LocalCluster) -> None:
     )
 
     async def scenario() -> None:
-        async with Declarations(configuration.clusters, configuration.ledger) as declarations:
+        async with ClientSession() as session:
+            declarations = Declarations(configuration.clusters, session, configuration.ledger)
             held, gone = (
                 GoneCluster(declarations, alias, (), configuration.ledger, revocation_s=0.1, patience_s=1.0)
                 for alias in ("west", "north")

@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 
 from isthmus.cli.app import app
 from isthmus.fabric.fabric import Fabric
-from isthmus.links.declaring import AsyncDeclaredLinks
 from isthmus.local import LocalCluster
 from isthmus.model.links.declaration import deletion
 from isthmus.web.access.auditing import trail
@@ -20,6 +19,7 @@ from isthmus.web.access.tokens import Role
 from testing.records import topics
 from testing.rest.asking import Served
 from testing.runs.declaring import cut, maps
+from testing.verbs import AsyncDeclaredLinks
 from tests.integration.web.bodies import Namer, body_of
 from tests.integration.web.bodies import name as name
 

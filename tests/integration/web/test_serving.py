@@ -24,7 +24,6 @@ from typer.testing import CliRunner
 
 from isthmus import config
 from isthmus.cli.app import app
-from isthmus.clusters.lastknown.lastknown import remember
 from isthmus.fabric.fabric import Fabric
 from isthmus.kafka.client import Client
 from isthmus.ledger.topic import locate, on_topic
@@ -40,6 +39,7 @@ from testing.rest.asking import RECORDS, Served, serving
 from testing.runs.command import Shell
 from testing.runs.declaring import cut
 from testing.values.standing import free_port
+from testing.verbs import remember
 
 pytestmark = pytest.mark.integration
 

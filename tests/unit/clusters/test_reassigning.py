@@ -9,7 +9,7 @@ from isthmus.clusters.reassigning import AsyncReassigning
 from isthmus.kafka import codes
 from isthmus.kafka.client import Client
 from isthmus.kafka.metadata import NO_TOPIC_ID, Metadata, PartitionMetadata, TopicMetadata
-from isthmus.kafka.pool import ClusterPool
+from isthmus.kafka.session import ClientSession
 from isthmus.model.cluster import Cluster
 
 NOWHERE = Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))
@@ -32,8 +32,8 @@ def test_a_broker_that_has_not_heard_of_the_end_of_a_move_is_asked_again() -> No
     """It ended, as the controller said: nobody has given it up."""
 
     async def scenario() -> dict[tuple[str, int], tuple[int, ...]]:
-        async with ClusterPool() as pool:
-            reassigning = AsyncReassigning(NOWHERE, pool)
+        async with ClientSession() as session:
+            reassigning = AsyncReassigning(NOWHERE, session)
             async with Late() as client:
                 reassigning._client = client
                 return await reassigning._replicas({("t", 0): (1, 3)})

@@ -12,7 +12,7 @@ from isthmus.fabric import fabric
 from isthmus.fabric.async_fabric import AsyncFabric
 from isthmus.fabric.blocking import Shell, blocking, wrap_in_shell
 from isthmus.fabric.operations import AsyncLinkOperations
-from isthmus.kafka.pool import ClusterPool
+from isthmus.kafka.session import ClientSession
 from isthmus.links.declaring import AsyncDeclaredLinks
 from isthmus.namespaces.namespaces import AsyncNamespaces
 from isthmus.trees.targets import Trees
@@ -51,30 +51,30 @@ def test_a_shell_has_all_verbs_of_its_core(shell: type[Any]) -> None:
 
 
 class _Core:
-    def __init__(self, pool: ClusterPool, factor: int = 2) -> None:
-        self.pool = pool
+    def __init__(self, session: ClientSession, factor: int = 2) -> None:
+        self.session = session
         self.factor = factor
 
     async def doubled(self, number: int, *, plus: int = 0) -> int:
         """Twice the number."""
         return self.factor * number + plus
 
-    async def own_pool(self) -> ClusterPool:
-        return self.pool
+    async def own_session(self) -> ClientSession:
+        return self.session
 
 
 class _Shell(Shell[_Core]):
     doubled = blocking(_Core.doubled)
-    own_pool = blocking(_Core.own_pool)
+    own_session = blocking(_Core.own_session)
 
 
 class _Maker:
-    def __init__(self, pool: ClusterPool) -> None:
-        self.pool = pool
+    def __init__(self, session: ClientSession) -> None:
+        self.session = session
 
     def core(self, *, factor: int) -> _Core:
         """A core that multiplies."""
-        return _Core(self.pool, factor)
+        return _Core(self.session, factor)
 
 
 class _MakerShell(Shell[_Maker]):
@@ -86,16 +86,16 @@ async def _from_a_notebook() -> int:
 
 
 def test_a_shell_answers_with_what_its_core_does() -> None:
-    """Arguments go in and results come out as they are, with a loop at work and without, over a pool for each call."""
+    """Arguments go in and results come out as they are, with a loop at work and without, over a session per call."""
     shell = _Shell(_Core)
     assert shell.doubled(3, plus=1) == 7 == asyncio.run(_from_a_notebook())
-    assert shell.own_pool() is not shell.own_pool()
+    assert shell.own_session() is not shell.own_session()
 
 
 def test_what_a_core_makes_has_a_shell_too() -> None:
-    """It is made of the arguments that were given, anew over a pool for each call."""
+    """It is made of the arguments that were given, anew over a session for each call."""
     made = _MakerShell(_Maker).core(factor=3)
     assert made.doubled(3) == 9
-    assert made.own_pool() is not made.own_pool()
+    assert made.own_session() is not made.own_session()
     assert inspect.signature(fabric.LinkOperations.promoter) == inspect.signature(AsyncLinkOperations.promoter)
     assert fabric.LinkOperations.recoverer.__doc__ == AsyncLinkOperations.recoverer.__doc__

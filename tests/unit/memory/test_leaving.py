@@ -196,9 +196,9 @@ def test_an_answer_without_what_was_followed_is_not_all_there_is(
     for name, fake in (("selected_topics", selected), ("known_absent", absent), ("log_ranges", ranges)):
         monkeypatch.setattr(leaving, name, fake)
     followed = followed_topics(LINK, memory(topic(1)))
-    seen = asyncio.run(seen_logs(LINK, followed))
+    seen = asyncio.run(seen_logs(LINK, Client(LINK.source), followed))
     assert (seen.has_topics, seen.is_whole) == (has_topics, is_whole)
-    assert asyncio.run(seen_logs(LINK, ())).is_whole == shown
+    assert asyncio.run(seen_logs(LINK, Client(LINK.source), ())).is_whole == shown
 
     async def here() -> Mapping[PartitionKey, LogRange]:
         async with Client(LINK.source) as source:

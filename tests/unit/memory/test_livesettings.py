@@ -10,7 +10,6 @@ import pytest
 
 from isthmus.config.live import in_plain_values, with_settings
 from isthmus.errors import ConfigError, Unreachable
-from isthmus.fabric.operations import AsyncLinkOperations
 from isthmus.ledger.documents.kinds import SettingsDocument, decode_document, encode_document
 from isthmus.memory.livesettings import LiveSettings, settings_of
 from isthmus.model.cluster import Cluster
@@ -19,6 +18,7 @@ from isthmus.model.link import Limits, Link
 from isthmus.model.mirrormaker import MirrorMakerSettings, MirrorMakerTopics, SyncsPlace
 from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.model.text.plain import plain
+from testing.verbs import AsyncLinkOperations
 
 EAST, WEST = (Cluster(alias=alias, bootstrap_servers=("127.0.0.1:1",)) for alias in ("east", "west"))
 LINK = Link(name="l", source=EAST, target=WEST, topics=TopicSettings(include=(TopicPattern.parse("a"),)))

@@ -8,7 +8,7 @@ import pytest
 
 from isthmus import config
 from isthmus.errors import ConfigError, PlanRefused, Unreachable
-from isthmus.trees.reshaping import TreeChanges
+from testing.verbs import TreeChanges
 
 # Nobody listens at these ports.
 CHANGES = TreeChanges(

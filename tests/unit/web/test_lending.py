@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from isthmus.kafka.client import Client
-from isthmus.kafka.pool import ClusterPool
+from isthmus.kafka.session import ClientSession
 from isthmus.model.cluster import Cluster
 from isthmus.web.lending import Lending
 
@@ -13,8 +13,8 @@ EAST = Cluster(alias="east", bootstrap_servers=("127.0.0.1:1",))
 
 
 async def _client(lending: Lending) -> Client:
-    async with lending.pool() as pool:
-        return pool.client(EAST)
+    async with lending.session() as session:
+        return session.client(EAST)
 
 
 def test_one_request_after_the_other_has_the_same_client() -> None:
@@ -33,17 +33,17 @@ def test_clusters_that_nobody_asks_for_are_left() -> None:
     """Not while a request is worked on; the next one dials anew."""
 
     async def scenario() -> None:
-        left: list[ClusterPool] = []
+        left: list[ClientSession] = []
         lending = Lending(kept_s=0.0)
-        async with lending.pool() as pool, lending.pool() as same:
-            assert same is pool
-            first = pool.client(EAST)
+        async with lending.session() as session, lending.session() as same:
+            assert same is session
+            first = session.client(EAST)
             await asyncio.sleep(0)
-            left.append(pool)
-        async with lending.pool() as pool:
+            left.append(session)
+        async with lending.session() as session:
             # Whoever comes before the others have gone keeps them.
-            assert pool is left[0]
-            assert pool.client(EAST) is first
+            assert session is left[0]
+            assert session.client(EAST) is first
         while await _client(lending) is first:
             await asyncio.sleep(0.001)
         await lending.aclose()

@@ -13,6 +13,7 @@ from isthmus.kafka.admin.brokers import describe_cluster, told_releases
 from isthmus.kafka.admin.features import features
 from isthmus.kafka.client import Client
 from isthmus.kafka.metadata import Metadata
+from isthmus.kafka.session import ClientSession
 from isthmus.ledger.documents.kinds import Document, decode_document, kind_of
 from isthmus.ledger.documents.lastknown import KnownClusterDocument, KnownNamesDocument
 from isthmus.ledger.log import LedgerWriter
@@ -45,7 +46,7 @@ class _Note(NamedTuple):
     names: list[NamesOfLink]
 
 
-async def remember(links: Sequence[Link], declared: Iterable[str]) -> None:
+async def remember(links: Sequence[Link], session: ClientSession, declared: Iterable[str]) -> None:
     """Have the target of each link remember its source, and the source of a `declared` link its target.
 
     Nothing is ever written to the source of a link from a configuration file. A failed write is made the next time.
@@ -59,28 +60,27 @@ async def remember(links: Sequence[Link], declared: Iterable[str]) -> None:
         for seen, keeper, is_source in sides:
             note = notes.setdefault((seen.alias, keeper.alias), _Note(seen, keeper, []))
             note.names.append(NamesOfLink(link, is_source))
-    await asyncio.gather(*map(_remember, notes.values()))
+    await asyncio.gather(*(_remember(note, session) for note in notes.values()))
 
 
-async def _remember(note: _Note) -> None:
+async def _remember(note: _Note, session: ClientSession) -> None:
     with contextlib.suppress(IsthmusError, TimeoutError):
-        async with Client(note.seen) as client:
+        client = session.client(note.seen)
+        async with asyncio.timeout(PATIENCE_S):
+            metadata = await client.metadata(None)
+            seen = await look(client, metadata, note.names[0].link.name)
+        documents: list[Document] = [KnownClusterDocument(cluster=seen)]
+        # A cluster with many names is remembered even if reading them takes too long.
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE_S):
-                metadata = await client.metadata(None)
-                seen = await look(client, metadata, note.names[0].link.name)
-            documents: list[Document] = [KnownClusterDocument(cluster=seen)]
-            # A cluster with many names is remembered even if reading them takes too long.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(PATIENCE_S):
-                    names = await contents(client, metadata, note.names)
-                    documents += [KnownNamesDocument(link=each.link, names=each) for each in names]
-        async with Client(note.keeper) as keeper:
-            writer = LedgerWriter(keeper)
-            try:
-                # If there is no ledger yet, the link itself creates it.
-                await writer.append(documents, term_s=_WRITE_S)
-            finally:
-                writer.close()
+                names = await contents(client, metadata, note.names)
+                documents += [KnownNamesDocument(link=each.link, names=each) for each in names]
+        writer = LedgerWriter(session.client(note.keeper))
+        try:
+            # If there is no ledger yet, the link itself creates it.
+            await writer.append(documents, term_s=_WRITE_S)
+        finally:
+            writer.close()
 
 
 async def look(client: Client, metadata: Metadata, link: str) -> KnownCluster:
@@ -110,7 +110,7 @@ async def look(client: Client, metadata: Metadata, link: str) -> KnownCluster:
     )
 
 
-async def last_known(alias: str, others: Sequence[Cluster]) -> LastKnown:
+async def last_known(alias: str, others: Sequence[Client]) -> LastKnown:
     """Return the newest memories that other clusters have of a cluster, which itself is not asked.
 
     :raises ConfigError: None of them remembers it.
@@ -118,7 +118,7 @@ async def last_known(alias: str, others: Sequence[Cluster]) -> LastKnown:
     :raises PlanRefused: A newer Isthmus wrote a ledger.
     """
     found: Mapping[str, Memories | None] = dict(
-        zip([other.alias for other in others], await asyncio.gather(*map(_read_memories, others)), strict=True)
+        zip([other.cluster.alias for other in others], await asyncio.gather(*map(_read_memories, others)), strict=True)
     )
     away = tuple(other for other, held in found.items() if held is None)
     memories = {other: held for other, held in found.items() if held is not None}
@@ -133,12 +133,12 @@ async def last_known(alias: str, others: Sequence[Cluster]) -> LastKnown:
     return known
 
 
-async def _read_memories(cluster: Cluster) -> Memories | None:
+async def _read_memories(client: Client) -> Memories | None:
     """Read the memories of other clusters from a ledger; `None` if it cannot be read."""
     clusters: dict[str, KnownCluster] = {}
     names: dict[str, KnownNames] = {}
     try:
-        async with asyncio.timeout(PATIENCE_S), Client(cluster) as client:
+        async with asyncio.timeout(PATIENCE_S):
             view = LedgerView(client)
             try:
                 for entry in (await view.look()).entries:

@@ -23,7 +23,7 @@ from isthmus.groups.positions.carrying import PARTED
 from isthmus.kafka.client import Client
 from isthmus.kafka.clock import lasting_s
 from isthmus.kafka.log.listoffsets import PartitionKey
-from isthmus.kafka.pool import ClusterPool
+from isthmus.kafka.session import ClientSession
 from isthmus.ledger.documents.gateways import is_readable
 from isthmus.ledger.documents.kinds import (
     Document,
@@ -348,9 +348,9 @@ class HeldLink:
 
     async def _look(self) -> None:
         """Find out whether the link follows, by the logs of both clusters."""
-        async with ClusterPool() as pool:
+        async with ClientSession() as session:
             # Read as an asynchronous link: only whether it follows matters here.
-            (found,) = await StatusReader((replace(self.link, mode="async"),), pool).read()
+            (found,) = await StatusReader((replace(self.link, mode="async"),), session).read()
         is_following = found.pair_state is PairState.FOLLOWING and not self._lacks(found)
         self.part.look(SyncEvidence(trouble=self._trouble(), is_following=is_following))
 

@@ -12,8 +12,8 @@ from typing import Final
 from isthmus.errors import ClusterError, PlanRefused
 from isthmus.gateway.synchronous.follower import FollowerWatch
 from isthmus.gateway.synchronous.noting import Notes
-from isthmus.kafka.client import Client
 from isthmus.kafka.clock import lasting_s
+from isthmus.kafka.session import ClientSession
 from isthmus.ledger.documents.kinds import Document
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.records import LedgerChange
@@ -33,7 +33,8 @@ class Target:
 
     def __init__(self, configuration: Configuration, alias: str, cluster_id: str) -> None:
         self._cluster = replace(configuration.cluster(alias), cluster_id=cluster_id)
-        self.client = Client(self._cluster)
+        self._session = ClientSession()
+        self.client = self._session.client(self._cluster)
         self.follower = FollowerWatch(self.client)
         self.cluster_id = cluster_id
         self.memory: LedgerMemory | None = None
@@ -88,4 +89,4 @@ class Target:
         """Close the target."""
         await self.follower.aclose()
         self._writer.close()
-        await self.client.aclose()
+        await self._session.aclose()

@@ -14,6 +14,7 @@ from isthmus.kafka.client import Client
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import leaders_of
 from isthmus.kafka.metadata import NO_TOPIC_ID
+from isthmus.kafka.session import ClientSession
 from isthmus.kafka.transactions.producers import active_producers
 from isthmus.ledger.documents.kinds import (
     Document,
@@ -80,6 +81,7 @@ class TakeoverSettings:
 
 async def take_over(
     link: Link,
+    session: ClientSession,
     predecessor: Predecessor,
     settings: TakeoverSettings,
     ledger: LedgerSettings,
@@ -94,8 +96,8 @@ async def take_over(
     :raises PlanRefused: A controller runs the link or came meanwhile, or MirrorMaker 2 keeps no positions there.
     :raises ClusterError: A cluster or a log cannot be read, or the ledger cannot be written.
     """
-    async with Client(link.source) as source, Client(link.target) as target:
-        return await _Takeover(link, predecessor, settings, ledger, source, target, on_progress).run()
+    source, target = session.client(link.source), session.client(link.target)
+    return await _Takeover(link, predecessor, settings, ledger, source, target, on_progress).run()
 
 
 class _Takeover:

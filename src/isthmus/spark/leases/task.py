@@ -13,8 +13,8 @@ from pyspark import TaskContext
 
 from isthmus.engine.engine import Engine
 from isthmus.errors import ClusterError, IsthmusError
-from isthmus.kafka.client import Client
 from isthmus.kafka.clock import lasting_s
+from isthmus.kafka.session import ClientSession
 from isthmus.ledger.documents.kinds import (
     Document,
     MilestonesDocument,
@@ -84,8 +84,8 @@ async def _run_one(spec: LeaseSpec) -> Receipt:
     except Exception as failure:  # noqa: BLE001 - whatever it is, others go on
         receipt = _build_failed_receipt(spec, failure)
     if spec.company > 1 and not lease.may_write:
-        async with Client(spec.context.target) as target:
-            writer = LedgerWriter(target)
+        async with ClientSession() as session:
+            writer = LedgerWriter(session.client(spec.context.target))
             await _tell(writer, spec, receipt)
             writer.close()
     return receipt
@@ -139,7 +139,8 @@ class LeaseTask:
         """Run the lease to its end."""
         begun, cpu_begun = time.monotonic(), time.process_time()
         context = self._spec.context
-        async with Client(context.source) as source, Client(context.target) as target:
+        async with ClientSession() as session:
+            source, target = session.client(context.source), session.client(context.target)
             self._maps = LedgerMaps(target, self._spec)
             self._engine = Engine(
                 source=source,

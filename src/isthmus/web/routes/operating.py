@@ -83,18 +83,19 @@ def _recovering(router: APIRouter, desk: FabricDesk, operations: Operations) -> 
         link: str, response: Response, caller: Admin, body: RecoverBody | None = None, dry_run: DryRun = False
     ) -> LongOperation:
         body = body or RecoverBody()
-        chosen = AsyncFabric(await desk.having(link)).link(link)
+        configuration = await desk.having(link)
 
         async def work(on_step: OnStep) -> Recovery:
-            recoverer = chosen.recoverer(
-                body.topics,
-                way=body.way,
-                sets_aside=body.quarantine,
-                quiet_s=body.quiet_s,
-                timeout_s=body.timeout_s,
-                on_step=on_step,
-            )
-            return await recoverer.recover(dry_run=dry_run)
+            async with AsyncFabric(configuration) as fabric:
+                recoverer = fabric.link(link).recoverer(
+                    body.topics,
+                    way=body.way,
+                    sets_aside=body.quarantine,
+                    quiet_s=body.quiet_s,
+                    timeout_s=body.timeout_s,
+                    on_step=on_step,
+                )
+                return await recoverer.recover(dry_run=dry_run)
 
         details = {**sent_members(body), "dry_run": dry_run}
         return accept_operation(operations.begin("recover", link, caller, details, work, subject=link), response)
@@ -109,18 +110,19 @@ def _recovering(router: APIRouter, desk: FabricDesk, operations: Operations) -> 
     async def replay(
         link: str, body: ReplayBody, response: Response, caller: Admin, dry_run: DryRun = False
     ) -> LongOperation:
-        chosen = AsyncFabric(await desk.having(link)).link(link)
+        configuration = await desk.having(link)
 
         async def work(on_step: OnStep) -> tuple[ReplayedPartition, ...]:
             selected = QuarantineFilter(kind=body.kind, producer_id=body.producer)
-            return await chosen.replay(
-                body.topic,
-                cluster=body.cluster,
-                into=body.into,
-                selected=selected,
-                dry_run=dry_run,
-                on_step=on_step,
-            )
+            async with AsyncFabric(configuration) as fabric:
+                return await fabric.link(link).replay(
+                    body.topic,
+                    cluster=body.cluster,
+                    into=body.into,
+                    selected=selected,
+                    dry_run=dry_run,
+                    on_step=on_step,
+                )
 
         details = {**sent_members(body), "dry_run": dry_run}
         return accept_operation(operations.begin("replay", link, caller, details, work, subject=link), response)
@@ -184,7 +186,7 @@ def _proving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
     )
     async def wait(link: str, body: WaitBody, response: Response, caller: Operator) -> LongOperation:
         wanted = [WaitCondition.parse(text, of_topic=body.topic is not None) for text in body.conditions]
-        chosen = AsyncFabric(await desk.having(link)).link(link)
+        configuration = await desk.having(link)
 
         async def work(on_step: OnStep) -> WaitResult:
             shown = ""
@@ -195,7 +197,10 @@ def _proving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
                     shown = look.described
                     on_step(f"{shown}; waiting for {look.missing}")
 
-            outcome = await chosen.wait(body.topic, wanted, timeout_s=body.timeout_s, on_look=report_look)
+            async with AsyncFabric(configuration) as fabric:
+                outcome = await fabric.link(link).wait(
+                    body.topic, wanted, timeout_s=body.timeout_s, on_look=report_look
+                )
             found = outcome.found
             state = None if found is None else str(found.state)
             return WaitResult(met=outcome.met, state=state, lag_records=outcome.lag_records)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import APIRouter, Response
 
-from isthmus.fabric.answers import Promoter
 from isthmus.fabric.async_fabric import AsyncFabric
 from isthmus.model.links.promotion import Promotion
 from isthmus.web.access.guard import Caller
@@ -22,7 +20,7 @@ from isthmus.web.routes.bodies import LeaveBody, PromoteBody, ReverseBody, sent_
 from isthmus.web.routes.operating import accept_operation
 
 Json = dict[str, Any]
-_Verb = Callable[[Promoter], Awaitable[Promotion]]
+_Verb = Callable[[AsyncFabric, OnStep], Awaitable[Promotion]]
 
 
 def promoting_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
@@ -36,18 +34,22 @@ def promoting_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
 async def _submit(
     desk: FabricDesk,
     operations: Operations,
-    promoter: Promoter,
+    link: str,
     name: str,
     verb: _Verb,
     caller: Caller,
     if_match: str | None,
     details: Json,
 ) -> LongOperation:
-    async def work(on_step: OnStep) -> Promotion:
-        return await verb(replace(promoter, on_step=on_step))
+    configuration = desk.configuration
 
-    await desk.check_known(promoter.name, if_match)
-    return operations.begin(name, promoter.name, caller, details, work, subject=promoter.name)
+    async def work(on_step: OnStep) -> Promotion:
+        # In a loop of its own, where connections of requests cannot be used.
+        async with AsyncFabric(configuration) as fabric:
+            return await verb(fabric, on_step)
+
+    await desk.check_known(link, if_match)
+    return operations.begin(name, link, caller, details, work, subject=link)
 
 
 def _leaving(router: APIRouter, desk: FabricDesk, operations: Operations) -> None:
@@ -55,13 +57,14 @@ def _leaving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         name: str, link: str, body: LeaveBody | None, caller: Caller, if_match: str | None, *, dry_run: bool
     ) -> LongOperation:
         body = body or LeaveBody()
-        promoter = AsyncFabric(desk.configuration).link(link).promoter(body.maps, timeout_s=body.timeout_s)
+        maps, timeout_s = body.maps, body.timeout_s
 
-        def verb(chosen: Promoter) -> Awaitable[Promotion]:
-            return chosen.detach(dry_run=dry_run) if name == "detach" else chosen.failover(dry_run=dry_run)
+        def verb(fabric: AsyncFabric, on_step: OnStep) -> Awaitable[Promotion]:
+            promoter = fabric.link(link).promoter(maps, timeout_s=timeout_s, on_step=on_step)
+            return promoter.detach(dry_run=dry_run) if name == "detach" else promoter.failover(dry_run=dry_run)
 
         details = {**sent_members(body), "dry_run": dry_run}
-        return await _submit(desk, operations, promoter, name, verb, caller, if_match, details)
+        return await _submit(desk, operations, link, name, verb, caller, if_match, details)
 
     @router.post(
         "/links/{link}:detach",
@@ -95,11 +98,6 @@ def _leaving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
 
 
 def _leading(router: APIRouter, desk: FabricDesk, operations: Operations) -> None:
-    def promoter_of(link: str, body: PromoteBody | ReverseBody) -> Promoter:
-        timeout_s = max(body.timeout_s, body.quiet_s)
-        chosen = AsyncFabric(desk.configuration).link(link)
-        return chosen.promoter(quiet_s=body.quiet_s, timeout_s=timeout_s)
-
     @router.post(
         "/links/{link}:promote",
         status_code=HTTPStatus.ACCEPTED,
@@ -113,12 +111,20 @@ def _leading(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         if_match: IfMatch = None,
         dry_run: DryRun = False,
     ) -> LongOperation:
-        body = body or PromoteBody()
-        promoter = replace(promoter_of(link, body), maps=body.maps, max_lag=body.max_lag)
-        details = {**sent_members(body), "dry_run": dry_run}
-        operation = await _submit(
-            desk, operations, promoter, "promote", lambda one: one.promote(dry_run=dry_run), caller, if_match, details
-        )
+        given = body or PromoteBody()
+        details = {**sent_members(given), "dry_run": dry_run}
+
+        def verb(fabric: AsyncFabric, on_step: OnStep) -> Awaitable[Promotion]:
+            promoter = fabric.link(link).promoter(
+                given.maps,
+                quiet_s=given.quiet_s,
+                timeout_s=max(given.timeout_s, given.quiet_s),
+                max_lag=given.max_lag,
+                on_step=on_step,
+            )
+            return promoter.promote(dry_run=dry_run)
+
+        operation = await _submit(desk, operations, link, "promote", verb, caller, if_match, details)
         return accept_operation(operation, response)
 
     @router.post(
@@ -136,8 +142,11 @@ def _leading(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
     ) -> LongOperation:
         details = {**sent_members(body), "dry_run": dry_run}
 
-        def verb(one: Promoter) -> Awaitable[Promotion]:
-            return one.reverse(body.as_link, dry_run=dry_run)
+        def verb(fabric: AsyncFabric, on_step: OnStep) -> Awaitable[Promotion]:
+            promoter = fabric.link(link).promoter(
+                quiet_s=body.quiet_s, timeout_s=max(body.timeout_s, body.quiet_s), on_step=on_step
+            )
+            return promoter.reverse(body.as_link, dry_run=dry_run)
 
-        operation = await _submit(desk, operations, promoter_of(link, body), "reverse", verb, caller, if_match, details)
+        operation = await _submit(desk, operations, link, "reverse", verb, caller, if_match, details)
         return accept_operation(operation, response)

@@ -66,18 +66,19 @@ def _changing(router: APIRouter, desk: FabricDesk, operations: Operations) -> No
         response: Response, caller: Admin, body: RegistriesBody | None = None, dry_run: DryRun = False
     ) -> LongOperation:
         body = body or RegistriesBody()
-        wanted = AsyncFabric(desk.configuration).schemas
+        configuration = desk.configuration
         # An impossible request is refused before it begins.
-        wanted.routes(body.clusters)
+        AsyncFabric(configuration).schemas.routes(body.clusters)
 
         async def work(on_step: OnStep) -> tuple[SchemasPlan, ...]:
             def report(registry: str, done: int, of: int) -> None:
                 on_step(f"{registry}: {done} of {of} changes")
 
-            if dry_run:
-                plans = await wanted.plan(body.clusters, delete_gone=body.delete_gone)
-            else:
-                plans = await wanted.sync(body.clusters, delete_gone=body.delete_gone, on_change=report)
+            async with AsyncFabric(configuration) as fabric:
+                if dry_run:
+                    plans = await fabric.schemas.plan(body.clusters, delete_gone=body.delete_gone)
+                else:
+                    plans = await fabric.schemas.sync(body.clusters, delete_gone=body.delete_gone, on_change=report)
             return plans
 
         details = {**sent_members(body), "dry_run": dry_run}

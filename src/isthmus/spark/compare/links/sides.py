@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from isthmus.kafka.client import Client
 from isthmus.kafka.log.spans import spans_of
+from isthmus.kafka.session import ClientSession
 from isthmus.model.cluster import Cluster
 from isthmus.model.translation import MappedRange
 from isthmus.spark.compare.links import comparison
@@ -67,8 +67,8 @@ class Sides:
         """
 
         async def ask() -> ResultT:
-            async with Client(self.source) as source, Client(self.target) as target:
-                return await question(source, target, *given)
+            async with ClientSession() as session:
+                return await question(session.client(self.source), session.client(self.target), *given)
 
         return run_coroutine(ask())
 

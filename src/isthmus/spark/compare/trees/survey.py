@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Final
 
 from isthmus.kafka import codes
@@ -14,6 +14,7 @@ from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.log.reading import LogReader, OffsetRange
 from isthmus.kafka.log.slices import slices
+from isthmus.kafka.session import ClientSession
 from isthmus.ledger.link import read_documents
 from isthmus.model.cluster import Cluster
 from isthmus.model.kafka.log import LogRange
@@ -79,8 +80,8 @@ async def logs_now(clusters: Sequence[Cluster], known: ClusterLogs) -> ClusterLo
 
 @asynccontextmanager
 async def _open_clients(clusters: Iterable[Cluster]) -> AsyncIterator[list[Client]]:
-    async with AsyncExitStack() as stack:
-        yield [await stack.enter_async_context(Client(each)) for each in clusters]
+    async with ClientSession() as session:
+        yield [session.client(each) for each in clusters]
 
 
 async def _list_partitions(client: Client, topics: Collection[str]) -> set[PartitionKey]:

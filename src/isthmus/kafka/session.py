@@ -8,14 +8,14 @@ from isthmus.kafka.client import Client
 from isthmus.model.cluster import Cluster
 
 
-class ClusterPool:
-    """One client per cluster for all callers while the pool is open, and with it one memory of the cluster's ledger.
+class ClientSession:
+    """The owner of clients: one per cluster for all callers while it is open, and so one memory of a cluster's ledger.
 
-        async with ClusterPool() as pool:
-            source, target = pool.client(link.source), pool.client(link.target)
+        async with ClientSession() as session:
+            source, target = session.client(link.source), session.client(link.target)
 
     Clusters that differ in anything (addresses, login, client id) have clients of their own. Use it in one event loop;
-    nobody but the pool closes its clients.
+    nobody but the session closes its clients.
     """
 
     def __init__(self) -> None:
