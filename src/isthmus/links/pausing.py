@@ -11,7 +11,7 @@ from isthmus.kafka.client import Client
 from isthmus.ledger.documents.kinds import PauseDocument, TaskPauseDocument
 from isthmus.ledger.log import append_once
 from isthmus.ledger.records import Deletion
-from isthmus.memory.filtering import load_overrides
+from isthmus.memory.filtering import apply_overrides
 from isthmus.memory.host import operator
 from isthmus.memory.links import now_ms, recollect
 from isthmus.model.configuration import LedgerSettings
@@ -58,8 +58,8 @@ async def pause(link: Link, target: Client, named: Named, ledger: LedgerSettings
         parts are named.
     :raises ClusterError: The ledger at the target cannot be written.
     """
-    document = await _document(link, named, target)
     known = await recollect(link.name, target)
+    document = await _document(apply_overrides(link, known.documents), named, target)
     held = known.documents.get(document.key)
     is_lent = isinstance(held, PauseDocument) and held.for_recovery
     was_paused = document.part in known.paused.parts and not is_lent
@@ -76,8 +76,9 @@ async def resume(link: Link, target: Client, named: Named, ledger: LedgerSetting
         parts are named.
     :raises ClusterError: The ledger at the target cannot be written.
     """
-    paused = (await recollect(link.name, target)).paused
-    document = await _document(link, named, target, paused)
+    known = await recollect(link.name, target)
+    paused = known.paused
+    document = await _document(apply_overrides(link, known.documents), named, target, paused)
     was_paused = document.part in paused.parts
     if was_paused and not dry_run:
         await append_once(target, [Deletion(document.key)], replication_factor=ledger.replication_factor)
@@ -96,7 +97,6 @@ async def _document(
     link: Link, named: Named, target: Client, paused: Pauses = NO_PAUSES
 ) -> PauseDocument | TaskPauseDocument:
     """Return the document of a pause, which may be one of those that are `paused`."""
-    link = await load_overrides(link, target)
     if sum(part is not None for part in plain(named).values()) > 1:
         raise ConfigError(
             "a pause is about a topic, about a namespace or about a task",

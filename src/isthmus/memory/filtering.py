@@ -205,14 +205,6 @@ async def _documents(client: Client) -> Mapping[str, Document]:
         return {}
 
 
-async def load_overrides(link: Link, target: Client) -> Link:
-    """Return the link with the filters and settings that operators have set for it.
-
-    :raises ClusterError: The ledger at the target cannot be read.
-    """
-    return apply_overrides(link, (await read_ledger(target)).of(link.name).documents)
-
-
 async def read_filters(link: Link, target: Client) -> Filters:
     """Read the filters that an operator has set for a link.
 
