@@ -20,6 +20,7 @@ from isthmus.fabric.answers import (
     AsyncAdministration,
     AsyncReassigning,
     Authorship,
+    ClientSession,
     DeclaredLink,
     DeclaredTree,
     authorship,
@@ -122,7 +123,10 @@ class FabricDesk:
         if is_written:
             return self.configuration
         async with self._lending.session() as session:
-            self.latest = await open_configuration(self.configuration, session, declared=True)
+            return await self._read(session)
+
+    async def _read(self, session: ClientSession) -> Configuration:
+        self.latest = await open_configuration(self.configuration, session, declared=True)
         return self.latest
 
     async def tree(self, name: str) -> TreeSettings:
@@ -151,8 +155,9 @@ class FabricDesk:
         return any(each.tree.name == name for each in self.configuration.trees)
 
     async def links(self) -> tuple[Link, ...]:
-        """Return all present links."""
-        return (await self.now()).links
+        """Return all present links, over a session of its own: the watch asks for them in a loop of its own."""
+        async with ClientSession() as session:
+            return (await self._read(session)).links
 
     async def having(self, link: str) -> Configuration:
         """Return the present configuration, which has this link.
