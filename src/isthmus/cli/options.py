@@ -39,6 +39,7 @@ def chosen_link(argument: str | None, option: str | None) -> str | None:
 
 LinkArgument = Annotated[str | None, typer.Argument(metavar="LINK", help="Only this link; all of them without it.")]
 LinkOption = Annotated[str | None, typer.Option("--link", help="The same as LINK.")]
+LinksArgument = Annotated[list[str], typer.Argument(metavar="LINK", help="The link, or several.")]
 OutputOption = Annotated[OutputFormat, typer.Option("-o", "--output", help="How to print the result.")]
 ConfigOption = Annotated[
     Path | None,
@@ -59,6 +60,13 @@ VerboseOption = Annotated[
         help="Report on stderr what is being done; -vv every request to a broker as well.",
         show_default=False,
     ),
+]
+PausedTopics = Annotated[list[str] | None, typer.Option("--topic", help="Only this topic of it; may be repeated.")]
+PausedNamespace = Annotated[
+    str | None, typer.Option("--namespace", metavar="PREFIX", help="Only topics whose names begin so: orders-.")
+]
+PausedTask = Annotated[
+    str | None, typer.Option("--task", help="Only this task of it: data, topics, groups, configs ... as in status.")
 ]
 KeepOption = Annotated[
     list[str] | None,

@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from isthmus.cli.confirmation import YesOption, confirm
-from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
+from isthmus.cli.options import ConfigOption, LinksArgument, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.cli.setup.config import load_with_declared
 from isthmus.cli.several import each_shown
@@ -26,7 +26,7 @@ _Patterns = list[str] | None
 
 @app.command()
 def filters(
-    link: Annotated[list[str], typer.Argument(metavar="LINK", help="The link, or several.")],
+    link: LinksArgument,
     include: Annotated[_Patterns, typer.Option("--include", help="A topic, prefix* or /regex/ to mirror.")] = None,
     exclude: Annotated[_Patterns, typer.Option("--exclude", help="What to leave out of it.")] = None,
     groups_include: Annotated[_Patterns, typer.Option("--groups-include", help="Consumer groups to carry.")] = None,

@@ -12,7 +12,15 @@ from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.links import promoting, recovering
 from isthmus.cli.links.promoting import ExactMaps, GroupMaps, PrincipalMaps, maps_of
 from isthmus.cli.noun import Noun
-from isthmus.cli.options import ConfigOption, DeclaringDryRun, KeepOption, OutputOption, SuperUserOption, VerboseOption
+from isthmus.cli.options import (
+    ConfigOption,
+    DeclaringDryRun,
+    KeepOption,
+    LinksArgument,
+    OutputOption,
+    SuperUserOption,
+    VerboseOption,
+)
 from isthmus.cli.output import OutputFormat, Row, render
 from isthmus.cli.saying import notes_of, show_said, tell, text_of
 from isthmus.cli.setup.config import ask_fabric, load_configuration, load_with_declared
@@ -38,7 +46,6 @@ app.command()(promoting.reverse)
 app.command()(recovering.recover)
 
 _Name = Annotated[str, typer.Argument(metavar="LINK", help="The link.")]
-_Names = Annotated[list[str], typer.Argument(metavar="LINK", help="The link, or several.")]
 _Maps = Annotated[
     list[str] | None,
     typer.Option("--map", help="Topics: local-:remote- has remote-* of the target follow local-* of the source."),
@@ -173,7 +180,7 @@ def describe(
 
 @app.command()
 def update(
-    name: _Names,
+    name: LinksArgument,
     settings: _Settings = None,
     unset: Annotated[list[str] | None, typer.Option("--unset", metavar="KEY", help="Back to its default.")] = None,
     mode: Annotated[str | None, typer.Option("--mode", help="How the link copies: async or sync.")] = None,
@@ -206,7 +213,7 @@ def update(
 
 @app.command()
 def attach(
-    name: _Names,
+    name: LinksArgument,
     maps: _Maps = None,
     exact: ExactMaps = None,
     groups: GroupMaps = None,
@@ -233,7 +240,7 @@ def attach(
 
 @app.command()
 def reattach(
-    name: _Names,
+    name: LinksArgument,
     maps: _Maps = None,
     exact: ExactMaps = None,
     groups: GroupMaps = None,
@@ -255,7 +262,7 @@ def reattach(
 
 @app.command()
 def delete(
-    name: _Names,
+    name: LinksArgument,
     yes: YesOption = False,
     dry_run: DeclaringDryRun = False,
     path: ConfigOption = None,

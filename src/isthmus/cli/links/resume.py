@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
+from isthmus.cli.options import ConfigOption, OutputOption, PausedNamespace, PausedTask, PausedTopics, VerboseOption
 from isthmus.cli.output import OutputFormat, Row
 from isthmus.cli.several import each_link
 from isthmus.fabric.answers import Resumed
@@ -19,13 +19,9 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def resume(
     link: Annotated[list[str], typer.Argument(help="The link, or several.")],
-    topic: Annotated[list[str] | None, typer.Option("--topic", help="Only this topic of it; may be repeated.")] = None,
-    namespace: Annotated[
-        str | None, typer.Option("--namespace", metavar="PREFIX", help="Only topics whose names begin so: orders-.")
-    ] = None,
-    task: Annotated[
-        str | None, typer.Option("--task", help="Only this task of it: data, topics, groups, configs ... as in status.")
-    ] = None,
+    topic: PausedTopics = None,
+    namespace: PausedNamespace = None,
+    task: PausedTask = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be resumed.")] = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,

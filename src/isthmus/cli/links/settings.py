@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
+from isthmus.cli.options import ConfigOption, LinksArgument, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.cli.setup.config import load_with_declared
 from isthmus.cli.several import each_shown
@@ -22,7 +22,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def settings(
-    link: Annotated[list[str], typer.Argument(metavar="LINK", help="The link, or several.")],
+    link: LinksArgument,
     given: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A key of links[] in the file: limits.bytes_per_s=50MiB."),

@@ -20,7 +20,7 @@ _PARTITION_MAX: Final = (1 << 31) - 1
 _DEPTH_MAX: Final = 50
 """Nodes of a tree have at least two parts, so that so many within each other are more than any tree has."""
 Text = Annotated[str, Field(max_length=300)]
-_Patterns = Annotated[list[Text], Field(max_length=1000)]
+_Patterns = Annotated[tuple[Text, ...], Field(max_length=1000)]
 _Number = Annotated[StrictInt, Field(ge=-_NUMBER_MAX, le=_NUMBER_MAX)]
 _Scalar = StrictBool | _Number | FiniteFloat | Text | None
 Bytes = Annotated[StrictInt, Field(ge=1, le=_NUMBER_MAX)]
@@ -53,13 +53,7 @@ class FiltersBody(Body):
     @property
     def filters(self) -> Filters:
         """Return the filters for the fabric."""
-        return Filters(
-            topics_include=_patterns(self.topics_include),
-            topics_exclude=_patterns(self.topics_exclude),
-            groups_include=_patterns(self.groups_include),
-            groups_exclude=_patterns(self.groups_exclude),
-            configs_exclude=_patterns(self.configs_exclude),
-        )
+        return Filters(**self.model_dump())
 
 
 class TargetBody(Body):
@@ -101,10 +95,6 @@ class NeighbourBody(Body):
 
     beside: Text
     level: Annotated[StrictInt, Field(ge=1, le=_NUMBER_MAX)] | None = None
-
-
-def _patterns(given: list[str] | None) -> tuple[str, ...] | None:
-    return None if given is None else tuple(given)
 
 
 class MapBody(Body):
@@ -244,7 +234,7 @@ class SettingsBody(Body):
 class TopicsBody(Body):
     """Topics, as at the target; all that are concerned where none is named."""
 
-    topics: _Patterns = Field(default_factory=list)
+    topics: _Patterns = Field(default_factory=tuple)
 
 
 class ForgetBody(TopicsBody):
