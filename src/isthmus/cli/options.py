@@ -61,11 +61,11 @@ VerboseOption = Annotated[
         show_default=False,
     ),
 ]
-PausedTopics = Annotated[list[str] | None, typer.Option("--topic", help="Only this topic of it; may be repeated.")]
-PausedNamespace = Annotated[
+PauseTopicOption = Annotated[list[str] | None, typer.Option("--topic", help="Only this topic of it; may be repeated.")]
+PauseNamespaceOption = Annotated[
     str | None, typer.Option("--namespace", metavar="PREFIX", help="Only topics whose names begin so: orders-.")
 ]
-PausedTask = Annotated[
+PauseTaskOption = Annotated[
     str | None, typer.Option("--task", help="Only this task of it: data, topics, groups, configs ... as in status.")
 ]
 KeepOption = Annotated[

@@ -6,7 +6,14 @@ from typing import Annotated
 
 import typer
 
-from isthmus.cli.options import ConfigOption, OutputOption, PausedNamespace, PausedTask, PausedTopics, VerboseOption
+from isthmus.cli.options import (
+    ConfigOption,
+    OutputOption,
+    PauseNamespaceOption,
+    PauseTaskOption,
+    PauseTopicOption,
+    VerboseOption,
+)
 from isthmus.cli.output import OutputFormat, Row
 from isthmus.cli.several import each_link
 from isthmus.fabric.answers import Resumed
@@ -19,9 +26,9 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def resume(
     link: Annotated[list[str], typer.Argument(help="The link, or several.")],
-    topic: PausedTopics = None,
-    namespace: PausedNamespace = None,
-    task: PausedTask = None,
+    topic: PauseTopicOption = None,
+    namespace: PauseNamespaceOption = None,
+    task: PauseTaskOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be resumed.")] = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
