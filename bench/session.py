@@ -125,7 +125,7 @@ async def _fetch_often(filling: Pour) -> None:
     async with Client(cluster, client_id="warm-up") as client:
         topic = (await client.metadata([filling.topic])).topics[filling.topic]
         connection = await client.connection(topic.partitions[0].leader)
-        session = FetchSession()
+        session = FetchSession[str]()
         for turn in range(_FETCHES):
             offset = turn % filling.batches * filling.batch_records
             for p in topic.partitions:

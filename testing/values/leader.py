@@ -72,7 +72,7 @@ class Led:
         """There is no socket."""
 
 
-class OneLeader(Routes):
+class OneLeader(Routes[Any]):
     """One broker leads everything."""
 
     def __init__(self, client: Client, led: Led) -> None:

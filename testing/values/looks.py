@@ -22,7 +22,7 @@ PRODUCER: Final = ProducerIdentity(producer_id=1, marker_producer_id=2)
 NOWHERE: Final = Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))
 
 
-class Told(Routes):
+class Told(Routes[Any]):
     """Every question to the leaders gets the next answer of `answers`, for whichever partition; then none does."""
 
     def __init__(self, client: Client, *answers: Any) -> None:

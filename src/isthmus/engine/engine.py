@@ -23,7 +23,7 @@ from isthmus.engine.brokers.distance import Distances
 from isthmus.engine.brokers.permission import Granted
 from isthmus.engine.brokers.producer import ProducerIdentity
 from isthmus.engine.brokers.room import Room
-from isthmus.engine.brokers.routes import Routes
+from isthmus.engine.brokers.routes import SourceRoutes, TargetRoutes
 from isthmus.engine.faults import Faults
 from isthmus.engine.hearing import Hearing
 from isthmus.engine.leaving import come_to_an_end, come_to_rest, final, transits_of
@@ -90,7 +90,7 @@ class Engine:
         self.may_send, self.may_write = self._granted.may_send, self._granted.may_write
         self._source, self._target = source, target
         self._abandoned, self._expiration_ms, self._settle_s = abandoned, expiration_ms, settle_s
-        self._source_routes, self._target_routes = Routes(source), Routes(target)
+        self._source_routes, self._target_routes = SourceRoutes(source), TargetRoutes(target)
         self.source_distances = Distances(self._source_routes, with_replicas=False)
         self.target_distances = Distances(self._target_routes, with_replicas=True)
         self._resolver = Resolver(

@@ -6,9 +6,9 @@ operator has to see. This module sends no requests.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
-from isthmus.engine.brokers.routes import Routes
+from isthmus.engine.brokers.routes import Routes, SourceRoutes, TargetRoutes
 from isthmus.engine.mapped.outlook import kept_at_target
 from isthmus.engine.outlook import DENIED_RETRY_S, RETRY_S, state_of, too_few_replicas
 from isthmus.engine.resolver import Resolver
@@ -22,6 +22,7 @@ from isthmus.kafka.log.fetch import SESSION_LOST, Fetched
 from isthmus.model.kafka.rights import Right, grant, on_cluster, on_topic, on_transactional_id
 from isthmus.model.lane import NO_END, Gap, LaneState
 from isthmus.model.links.remedies import HeldOffsets, keep_or_delete, keep_or_delete_unknown
+from isthmus.model.naming import SourceTopic
 from isthmus.model.text.wording import format_count
 
 _PASSING: Final = (
@@ -68,7 +69,7 @@ _KEYLESS_HINT: Final = (
 class Faults:
     """Decides for every failure of reading or writing how the lane goes on."""
 
-    def __init__(self, engine: Faulty, resolver: Resolver, source: Routes, target: Routes) -> None:
+    def __init__(self, engine: Faulty, resolver: Resolver, source: SourceRoutes, target: TargetRoutes) -> None:
         self._engine = engine
         self._resolver = resolver
         self._source = source
@@ -76,7 +77,7 @@ class Faults:
 
     # Reading
 
-    def misread(self, run: LaneRun, fetched: Fetched) -> None:
+    def misread(self, run: LaneRun, fetched: Fetched[SourceTopic]) -> None:
         """Handle an answer that shows that the lane cannot be read where it is read now."""
         code = fetched.error_code
         self._engine.stop_reading(run)
@@ -118,7 +119,7 @@ class Faults:
         held = HeldOffsets(run.target[1], begin, run.next_offset)
         return keep_or_delete(run.target[0], self._target.client.cluster, [held])
 
-    def _handle_out_of_range(self, run: LaneRun, fetched: Fetched) -> None:
+    def _handle_out_of_range(self, run: LaneRun, fetched: Fetched[SourceTopic]) -> None:
         if run.intake.pending:
             # The pieces read before the records were deleted can still be written; the gap begins behind them.
             run.intake.cut()
@@ -318,6 +319,6 @@ def _pause_s(times: int) -> float:
     return 0.0 if times <= 1 else min(RETRY_S * 2 ** min(times - 2, 8), _REFUSED_PAUSE_MAX_S)
 
 
-def _fail_denied(run: LaneRun, what: str, routes: Routes, missing: Right) -> None:
+def _fail_denied(run: LaneRun, what: str, routes: Routes[Any], missing: Right) -> None:
     advice = grant(missing, routes.client.cluster.alias, "the lane goes on by itself")
     run.fail(LaneState.NOT_AUTHORIZED, f"{what}: {missing} is missing", advice)

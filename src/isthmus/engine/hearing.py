@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import Final
 
-from isthmus.engine.brokers.routes import Routes
+from isthmus.engine.brokers.routes import SourceRoutes
 from isthmus.engine.run import LaneRun
 from isthmus.engine.source import Bounds, bounds
 
@@ -21,7 +21,7 @@ HEAR_S: Final = 1.0
 class Hearing:
     """Asks for the ends of lanes that are `held` back, once a second. `run()` is a coroutine of its own."""
 
-    def __init__(self, source: Routes, held: Callable[[], Collection[LaneRun]]) -> None:
+    def __init__(self, source: SourceRoutes, held: Callable[[], Collection[LaneRun]]) -> None:
         self._source = source
         self._held = held
         self._asked: set[int] = set()

@@ -22,8 +22,9 @@ from isthmus.kafka.batches.batch import Batch, spans
 from isthmus.kafka.client import SILENCE_S
 from isthmus.kafka.connect.connection import Connection
 from isthmus.kafka.log.fetch import Fetched, FetchSession, Throttle, Want
-from isthmus.kafka.log.listoffsets import READ_COMMITTED, READ_UNCOMMITTED, PartitionKey
+from isthmus.kafka.log.listoffsets import READ_COMMITTED, READ_UNCOMMITTED
 from isthmus.kafka.metadata import NO_TOPIC_ID
+from isthmus.model.naming import SourceTopic, SourceTopicPartition
 from isthmus.model.schemas.gate import SchemaIds
 from isthmus.model.trees.switching import Allowance
 
@@ -63,9 +64,9 @@ class SourceReader:
         self._engine = engine
         self._dial = dial
         self._is_all = isolation == READ_UNCOMMITTED
-        self._session = FetchSession(isolation=isolation)
-        self._lanes: dict[tuple[str, int], LaneRun] = {}
-        self._epochs: dict[tuple[str, int], int] = {}
+        self._session = FetchSession[SourceTopic](isolation=isolation)
+        self._lanes: dict[SourceTopicPartition, LaneRun] = {}
+        self._epochs: dict[SourceTopicPartition, int] = {}
         self._asked_at: dict[LaneRun, float] = {}
         self._full: set[LaneRun] = set()
         self._at_end: set[LaneRun] = set()
@@ -185,7 +186,7 @@ class SourceReader:
         """How many pending bytes the lane may have now. A stuck lane gets no more than it has, or one answer."""
         return 1 if run.schedule.is_stuck else self._engine.room.share_bytes
 
-    def allow(self, allowances: Mapping[PartitionKey, Allowance]) -> None:
+    def allow(self, allowances: Mapping[SourceTopicPartition, Allowance]) -> None:
         """Let lanes read up to their allowances."""
         for run in self._lanes.values():
             if run.allow(allowances) and run in self._at_end:
@@ -313,7 +314,7 @@ class SourceReader:
             self._response_bytes = next_bytes(self._response_bytes, answered_at - asked_at, far_s)
         return size
 
-    def _take(self, run: LaneRun, fetched: Fetched) -> int:
+    def _take(self, run: LaneRun, fetched: Fetched[SourceTopic]) -> int:
         if fetched.error_code != codes.NONE or fetched.diverged_at >= 0:
             self.remove(run)
             self._engine.faults.misread(run, fetched)
@@ -343,7 +344,7 @@ class SourceReader:
         self._engine.received(run, size)
         return size
 
-    def _go_on(self, run: LaneRun, fetched: Fetched) -> None:
+    def _go_on(self, run: LaneRun, fetched: Fetched[SourceTopic]) -> None:
         """Ask for the records behind an answer, if there is room for them."""
         if run.intake.is_at_end:
             # Not one of the full lanes: those make polls short.
@@ -355,7 +356,7 @@ class SourceReader:
             else:
                 self._want(run)
 
-    def _offer(self, run: LaneRun, fetched: Fetched) -> int:
+    def _offer(self, run: LaneRun, fetched: Fetched[SourceTopic]) -> int:
         if not fetched.records:
             return 0
         # A run of tiny batches has no producer of its own. So batches are not merged to runs where the answer has
@@ -380,5 +381,5 @@ class SourceReader:
         return run.offer(admitted(run, found, self._engine.schemas) if run.lane.gated.is_any else found)
 
 
-def _no_data(run: LaneRun, error_code: int) -> Fetched:
+def _no_data(run: LaneRun, error_code: int) -> Fetched[SourceTopic]:
     return Fetched(run.source, run.intake.read_offset, error_code, -1, -1, -1, [], b"")

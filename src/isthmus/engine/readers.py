@@ -8,12 +8,13 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
-from isthmus.engine.brokers.routes import Routes
+from isthmus.engine.brokers.routes import SourceRoutes
 from isthmus.engine.reader import Reading, SourceReader
 from isthmus.engine.resolver import Resolver
 from isthmus.engine.run import LaneRun
 from isthmus.engine.silence import leave_readers
-from isthmus.kafka.log.listoffsets import READ_COMMITTED, READ_UNCOMMITTED, PartitionKey
+from isthmus.kafka.log.listoffsets import READ_COMMITTED, READ_UNCOMMITTED
+from isthmus.model.naming import SourceTopicPartition
 from isthmus.model.trees.switching import Allowance
 
 _ROUTE_RETRY_S: Final = 0.1
@@ -26,7 +27,7 @@ class Readers:
         self,
         engine: Reading,
         resolver: Resolver,
-        routes: Routes,
+        routes: SourceRoutes,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
         self._engine = engine
@@ -34,7 +35,7 @@ class Readers:
         self._routes = routes
         self._spawn = spawn
         self._readers: dict[tuple[int, int], SourceReader] = {}
-        self._allowances: dict[PartitionKey, Allowance] = {}
+        self._allowances: dict[SourceTopicPartition, Allowance] = {}
         self.unrouted: set[LaneRun] = set()
         self._lost: set[LaneRun] = set()
         self._rerouting = asyncio.Event()

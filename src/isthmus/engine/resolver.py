@@ -8,11 +8,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+import uuid
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple, Protocol
 
 from isthmus.engine.brokers.producer import ProducerIdentity
-from isthmus.engine.brokers.routes import GONE_AFTER_S, Leader, Routes, TopicGone, TopicRecreated
+from isthmus.engine.brokers.routes import (
+    GONE_AFTER_S,
+    Leader,
+    Routes,
+    SourceRoutes,
+    TargetRoutes,
+    TopicGone,
+    TopicRecreated,
+)
 from isthmus.engine.mapped.places import MapStore, Places
 from isthmus.engine.outlook import DENIED_RETRY_S, RETRY_S, USUAL_DOUBT, Doubt
 from isthmus.engine.run import LaneRun, Look
@@ -23,9 +32,11 @@ from isthmus.engine.target import look
 from isthmus.errors import AuthenticationFailed, ClusterError
 from isthmus.kafka import codes
 from isthmus.kafka.connect.connection import Connection
+from isthmus.kafka.log.listoffsets import PartitionKey, TopicT
 from isthmus.model.kafka.rights import grant, on_topic
 from isthmus.model.lane import LaneState
 from isthmus.model.links.remedies import BEGIN_ANEW, HeldOffsets, explain_recreated
+from isthmus.model.naming import TargetTopicPartition
 
 _SLOW: Final = (LaneState.BLOCKED, LaneState.NOT_AUTHORIZED)
 
@@ -56,8 +67,8 @@ class Resolver:
     def __init__(
         self,
         engine: Placing,
-        source: Routes,
-        target: Routes,
+        source: SourceRoutes,
+        target: TargetRoutes,
         *,
         settle_s: float,
         doubt: Doubt = USUAL_DOUBT,
@@ -145,11 +156,13 @@ class Resolver:
             nodes = {leader.node_id for run in runs for leader in (self._leader(routes, run),) if leader is not None}
             await asyncio.gather(*(routes.client.connection(node) for node in nodes), return_exceptions=True)
 
-    def _leader(self, routes: Routes, run: LaneRun) -> Leader | None:
+    def _leader(self, routes: Routes[Any], run: LaneRun) -> Leader | None:
         return routes.leader(*(run.source if routes is self._source else run.target))
 
     async def _freshen_both(self, runs: list[LaneRun]) -> None:
-        await asyncio.gather(self._freshen(self._source, runs, "source"), self._freshen(self._target, runs, "target"))
+        await asyncio.gather(
+            _freshen(self._source, [run.source for run in runs]), _freshen(self._target, [run.target for run in runs])
+        )
 
     async def _find_leaders(self, runs: list[LaneRun]) -> None:
         """Ask both clusters for the leaders of these lanes, and make the lanes due again."""
@@ -218,12 +231,6 @@ class Resolver:
         elif run not in self._due and not run.is_over:
             self._engine.place(run)
 
-    async def _freshen(self, routes: Routes, runs: list[LaneRun], side: str) -> None:
-        keys = [run.source if side == "source" else run.target for run in runs]
-        routes.watch(topic for topic, _ in keys)
-        if routes.is_stale or any(routes.leader(*key) is None for key in keys):
-            await routes.refresh()
-
     def check(self, runs: Iterable[LaneRun]) -> list[LaneRun]:
         """Return the lanes whose topics are as planned and have leaders. The others report the problem."""
         there: list[LaneRun] = []
@@ -239,54 +246,61 @@ class Resolver:
 
     def _find_absence(self, run: LaneRun) -> Absence | None:
         """Find the missing topic, right or leader of a lane; None if all is there."""
-        for routes, (topic, partition), topic_id, side, state in (
-            (self._source, run.source, run.lane.source_topic_id, "source", LaneState.SOURCE_UNAVAILABLE),
-            (self._target, run.target, run.lane.target_topic_id, "target", LaneState.TARGET_UNAVAILABLE),
-        ):
-            try:
-                routes.check(topic, topic_id)
-            except TopicRecreated:
-                return Absence(
-                    LaneState.TOPIC_RECREATED,
-                    f"the {side} topic {topic} was deleted and created again: its records are others now",
-                    BEGIN_ANEW
-                    if side == "target"
-                    else explain_recreated(run.target[0], self._target.client.cluster, [_held_offsets(run)]),
-                )
-            except TopicGone:
-                return Absence(
-                    LaneState.TOPIC_RECREATED if side == "target" else LaneState.SOURCE_DELETED,
-                    f"the {side} topic {topic} was deleted (missing for more than {GONE_AFTER_S:g} s)",
-                    "Run again to start over with the topics that exist then." if side == "target" else "",
-                    DENIED_RETRY_S,
-                )
-            if routes.denied(topic):
-                return Absence(
-                    LaneState.NOT_AUTHORIZED,
-                    f"the {side} does not let us see a topic: {on_topic('DESCRIBE', topic)} is missing",
-                    grant(on_topic("DESCRIBE", topic), routes.client.cluster.alias),
-                    DENIED_RETRY_S,
-                )
-            if routes.leader(topic, partition) is None:
-                reason = "" if routes.error is None else f": {routes.error}"
-                return Absence(
-                    state,
-                    f"{topic}-{partition} has no reachable leader at the {side}{reason}",
-                    "" if routes.error is None else routes.error.hint,
-                    DENIED_RETRY_S if isinstance(routes.error, AuthenticationFailed) else RETRY_S,
-                )
+        lane = run.lane
+        return self._find_absence_at(
+            self._source, run, run.source, lane.source_topic_id, LaneState.SOURCE_UNAVAILABLE
+        ) or self._find_absence_at(self._target, run, run.target, lane.target_topic_id, LaneState.TARGET_UNAVAILABLE)
+
+    def _find_absence_at(
+        self, routes: Routes[TopicT], run: LaneRun, key: tuple[TopicT, int], topic_id: uuid.UUID, state: LaneState
+    ) -> Absence | None:
+        topic, partition = key
+        side = "target" if state is LaneState.TARGET_UNAVAILABLE else "source"
+        try:
+            routes.check(topic, topic_id)
+        except TopicRecreated:
+            return Absence(
+                LaneState.TOPIC_RECREATED,
+                f"the {side} topic {topic} was deleted and created again: its records are others now",
+                BEGIN_ANEW
+                if side == "target"
+                else explain_recreated(run.target[0], self._target.client.cluster, [_held_offsets(run)]),
+            )
+        except TopicGone:
+            return Absence(
+                LaneState.TOPIC_RECREATED if side == "target" else LaneState.SOURCE_DELETED,
+                f"the {side} topic {topic} was deleted (missing for more than {GONE_AFTER_S:g} s)",
+                "Run again to start over with the topics that exist then." if side == "target" else "",
+                DENIED_RETRY_S,
+            )
+        if routes.denied(topic):
+            return Absence(
+                LaneState.NOT_AUTHORIZED,
+                f"the {side} does not let us see a topic: {on_topic('DESCRIBE', topic)} is missing",
+                grant(on_topic("DESCRIBE", topic), routes.client.cluster.alias),
+                DENIED_RETRY_S,
+            )
+        if routes.leader(topic, partition) is None:
+            reason = "" if routes.error is None else f": {routes.error}"
+            return Absence(
+                state,
+                f"{topic}-{partition} has no reachable leader at the {side}{reason}",
+                "" if routes.error is None else routes.error.hint,
+                DENIED_RETRY_S if isinstance(routes.error, AuthenticationFailed) else RETRY_S,
+            )
         return None
 
     async def _look(
-        self, connection: Connection, epochs: dict[tuple[str, int], int]
-    ) -> dict[tuple[str, int], LogLook | int]:
+        self, connection: Connection, epochs: dict[TargetTopicPartition, int]
+    ) -> dict[TargetTopicPartition, LogLook | int]:
         return await look(connection, epochs, self._engine.producer.producer_id)
 
     def _handle_missing_answers(self, run: LaneRun, seen: Any, limit: Any) -> None:
-        for routes, (topic, partition), answer, state, side in (
+        sides: tuple[tuple[Routes[Any], PartitionKey, Any, LaneState, str], ...] = (
             (self._target, run.target, seen, LaneState.TARGET_UNAVAILABLE, "target"),
             (self._source, run.source, limit, LaneState.SOURCE_UNAVAILABLE, "source"),
-        ):
+        )
+        for routes, (topic, partition), answer, state, side in sides:
             if isinstance(answer, LogLook | Bounds):
                 continue
             routes.forget(topic, partition)
@@ -311,3 +325,9 @@ class Resolver:
 def _held_offsets(run: LaneRun) -> HeldOffsets:
     """The offsets of a lane that the target holds, as far as known."""
     return HeldOffsets(run.lane.partition, run.belief.target_start, run.writer.position)
+
+
+async def _freshen(routes: Routes[TopicT], keys: list[tuple[TopicT, int]]) -> None:
+    routes.watch(topic for topic, _ in keys)
+    if routes.is_stale or any(routes.leader(*key) is None for key in keys):
+        await routes.refresh()

@@ -22,9 +22,9 @@ from isthmus.engine.state.schedule import Schedule
 from isthmus.engine.state.source_log import SourceLog
 from isthmus.engine.state.transactions import TargetTransactions
 from isthmus.engine.state.writer import LogLook, Writer
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.produce import AnswerKey, answer_keys
 from isthmus.model.lane import NO_END, Lane, LaneMark, LaneReport, LaneState, Milestone
+from isthmus.model.naming import SourceTopicPartition, TargetTopicPartition
 from isthmus.model.problem import Problem
 from isthmus.model.trees.switching import Allowance
 
@@ -60,8 +60,8 @@ class Tally:
 class Keys:
     """The names of a lane's partitions: at both sides, in requests to write, and in the answers to these."""
 
-    source: PartitionKey
-    target: PartitionKey
+    source: SourceTopicPartition
+    target: TargetTopicPartition
     append: tuple[str, uuid.UUID, int]
     answers: tuple[AnswerKey, AnswerKey]
 
@@ -113,11 +113,11 @@ class LaneRun:
     # What the values say together
 
     @property
-    def source(self) -> PartitionKey:
+    def source(self) -> SourceTopicPartition:
         return self.keys.source
 
     @property
-    def target(self) -> PartitionKey:
+    def target(self) -> TargetTopicPartition:
         return self.keys.target
 
     @property
@@ -219,7 +219,7 @@ class LaneRun:
         if self.reader is reader:
             self.reader = None
 
-    def allow(self, allowances: Mapping[PartitionKey, Allowance]) -> bool:
+    def allow(self, allowances: Mapping[SourceTopicPartition, Allowance]) -> bool:
         """Let a lane with an allowance read up to it. Return whether it may read further than before."""
         found = allowances.get(self.source) if self.lane.has_allowance else None
         if found is None or found.topic_id != self.lane.source_topic_id or found.end <= self.intake.read_end:

@@ -6,12 +6,12 @@ from collections.abc import Collection
 from functools import partial
 
 from isthmus.engine.appender import TargetAppender
-from isthmus.engine.brokers.routes import Leader, Routes
+from isthmus.engine.brokers.routes import Leader, SourceRoutes, TargetRoutes
 from isthmus.engine.reader import SourceReader
 from isthmus.engine.run import LaneRun
 
 
-async def leave_readers(readers: Collection[SourceReader], routes: Routes) -> list[LaneRun]:
+async def leave_readers(readers: Collection[SourceReader], routes: SourceRoutes) -> list[LaneRun]:
     """Stop reading lanes from silent source brokers if others lead them now. Return those lanes, to be rerouted."""
     if not any(reader.is_silent for reader in readers):
         return []
@@ -23,7 +23,7 @@ async def leave_readers(readers: Collection[SourceReader], routes: Routes) -> li
     return [run for reader in list(readers) for run in reader.leave(partial(has_moved, reader.node_id))]
 
 
-async def leave_appenders(appenders: Collection[TargetAppender], routes: Routes) -> None:
+async def leave_appenders(appenders: Collection[TargetAppender], routes: TargetRoutes) -> None:
     """Give up requests to silent target brokers if others lead the partitions now."""
     if not any(appender.is_silent for appender in appenders):
         return

@@ -11,9 +11,9 @@ from isthmus.kafka.log.listoffsets import (
     LATEST,
     READ_COMMITTED,
     READ_UNCOMMITTED,
-    PartitionKey,
     list_offsets,
 )
+from isthmus.model.naming import SourceTopicPartition
 
 
 class Bounds(NamedTuple):
@@ -30,7 +30,9 @@ class Bounds(NamedTuple):
         return max(self.log_end, self.stable_end) if is_whole else self.stable_end
 
 
-async def bounds(connection: Connection, epochs: dict[PartitionKey, int]) -> dict[PartitionKey, Bounds | int]:
+async def bounds(
+    connection: Connection, epochs: dict[SourceTopicPartition, int]
+) -> dict[SourceTopicPartition, Bounds | int]:
     """Ask for the bounds of each partition. The value is the error code if its leader answered one."""
     # In this order: asked for first, the stable end of a growing log would lie before its end without a transaction.
     starts, ends, stable_ends = await asyncio.gather(
@@ -38,7 +40,7 @@ async def bounds(connection: Connection, epochs: dict[PartitionKey, int]) -> dic
         list_offsets(connection, epochs, LATEST, isolation=READ_UNCOMMITTED),
         list_offsets(connection, epochs, LATEST, isolation=READ_COMMITTED),
     )
-    found: dict[PartitionKey, Bounds | int] = {}
+    found: dict[SourceTopicPartition, Bounds | int] = {}
     for key in epochs:
         start, end, stable = starts[key], ends[key], stable_ends[key]
         code = start.error_code or end.error_code or stable.error_code

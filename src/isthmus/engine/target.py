@@ -11,17 +11,18 @@ from kafka.protocol.admin import DescribeProducersRequest
 from isthmus.engine.state.writer import LogLook, ProducerState
 from isthmus.kafka import codes
 from isthmus.kafka.connect.connection import Connection
-from isthmus.kafka.log.listoffsets import LATEST, READ_UNCOMMITTED, PartitionKey, list_offsets, log_ends
+from isthmus.kafka.log.listoffsets import LATEST, READ_UNCOMMITTED, list_offsets, log_ends
 from isthmus.model.kafka.rights import on_topic
 from isthmus.model.kafka.transactions import is_lone
+from isthmus.model.naming import TargetTopicPartition
 
 DESCRIBE_PRODUCERS: Final = 61
 _TIMEOUT_S: Final = 3.0
 
 
 async def look(
-    connection: Connection, epochs: dict[PartitionKey, int], producer_id: int
-) -> dict[PartitionKey, LogLook | int]:
+    connection: Connection, epochs: dict[TargetTopicPartition, int], producer_id: int
+) -> dict[TargetTopicPartition, LogLook | int]:
     """Look at each partition, with four requests in order for all of them. The value is the error code if its leader
     answered one.
 
@@ -38,7 +39,7 @@ async def look(
         log_ends(connection, epochs, timeout_s=_TIMEOUT_S),
         list_offsets(connection, epochs, LATEST, isolation=READ_UNCOMMITTED, timeout_s=_TIMEOUT_S),
     )
-    looks: dict[PartitionKey, LogLook | int] = {}
+    looks: dict[TargetTopicPartition, LogLook | int] = {}
     for key in epochs:
         before, end, mark, known = befores.get(key), ends.get(key), marks.get(key), producers.get(key)
         if before is None or end is None or mark is None or known is None:
@@ -61,8 +62,8 @@ async def look(
 
 
 async def producer_states(
-    connection: Connection, keys: Iterable[PartitionKey], producer_id: int
-) -> dict[PartitionKey, ProducerState]:
+    connection: Connection, keys: Iterable[TargetTopicPartition], producer_id: int
+) -> dict[TargetTopicPartition, ProducerState]:
     """The state that the leader keeps of `producer_id` in each partition; left out where it keeps none, or is older
     than 2.8.
 
@@ -70,7 +71,7 @@ async def producer_states(
     """
     wanted = list(keys)
     described = await _describe(connection, wanted)
-    states: dict[PartitionKey, ProducerState] = {}
+    states: dict[TargetTopicPartition, ProducerState] = {}
     for key in wanted:
         known = described.get(key, Described(codes.UNKNOWN_TOPIC_OR_PARTITION))
         what = f"describing the producers of {key[0]}-{key[1]}"
@@ -96,7 +97,9 @@ class Described(NamedTuple):
     producers: Sequence[Any] = ()
 
 
-async def _describe(connection: Connection, keys: Iterable[PartitionKey]) -> dict[PartitionKey, Described]:
+async def _describe(
+    connection: Connection, keys: Iterable[TargetTopicPartition]
+) -> dict[TargetTopicPartition, Described]:
     if DESCRIBE_PRODUCERS not in connection.api_versions:
         return dict.fromkeys(keys, Described())
     topics: dict[str, list[int]] = {}

@@ -105,7 +105,7 @@ async def observe_groups(
     names = {
         group: target_name for group in positions if (target_name := link.groups.naming.to_target(group)) is not None
     }
-    keys = {
+    keys: set[PartitionKey] = {
         (mirrored[SourceTopic(topic)], partition)
         for group in names
         for topic, partition in positions[group]

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.model.cluster import Cluster
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
 from isthmus.model.links.remedies import HeldOffsets, keep_or_delete
+from isthmus.model.naming import TargetTopicPartition
 from isthmus.model.problem import Problem
 
 
@@ -66,7 +66,7 @@ class Audit:
     def look(
         self,
         lanes: Iterable[Lane],
-        logs: Mapping[PartitionKey, LogRange],
+        logs: Mapping[TargetTopicPartition, LogRange],
         reported: Mapping[LaneKey, LaneWord],
         beat: int,
     ) -> None:

@@ -12,6 +12,8 @@ import json
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from isthmus.model.naming import SourceTopic, SourceTopicPartition
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predecessor:
@@ -31,7 +33,7 @@ class Progress(NamedTuple):
 
     connector: str
     source_alias: str
-    key: tuple[str, int]
+    key: SourceTopicPartition
     next_offset: int | None
 
 
@@ -43,4 +45,6 @@ def progress_of(key: bytes | None, value: bytes | None) -> Progress | None:
         offset = None if value is None else json.loads(value)["offset"]
     except (ValueError, TypeError, KeyError):
         return None
-    return Progress(str(connector), source_alias, (topic, number), None if offset is None else int(offset) + 1)
+    return Progress(
+        str(connector), source_alias, (SourceTopic(topic), number), None if offset is None else int(offset) + 1
+    )

@@ -1,7 +1,7 @@
 """Names at the source and names at the target: reversible maps between them, and their use for topics.
 
-`SourceTopic` and `TargetTopic` keep the two apart for the type checker: no name stands for both sides, even where the
-naming is the identity.
+`SourceTopic` and `TargetTopic` keep the two apart for the type checker, and so do the types of their partitions: no
+name stands for both sides, even where the naming is the identity.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from isthmus.model.problem import Problem, problem_of
 
 SourceTopic = NewType("SourceTopic", str)
 TargetTopic = NewType("TargetTopic", str)
+SourceTopicPartition = tuple[SourceTopic, int]
+TargetTopicPartition = tuple[TargetTopic, int]
 
 RESERVED_PREFIX: Final = "__"
 """Names that begin with it belong to Kafka and to Isthmus itself."""

@@ -14,7 +14,7 @@ from typing import Final
 
 from isthmus.deadline import Deadline
 from isthmus.engine.brokers.producer import ProducerIdentity
-from isthmus.engine.brokers.routes import Routes
+from isthmus.engine.brokers.routes import SourceRoutes, TargetRoutes
 from isthmus.engine.mapped.outlook import mapped_outlook
 from isthmus.engine.outlook import USUAL_DOUBT, Outlook
 from isthmus.engine.same.judgement import (
@@ -30,7 +30,7 @@ from isthmus.engine.source import Bounds
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.kafka.admin.brokers import topic_operations
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.listoffsets import PartitionKey
+from isthmus.kafka.log.listoffsets import PartitionKey, TopicT
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.log.timestamps import offsets_by_time
 from isthmus.kafka.outcomes import Outcomes
@@ -53,6 +53,7 @@ from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.transactions import OpenTransaction, waited_for
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneState, Milestone
 from isthmus.model.link import Link
+from isthmus.model.naming import SourceTopicPartition, TargetTopicPartition
 from isthmus.model.offsets import Cursor
 from isthmus.model.problem import Problem
 from isthmus.model.process.timings import USUAL
@@ -225,7 +226,7 @@ class _Scout:
         is_in_order: bool,
     ) -> None:
         self._source, self._target = source, target
-        self._routes = Routes(source), Routes(target)
+        self._routes = SourceRoutes(source), TargetRoutes(target)
         self._tails = Tails(*self._routes, producer)
         self._left, self._been, self._is_in_order = left, been, is_in_order
         self._cursors = cursors
@@ -319,11 +320,11 @@ def _is_doubtful(seen: Seen) -> bool:
     return may_lag or state in (LaneState.DIVERGED, LaneState.DATA_GAP) or seen.outlook.gap is not None
 
 
-def _target(lane: Lane) -> PartitionKey:
+def _target(lane: Lane) -> TargetTopicPartition:
     return lane.target_topic, lane.partition
 
 
-def _source(lane: Lane) -> PartitionKey:
+def _source(lane: Lane) -> SourceTopicPartition:
     return lane.source_topic, lane.partition
 
 
@@ -339,7 +340,7 @@ def _seen_without_answer(error: ClusterError, state: LaneState) -> Seen:
     return Seen(outlook=Outlook(state=judgement.state or state, problem=judgement.problem))
 
 
-async def _ranges(client: Client, keys: Sequence[PartitionKey]) -> Outcomes[PartitionKey, LogRange]:
+async def _ranges(client: Client, keys: Sequence[tuple[TopicT, int]]) -> Outcomes[tuple[TopicT, int], LogRange]:
     try:
         return await log_ranges(client, keys, timeout_s=_RANGES_S)
     except ClusterError as error:

@@ -109,7 +109,9 @@ class HandoverLoop:
         """Note the log ends of a cluster, once it has all records that are waited for."""
         alias = client.cluster.alias
         if alias not in self._logs:
-            found = await log_ranges(client, [(each.topic, each.partition) for each in self._stopped.begins])
+            # A distributor leaves names as they are: a key is that of either side.
+            keys: list[PartitionKey] = [(each.topic, each.partition) for each in self._stopped.begins]
+            found = await log_ranges(client, keys)
             for error in found.errors.values():
                 raise error
             self._logs[alias] = found.values

@@ -14,6 +14,7 @@ from isthmus.engine.same.markers import Markers
 from isthmus.errors import Unreachable
 from isthmus.kafka import codes
 from isthmus.model.kafka.transactions import AbortedPolicy
+from isthmus.model.naming import TargetTopicPartition
 from testing.records import oracle, topics
 from testing.records.transactions import TransactionalProducer
 from testing.runs.mirror import Mirror, Running, caught_up
@@ -31,7 +32,7 @@ class Held:
         self._options: dict[str, Any] = {}
         self._real = real = Markers._post
 
-        async def post(markers: Markers, connection: Any, key: tuple[str, int], ids: Any, **options: Any) -> int:
+        async def post(markers: Markers, connection: Any, key: TargetTopicPartition, ids: Any, **options: Any) -> int:
             if key == (name, 0) and not self.given:
                 self.given, self._options = (markers, key, ids), options
                 raise Unreachable("it never answered", cluster="nowhere")

@@ -84,7 +84,7 @@ def test_a_broker_that_answers_one_by_one(east: LocalCluster, topic: TopicNamer)
         async with Client(east.cluster()) as client:
             topic_id = (await client.metadata([name])).topics[name].topic_id
             connection = await client.connection(1)
-            session = FetchSession(incremental=False)
+            session = FetchSession[str](incremental=False)
             # Nothing is there to fetch, so each takes its four seconds, and the next one begins after that.
             slow = []
             for _ in range(3):

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import pytest
 
@@ -62,7 +62,7 @@ def test_it_ends_even_if_it_is_woken_at_that_moment() -> None:
 
     async def scenario() -> None:
         async with Client(Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))) as client:
-            routes = Routes(client)
+            routes = Routes[Any](client)
             resolver = Resolver(Placed(is_allowed=False), routes, routes, settle_s=0.0)
             resolver.add(LaneRun(LANE, Writer(abandoned=False)))
             running = asyncio.create_task(resolver.run())
@@ -82,7 +82,7 @@ def test_a_lane_that_the_ledger_keeps_waiting_delays_no_other(monkeypatch: pytes
 
     async def scenario() -> None:
         async with Client(Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))) as client:
-            routes, engine = Routes(client), Placed()
+            routes, engine = Routes[Any](client), Placed()
             resolver = Resolver(engine, routes, routes, settle_s=0.0)
             lanes = [replace(LANE, partition=number, is_mapped=number > 0) for number in range(3)]
             same, known, new = (LaneRun(lane, Writer(abandoned=False, is_mapped=lane.is_mapped)) for lane in lanes)
@@ -131,7 +131,7 @@ def test_a_lane_that_ends_is_looked_for_no_more() -> None:
 
     async def scenario() -> None:
         async with Client(Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))) as client:
-            routes = Routes(client)
+            routes = Routes[Any](client)
             resolver = Resolver(Placed(), routes, routes, settle_s=0.0)
             resolver._wake = wake = Counted()
             run = LaneRun(LANE, Writer(abandoned=False))

@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from isthmus.mirrormaker.predecessor import Progress, progress_of
+from isthmus.model.naming import SourceTopic
 
 KEY = b'["MirrorSourceConnector",{"cluster":"a","partition":3,"topic":"orders"}]'
 
 
 def test_the_next_offset_lies_behind_the_last_one_copied() -> None:
     """MirrorMaker 2 keeps the offset of the last record, and goes on behind it; a tombstone takes a position back."""
-    assert progress_of(KEY, b'{"offset":41}') == Progress("MirrorSourceConnector", "a", ("orders", 3), 42)
-    assert progress_of(KEY, None) == Progress("MirrorSourceConnector", "a", ("orders", 3), None)
+    assert progress_of(KEY, b'{"offset":41}') == Progress("MirrorSourceConnector", "a", (SourceTopic("orders"), 3), 42)
+    assert progress_of(KEY, None) == Progress("MirrorSourceConnector", "a", (SourceTopic("orders"), 3), None)
 
 
 @pytest.mark.parametrize(

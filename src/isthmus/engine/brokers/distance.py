@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Final
+from typing import Any, Final
 
 from kafka.protocol.metadata import ApiVersionsRequest
 
@@ -66,7 +66,7 @@ class Distances:
     and no longer once it leads nothing.
     """
 
-    def __init__(self, routes: Routes, *, with_replicas: bool, seldom_s: float = ASK_SELDOM_S) -> None:
+    def __init__(self, routes: Routes[Any], *, with_replicas: bool, seldom_s: float = ASK_SELDOM_S) -> None:
         self._routes = routes
         self._with_replicas = with_replicas
         self._seldom_s = seldom_s

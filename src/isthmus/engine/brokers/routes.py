@@ -6,14 +6,15 @@ import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar, cast
 
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.kafka import codes
 from isthmus.kafka.client import Client
 from isthmus.kafka.connect.connection import Connection
-from isthmus.kafka.log.listoffsets import PartitionKey
-from isthmus.kafka.metadata import NO_TOPIC_ID, Metadata, PartitionMetadata
+from isthmus.kafka.log.listoffsets import TopicT
+from isthmus.kafka.metadata import NO_TOPIC_ID, Metadata, PartitionMetadata, TopicMetadata
+from isthmus.model.naming import SourceTopic, TargetTopic
 
 T = TypeVar("T")
 
@@ -36,7 +37,7 @@ class TopicGone(Exception):
     """The topic has been missing for longer than a metadata delay explains."""
 
 
-class Routes:
+class Routes(Generic[TopicT]):
     """Leaders of partitions, refreshed when one proves wrong.
 
     Leader epochs never go backwards here, as long as the topic is the same: a broker that was cut off reports itself or
@@ -45,28 +46,28 @@ class Routes:
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self._topics: set[str] = set()
-        self._leaders: dict[tuple[str, int], Leader] = {}
-        self._epochs: dict[str, dict[int, int]] = {}
-        self._in_sync: dict[tuple[str, int], tuple[int, ...]] = {}
+        self._topics: set[TopicT] = set()
+        self._leaders: dict[tuple[TopicT, int], Leader] = {}
+        self._epochs: dict[TopicT, dict[int, int]] = {}
+        self._in_sync: dict[tuple[TopicT, int], tuple[int, ...]] = {}
         self._acknowledging: dict[int, frozenset[int]] = {}
         self._heard = asyncio.Event()
-        self._ids: dict[str, uuid.UUID] = {}
-        self._superseded: dict[str, uuid.UUID] = {}
-        self._codes: dict[str, int] = {}
-        self._missing: dict[str, tuple[float, float]] = {}
+        self._ids: dict[TopicT, uuid.UUID] = {}
+        self._superseded: dict[TopicT, uuid.UUID] = {}
+        self._codes: dict[TopicT, int] = {}
+        self._missing: dict[TopicT, tuple[float, float]] = {}
         self._refreshed_at = 0.0
         self._refreshing: asyncio.Task[None] | None = None
         self.error: ClusterError | None = None
 
-    def watch(self, topics: Iterable[str]) -> None:
+    def watch(self, topics: Iterable[TopicT]) -> None:
         """Include these topics from the next refresh on."""
         before = len(self._topics)
         self._topics.update(topics)
         if len(self._topics) != before:
             self._refreshed_at = 0.0
 
-    def expect(self, topic: str, topic_id: uuid.UUID) -> None:
+    def expect(self, topic: TopicT, topic_id: uuid.UUID) -> None:
         """Expect this id of a topic, for which a lane was planned. Forget the metadata of another topic of that name,
         and ignore brokers that still report the other one.
         """
@@ -83,7 +84,7 @@ class Routes:
                 del self._leaders[key]
             self._refreshed_at = 0.0
 
-    def leader(self, topic: str, partition: int) -> Leader | None:
+    def leader(self, topic: TopicT, partition: int) -> Leader | None:
         """The last known leader, or None while the partition has none."""
         return self._leaders.get((topic, partition))
 
@@ -101,7 +102,7 @@ class Routes:
         self._heard.clear()
         await self._heard.wait()
 
-    async def reach(self, topic: str, partition: int) -> tuple[Leader, Connection]:
+    async def reach(self, topic: TopicT, partition: int) -> tuple[Leader, Connection]:
         """Return the leader and the shared connection to it.
 
         :raises Unreachable: The partition has no known leader, or the leader does not answer.
@@ -112,37 +113,39 @@ class Routes:
             raise Unreachable(f"{topic}-{partition} has no leader at {alias}", cluster=alias)
         return leader, await self.client.connection(leader.node_id)
 
-    def forget(self, topic: str, partition: int) -> None:
+    def forget(self, topic: TopicT, partition: int) -> None:
         """Drop a leader that proved wrong, until the next refresh. Its epoch stays known."""
         self._leaders.pop((topic, partition), None)
 
     async def ask(
         self,
-        keys: Iterable[PartitionKey],
-        ask: Callable[[Connection, dict[PartitionKey, int]], Awaitable[Mapping[PartitionKey, T]]],
-    ) -> dict[PartitionKey, T | ClusterError]:
+        keys: Iterable[tuple[TopicT, int]],
+        ask: Callable[[Connection, dict[tuple[TopicT, int], int]], Awaitable[Mapping[tuple[TopicT, int], T]]],
+    ) -> dict[tuple[TopicT, int], T | ClusterError]:
         """Call `ask` for every leader and its partitions (with their leader epochs) at once.
 
         Partitions of a leader that does not answer get its error; partitions without a leader are left out.
         """
-        by_node: dict[int, dict[PartitionKey, int]] = {}
+        by_node: dict[int, dict[tuple[TopicT, int], int]] = {}
         for key in keys:
             leader = self.leader(*key)
             if leader is not None:
                 by_node.setdefault(leader.node_id, {})[key] = leader.epoch
 
-        async def one(node_id: int, epochs: dict[PartitionKey, int]) -> Mapping[PartitionKey, T | ClusterError]:
+        async def one(
+            node_id: int, epochs: dict[tuple[TopicT, int], int]
+        ) -> Mapping[tuple[TopicT, int], T | ClusterError]:
             try:
                 return await ask(await self.client.connection(node_id), epochs)
             except ClusterError as error:
                 return dict.fromkeys(epochs, error)
 
-        answers: dict[PartitionKey, T | ClusterError] = {}
+        answers: dict[tuple[TopicT, int], T | ClusterError] = {}
         for answer in await asyncio.gather(*(one(node, epochs) for node, epochs in by_node.items())):
             answers |= answer
         return answers
 
-    def check(self, topic: str, topic_id: uuid.UUID) -> None:
+    def check(self, topic: TopicT, topic_id: uuid.UUID) -> None:
         """Check that a topic is the one a lane was planned for.
 
         :raises TopicRecreated: The topic has another id now.
@@ -156,7 +159,7 @@ class Routes:
         if last - first > GONE_AFTER_S:
             raise TopicGone
 
-    def denied(self, topic: str) -> bool:
+    def denied(self, topic: TopicT) -> bool:
         """Whether the cluster denies us the topic's metadata."""
         return self._codes.get(topic) == codes.TOPIC_AUTHORIZATION_FAILED
 
@@ -187,7 +190,8 @@ class Routes:
         self._refreshed_at = time.monotonic()
 
     def _take(self, metadata: Metadata) -> None:
-        for name, topic in metadata.topics.items():
+        # They are the topics that were asked for.
+        for name, topic in cast("Mapping[TopicT, TopicMetadata]", metadata.topics).items():
             if topic.topic_id != NO_TOPIC_ID and topic.topic_id == self._superseded.get(name):
                 continue
             self._codes[name] = topic.error_code
@@ -213,7 +217,7 @@ class Routes:
         self._acknowledging = {node_id: frozenset(nodes) for node_id, nodes in acknowledging.items()}
         self._heard.set()
 
-    def _lead(self, name: str, reported: PartitionMetadata, is_reachable: bool) -> None:
+    def _lead(self, name: TopicT, reported: PartitionMetadata, is_reachable: bool) -> None:
         epochs = self._epochs.setdefault(name, {})
         known = epochs.get(reported.partition, _NO_EPOCH)
         if _NO_EPOCH < reported.leader_epoch < known:
@@ -224,3 +228,7 @@ class Routes:
             self._leaders[name, reported.partition] = Leader(reported.leader, reported.leader_epoch)
         else:
             self._leaders.pop((name, reported.partition), None)
+
+
+SourceRoutes = Routes[SourceTopic]
+TargetRoutes = Routes[TargetTopic]

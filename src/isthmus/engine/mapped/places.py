@@ -21,7 +21,7 @@ from isthmus.engine.batches.pieces import Piece
 from isthmus.engine.batches.rebatch import records_of
 from isthmus.engine.brokers.aside import aside
 from isthmus.engine.brokers.producer import ProducerIdentity
-from isthmus.engine.brokers.routes import Routes
+from isthmus.engine.brokers.routes import Routes, SourceRoutes, TargetRoutes
 from isthmus.engine.mapped.flagging import flagged, selection_of
 from isthmus.engine.mapped.outlook import deleted, lost, missed, untold, way_out
 from isthmus.engine.mapped.recount import Arrived, Recount, Sourced, compared_anew, counted_anew, ordinal_of
@@ -41,13 +41,14 @@ from isthmus.kafka.log.listoffsets import (
     EARLIEST_LOCAL_FROM,
     READ_UNCOMMITTED,
     Offset,
-    PartitionKey,
+    TopicT,
     epoch_ends,
     list_offsets,
 )
 from isthmus.kafka.log.reading import LogReader, OffsetRange, StoredBatch
 from isthmus.model.copyflags import is_done_with
 from isthmus.model.lane import Lane, LaneKey, LaneState
+from isthmus.model.naming import SourceTopicPartition, TargetTopicPartition
 from isthmus.model.offsets import EARLIEST, EARLIEST_LOCAL, LATEST, Cursor
 from isthmus.model.problem import Problem
 from isthmus.model.translation import MappedRange
@@ -105,8 +106,8 @@ class Places:
 
     def __init__(
         self,
-        source: Routes,
-        target: Routes,
+        source: SourceRoutes,
+        target: TargetRoutes,
         producer: ProducerIdentity,
         store: MapStore | None,
         *,
@@ -150,9 +151,11 @@ class Places:
         by then: the next owner may have written before that end.
         """
         before = {run: run.transit.cursor for run in runs if _is_quiet(run) and run.transit is not None}
-        epochs: dict[PartitionKey, int] = {}
+        epochs: dict[TargetTopicPartition, int] = {}
 
-        async def ends(connection: Connection, led: dict[PartitionKey, int]) -> dict[PartitionKey, Offset]:
+        async def ends(
+            connection: Connection, led: dict[TargetTopicPartition, int]
+        ) -> dict[TargetTopicPartition, Offset]:
             epochs.update(led)
             return await list_offsets(connection, led, LATEST)
 
@@ -195,7 +198,7 @@ class Places:
 
     async def _find_origins(self, looks: Sequence[Look]) -> dict[LaneRun, Cursor]:
         """Find where lanes begin. Lanes whose source does not answer now are left out."""
-        at: dict[PartitionKey, int] = {
+        at: dict[SourceTopicPartition, int] = {
             look.run.source: look.run.lane.start
             for look in looks
             if look.run.lane.start not in (EARLIEST, LATEST) and look.run.lane.begin_offset < 0
@@ -586,7 +589,7 @@ def _select_copyable(stored: Iterable[StoredBatch], lane: Lane, cursor: Cursor, 
     return found
 
 
-def _unread_error(routes: Routes, key: PartitionKey, offset: int, end: int) -> Unreachable:
+def _unread_error(routes: Routes[TopicT], key: tuple[TopicT, int], offset: int, end: int) -> Unreachable:
     """The error that a log returns fewer records than it has, which proves nothing about them."""
     alias = routes.client.cluster.alias
     return Unreachable(
@@ -605,7 +608,7 @@ def _explain_unknown_origin(run: LaneRun, answer: Offset | ClusterError | None) 
     return what + reason, "Check that broker; the lane begins by itself when it answers."
 
 
-def _cut_short_error(routes: Routes, key: PartitionKey, begin: int) -> Unreachable:
+def _cut_short_error(routes: Routes[TopicT], key: tuple[TopicT, int], begin: int) -> Unreachable:
     """The error that a log start is unknown, or above where reading began, so that records may be missing."""
     alias = routes.client.cluster.alias
     return Unreachable(
@@ -615,7 +618,7 @@ def _cut_short_error(routes: Routes, key: PartitionKey, begin: int) -> Unreachab
     )
 
 
-async def _log_start(routes: Routes, key: PartitionKey) -> int:
+async def _log_start(routes: Routes[TopicT], key: tuple[TopicT, int]) -> int:
     """Ask where a log begins now; -1 if its leader does not answer."""
     reported = (await routes.ask([key], partial(list_offsets, timestamp=EARLIEST))).get(key)
     return reported.offset if isinstance(reported, Offset) and not reported.error_code else -1

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from isthmus.engine.mapped.recount import ours
 from isthmus.engine.mapped.transit import Transit
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.reading import LogReader, OffsetRange
+from isthmus.model.naming import TargetTopicPartition
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import MappedRange
 
@@ -21,7 +21,7 @@ class LastHeld(NamedTuple):
 
 
 async def last_held(
-    log: LogReader, target: PartitionKey, producer_id: int, transit: Transit, end: int
+    log: LogReader, target: TargetTopicPartition, producer_id: int, transit: Transit, end: int
 ) -> LastHeld | None:
     """Find the last known range that the target holds before `end`; `None` if it holds none.
 
@@ -47,7 +47,13 @@ async def last_held(
 
 
 async def _count_held(
-    log: LogReader, target: PartitionKey, producer_id: int, cursor: Cursor, one: MappedRange, ordinal: int, end: int
+    log: LogReader,
+    target: TargetTopicPartition,
+    producer_id: int,
+    cursor: Cursor,
+    one: MappedRange,
+    ordinal: int,
+    end: int,
 ) -> int:
     """Count the first records of a range that are at their offsets with their ordinals, the first with `ordinal`."""
     at, stop = one.target_begin, min(one.target_end, end)

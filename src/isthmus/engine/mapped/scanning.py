@@ -11,8 +11,8 @@ from isthmus.deadline import Deadline
 from isthmus.engine.batches.rebatch import records_of
 from isthmus.engine.mapped.recount import Arrived, Held, ours
 from isthmus.kafka.batches.batch import Batch
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.reading import LogReader, OffsetRange, StoredBatch
+from isthmus.model.naming import TargetTopicPartition
 from isthmus.model.offsets import Cursor
 
 OURS_BYTES: Final = 4 << 20
@@ -77,7 +77,14 @@ class Searched:
 
 
 async def scan(
-    log: LogReader, target: PartitionKey, producer_id: int, cursor: Cursor, begin: int, end: int, *, deadline: Deadline
+    log: LogReader,
+    target: TargetTopicPartition,
+    producer_id: int,
+    cursor: Cursor,
+    begin: int,
+    end: int,
+    *,
+    deadline: Deadline,
 ) -> Searched:
     """Search the first stretch of `[begin, end)` for batches of ours. It ends after `OURS_BYTES` of ours, or with the
     first answer after the deadline.
@@ -101,7 +108,7 @@ async def scan(
     return found
 
 
-async def _holds_last(log: LogReader, target: PartitionKey, producer_id: int, cursor: Cursor, end: int) -> bool:
+async def _holds_last(log: LogReader, target: TargetTopicPartition, producer_id: int, cursor: Cursor, end: int) -> bool:
     """Whether the lane's last record is at its offset, or was deleted there: else the log is another one."""
     place = cursor.target_offset - 1
     if place >= end:

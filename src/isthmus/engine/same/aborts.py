@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from isthmus.engine.brokers.routes import Routes
+from isthmus.engine.brokers.routes import TargetRoutes
 from isthmus.engine.run import LaneRun
 from isthmus.engine.state.writer import ProducerState
 from isthmus.engine.target import DESCRIBE_PRODUCERS, producer_states
@@ -73,7 +73,7 @@ class Aborts:
     `may_send` is checked before each request that changes one.
     """
 
-    def __init__(self, routes: Routes, link: str, may_send: Permission) -> None:
+    def __init__(self, routes: TargetRoutes, link: str, may_send: Permission) -> None:
         self._routes = routes
         self._link = link
         self._may_send = may_send

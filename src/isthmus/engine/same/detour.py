@@ -14,7 +14,7 @@ from kafka.protocol.admin import DeleteRecordsRequest
 
 from isthmus.engine.batches.pieces import Piece, passes
 from isthmus.engine.brokers.producer import ProducerIdentity
-from isthmus.engine.brokers.routes import Routes
+from isthmus.engine.brokers.routes import TargetRoutes
 from isthmus.engine.parcels import gathered
 from isthmus.engine.regrouping import Regrouping, damaged, regroup
 from isthmus.engine.run import LaneRun, Refused
@@ -54,7 +54,7 @@ class Careful(Regrouping, Protocol):
 class Detour:
     """Takes lanes past pieces that the fast path cannot send."""
 
-    def __init__(self, engine: Careful, routes: Routes) -> None:
+    def __init__(self, engine: Careful, routes: TargetRoutes) -> None:
         self._engine = engine
         self._routes = routes
         self._aborts = Aborts(routes, engine.link, engine.may_send)

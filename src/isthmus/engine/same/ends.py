@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from isthmus.engine.brokers.producer import ProducerIdentity
-from isthmus.engine.brokers.routes import Routes
+from isthmus.engine.brokers.routes import SourceRoutes, TargetRoutes
 from isthmus.engine.outlook import RETRY_S, USUAL_DOUBT, Doubt, unreplicated
 from isthmus.engine.run import LaneRun
 from isthmus.engine.same.aborts import OWN_PREFIX
@@ -25,7 +25,13 @@ class Ends:
     """Finds the places of identity lanes: call `looked`, then `check`, then `decided`."""
 
     def __init__(
-        self, source: Routes, target: Routes, producer: ProducerIdentity, *, settle_s: float, doubt: Doubt = USUAL_DOUBT
+        self,
+        source: SourceRoutes,
+        target: TargetRoutes,
+        producer: ProducerIdentity,
+        *,
+        settle_s: float,
+        doubt: Doubt = USUAL_DOUBT,
     ) -> None:
         self._source, self._target = source, target
         self._tails = Tails(source, target, producer)

@@ -15,18 +15,19 @@ from kafka.protocol.producer import WriteTxnMarkersRequest
 
 from isthmus.deadline import Deadline
 from isthmus.engine.brokers.producer import ProducerIdentity
-from isthmus.engine.brokers.routes import Routes
+from isthmus.engine.brokers.routes import TargetRoutes
 from isthmus.engine.run import LaneRun, Refused
 from isthmus.engine.same.aborts import NO_PRODUCER, ONCE_HINT, Aborts, LoneTransaction
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.kafka import codes
 from isthmus.kafka.connect.connection import Connection
-from isthmus.kafka.log.listoffsets import LATEST, PartitionKey, list_offsets, log_ends
+from isthmus.kafka.log.listoffsets import LATEST, list_offsets, log_ends
 from isthmus.kafka.transactions.transaction import Transaction
 from isthmus.model.kafka.rights import on_cluster
 from isthmus.model.kafka.transactions import marker_producer_ids
 from isthmus.model.lane import LaneState
 from isthmus.model.links.remedies import keep_or_delete_unknown
+from isthmus.model.naming import TargetTopicPartition
 
 AT_ONCE: Final = 2_000
 """The maximum of markers in one request: a leader takes about 30 microseconds for each."""
@@ -53,7 +54,7 @@ class Markers:
     All methods raise `ClusterError` when a request failed, so that the log has to be looked at, and `Refused`.
     """
 
-    def __init__(self, engine: Marking, routes: Routes, aborts: Aborts) -> None:
+    def __init__(self, engine: Marking, routes: TargetRoutes, aborts: Aborts) -> None:
         self._engine = engine
         self._routes = routes
         self._aborts = aborts
@@ -153,7 +154,7 @@ class Markers:
     async def _post(
         self,
         connection: Connection,
-        key: PartitionKey,
+        key: TargetTopicPartition,
         producer_ids: Sequence[int],
         *,
         coordinator_epoch: int,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from isthmus.engine.brokers.producer import ProducerIdentity
-from isthmus.engine.brokers.routes import Routes
+from isthmus.engine.brokers.routes import Routes, SourceRoutes, TargetRoutes
 from isthmus.engine.run import LaneRun
 from isthmus.engine.same.judgement import (
     Judgement,
@@ -29,12 +29,12 @@ from isthmus.errors import ClusterError, UnsupportedByBroker
 from isthmus.kafka import codes
 from isthmus.kafka.batches.batch import Batch
 from isthmus.kafka.log.fetch import Want
-from isthmus.kafka.log.listoffsets import READ_COMMITTED, READ_UNCOMMITTED, Offset, PartitionKey, epoch_ends
+from isthmus.kafka.log.listoffsets import READ_COMMITTED, READ_UNCOMMITTED, Offset, TopicT, epoch_ends
 from isthmus.kafka.log.tail import UNTOLD, Found, NoBatch, batches_at
 from isthmus.model.cluster import Cluster
 from isthmus.model.kafka.rights import on_topic
 from isthmus.model.lane import Lane, LaneKey, LaneState, Milestone
-from isthmus.model.naming import TargetTopic
+from isthmus.model.naming import SourceTopicPartition, TargetTopicPartition
 
 
 class TailLook(NamedTuple):
@@ -59,7 +59,7 @@ class Judged(NamedTuple):
 class Tails:
     """Looks at the last batches of many lanes at once. Without a `producer` no batch is known to be ours."""
 
-    def __init__(self, source: Routes, target: Routes, producer: ProducerIdentity | None) -> None:
+    def __init__(self, source: SourceRoutes, target: TargetRoutes, producer: ProducerIdentity | None) -> None:
         self._source = source
         self._target = target
         self._ours = () if producer is None else (producer.producer_id, producer.marker_producer_id)
@@ -124,7 +124,7 @@ class Tails:
                 judged[key] = outcome
             else:
                 doubted[key] = outcome
-        wants: dict[PartitionKey, Want] = {_source(look): _want_source(look) for look, _ in doubted.values()}
+        wants: dict[SourceTopicPartition, Want] = {_source(look): _want_source(look) for look, _ in doubted.values()}
         sources = await _read_batches(self._source, wants, READ_COMMITTED)
         # Only a lane that is or was whole has copied records of open transactions.
         undecided = {
@@ -157,14 +157,14 @@ class Tails:
         }
         # Records up to `believed_end` are the source's, whichever producer wrote them.
         begins = {key: max(sight.source.stable_end, sight.believed_end) for key, sight in own.items()}
-        wants: dict[PartitionKey, Want] = {
+        wants: dict[TargetTopicPartition, Want] = {
             (key.topic, key.partition): Want(looks[key].lane.target_topic_id, begin, -1, -1)
             for key, begin in begins.items()
             if begin < own[key].position
         }
         found: dict[LaneKey, Judged] = {}
         for (topic, partition), first in (await _read_batches(self._target, wants)).items():
-            key = LaneKey(TargetTopic(topic), partition)
+            key = LaneKey(topic, partition)
             if isinstance(first, ClusterError):
                 found[key] = Judged(own[key], unanswered(first, LaneState.TARGET_UNAVAILABLE))
             elif not isinstance(first.batch, NoBatch):
@@ -177,7 +177,7 @@ class Tails:
 
     async def _find_lost(self, looks: Iterable[TailLook]) -> dict[LaneKey, Judged]:
         """Find the lanes whose source has lost records copied before their milestones, or does not answer."""
-        asked: dict[PartitionKey, tuple[TailLook, Milestone]] = {}
+        asked: dict[SourceTopicPartition, tuple[TailLook, Milestone]] = {}
         for look in looks:
             if look.milestone is not None and look.milestone.position < look.sight.position:
                 asked[look.lane.source_topic, look.lane.partition] = look, look.milestone
@@ -250,7 +250,7 @@ def _judge_epoch_end(look: TailLook, milestone: Milestone, end: Offset | Cluster
     return lost(look.sight, milestone, end.offset)
 
 
-def _source(look: TailLook) -> PartitionKey:
+def _source(look: TailLook) -> SourceTopicPartition:
     return look.lane.source_topic, look.lane.partition
 
 
@@ -263,8 +263,8 @@ def _want_source(look: TailLook) -> Want:
 
 
 async def _read_batches(
-    routes: Routes, wants: Mapping[PartitionKey, Want], isolation: int = READ_UNCOMMITTED
-) -> dict[PartitionKey, Found]:
+    routes: Routes[TopicT], wants: Mapping[tuple[TopicT, int], Want], isolation: int = READ_UNCOMMITTED
+) -> dict[tuple[TopicT, int], Found]:
     answers = await routes.ask(
         wants,
         lambda connection, epochs: batches_at(

@@ -7,6 +7,7 @@ from typing import Final
 
 from isthmus.engine.source import Bounds
 from isthmus.kafka.log.fetch import Fetched
+from isthmus.model.naming import SourceTopic
 
 HEARD_S: Final = 3.0
 """A source without an answer for so long is reported as silent, with the time: a long poll is answered sooner."""
@@ -39,7 +40,7 @@ class SourceLog:
         self.end = found.read_end(is_whole=is_whole)
         self.heard_at = now
 
-    def fetch(self, fetched: Fetched, now: float, *, is_all: bool) -> None:
+    def fetch(self, fetched: Fetched[SourceTopic], now: float, *, is_all: bool) -> None:
         """Take the answer to a fetch request; with `is_all`, of uncommitted records too."""
         self.start, self.stable_end, self.log_end = fetched.log_start, fetched.stable_end, fetched.high_watermark
         self.end = fetched.high_watermark if is_all else fetched.stable_end

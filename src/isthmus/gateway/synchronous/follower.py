@@ -279,7 +279,7 @@ class _LeaderWatch:
         self._node_id = node_id
         self._watch = watch
         self._client = watch.client
-        self._session = FetchSession(isolation=READ_UNCOMMITTED)
+        self._session = FetchSession[str](isolation=READ_UNCOMMITTED)
         self._held: dict[PartitionKey, _Partition] = {}
         self._asked: dict[PartitionKey, int] = {}
         """The fetch offset of each partition in the long poll that is in flight, or in the next one."""
@@ -393,7 +393,7 @@ class _LeaderWatch:
             self._asked[partition.key] = partition.end
             self._session.want(partition.key, Want(partition.topic_id, partition.end, partition.epoch, _NO_EPOCH))
 
-    def _hear(self, fetched: Fetched) -> None:
+    def _hear(self, fetched: Fetched[str]) -> None:
         partition = self._held.get(fetched.key)
         if partition is None:
             return

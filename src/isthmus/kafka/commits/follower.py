@@ -244,7 +244,7 @@ class CommitFollower:
 
     async def _read_from(self, node: int, metadata: Metadata, leader_epochs: Mapping[PartitionKey, int]) -> None:
         topic_id = metadata.topics[OFFSETS_TOPIC].topic_id
-        session = FetchSession(isolation=READ_UNCOMMITTED)
+        session = FetchSession[str](isolation=READ_UNCOMMITTED)
         connection = await self._client.dial(node)
         try:
             for key, epoch in leader_epochs.items():
@@ -274,14 +274,14 @@ class CommitFollower:
             connection.close()
         await _restart_readers()
 
-    def _take_answer(self, session: FetchSession, answer: Any) -> list[PartitionKey]:
+    def _take_answer(self, session: FetchSession[str], answer: Any) -> list[PartitionKey]:
         """Take one answer. Return the partitions that had new records."""
         code = session.take_answer(answer)
         if code != codes.NONE:
             raise self._moved_error(code)
         return [fetched.key for fetched in session.partitions(answer) if self._take(fetched)]
 
-    def _take(self, fetched: Fetched) -> bool:
+    def _take(self, fetched: Fetched[str]) -> bool:
         """Take the records of a partition. Return whether any were new."""
         if fetched.error_code in codes.LEADER_MOVED:
             raise self._moved_error(fetched.error_code)

@@ -11,7 +11,7 @@ from isthmus.kafka import codes
 from isthmus.kafka.batches.batch import scan
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.fetch import Want, fetch_once
-from isthmus.kafka.log.listoffsets import READ_UNCOMMITTED, PartitionKey
+from isthmus.kafka.log.listoffsets import READ_UNCOMMITTED, TopicT
 from isthmus.kafka.log.offsets import leaders_of
 from isthmus.kafka.metadata import Metadata
 
@@ -21,7 +21,7 @@ _UNKNOWN: Final = -1
 _ANSWER_S: Final = 10.0
 
 
-async def record_times(client: Client, offsets: Mapping[PartitionKey, int]) -> dict[PartitionKey, int]:
+async def record_times(client: Client, offsets: Mapping[tuple[TopicT, int], int]) -> dict[tuple[TopicT, int], int]:
     """Timestamps (ms) of the batches that hold these offsets, as far as they can be read.
 
     :raises ClusterError: The cluster as a whole did not answer.
@@ -37,9 +37,9 @@ async def record_times(client: Client, offsets: Mapping[PartitionKey, int]) -> d
 
 
 async def _ask(
-    client: Client, metadata: Metadata, leader: int, offsets: Mapping[PartitionKey, int]
-) -> dict[PartitionKey, int]:
-    times: dict[PartitionKey, int] = {}
+    client: Client, metadata: Metadata, leader: int, offsets: Mapping[tuple[TopicT, int], int]
+) -> dict[tuple[TopicT, int], int]:
+    times: dict[tuple[TopicT, int], int] = {}
     try:
         connection = await client.connection(leader)
         for key, offset in offsets.items():

@@ -9,14 +9,14 @@ import asyncio
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple
 
 from kafka.protocol.consumer import FetchRequest
 
 from isthmus.errors import Unreachable
 from isthmus.kafka import codes
 from isthmus.kafka.connect.connection import Connection
-from isthmus.kafka.log.listoffsets import READ_COMMITTED, PartitionKey
+from isthmus.kafka.log.listoffsets import READ_COMMITTED, TopicT
 from isthmus.kafka.metadata import NO_TOPIC_ID
 from isthmus.model.kafka.rights import on_topic
 
@@ -58,12 +58,12 @@ class Want(NamedTuple):
     bytes_max: int = _ANY_SIZE
 
 
-class Fetched(NamedTuple):
+class Fetched(NamedTuple, Generic[TopicT]):
     """One partition's part of an answer. `offset` is the requested one, `diverged_at` is -1 unless the log diverged,
     `preferred` is the replica that the leader wants us to read from instead (KIP-392), -1 for none.
     """
 
-    key: PartitionKey
+    key: tuple[TopicT, int]
     offset: int
     error_code: int
     stable_end: int
@@ -75,7 +75,7 @@ class Fetched(NamedTuple):
     preferred: int = -1
 
 
-class FetchSession:
+class FetchSession(Generic[TopicT]):
     """The fetch session at one broker. Call `want`, build a `request`, and pass its answer to `take_answer`.
 
     With `incremental=False` there is no session: every request stands alone.
@@ -84,21 +84,21 @@ class FetchSession:
     def __init__(self, *, isolation: int = READ_COMMITTED, incremental: bool = True) -> None:
         self._isolation = isolation
         self._begin = _FIRST_EPOCH if incremental else _SESSIONLESS
-        self._wants: dict[PartitionKey, Want] = {}
-        self._changed: set[PartitionKey] = set()
-        self._forgotten: dict[tuple[PartitionKey, uuid.UUID], None] = {}
-        self._names: dict[uuid.UUID, str] = {}
-        self._asked: dict[PartitionKey, int] = {}
+        self._wants: dict[tuple[TopicT, int], Want] = {}
+        self._changed: set[tuple[TopicT, int]] = set()
+        self._forgotten: dict[tuple[tuple[TopicT, int], uuid.UUID], None] = {}
+        self._names: dict[uuid.UUID, TopicT] = {}
+        self._asked: dict[tuple[TopicT, int], int] = {}
         self._id = 0
         self._epoch = self._begin
 
     def __len__(self) -> int:
         return len(self._wants)
 
-    def __contains__(self, key: PartitionKey) -> bool:
+    def __contains__(self, key: tuple[TopicT, int]) -> bool:
         return key in self._wants
 
-    def want(self, key: PartitionKey, want: Want) -> None:
+    def want(self, key: tuple[TopicT, int], want: Want) -> None:
         """Read this partition from the next request on."""
         before = self._wants.get(key)
         if before is not None and before.topic_id != want.topic_id:
@@ -111,7 +111,7 @@ class FetchSession:
         self._changed.add(key)
         self._forgotten.pop((key, want.topic_id), None)
 
-    def forget(self, key: PartitionKey) -> None:
+    def forget(self, key: tuple[TopicT, int]) -> None:
         """Do not read this partition any more."""
         want = self._wants.pop(key, None)
         self._changed.discard(key)
@@ -184,13 +184,15 @@ class FetchSession:
                 self.reset()
         return int(answer.error_code)
 
-    def partitions(self, answer: Any) -> Iterator[Fetched]:
+    def partitions(self, answer: Any) -> Iterator[Fetched[TopicT]]:
         """Yield the partitions of an answer, without those that were forgotten meanwhile or belong to another topic."""
         by_id = answer.API_VERSION >= _TOPIC_IDS_FROM
         for topic in answer.responses:
             name = self._names.get(topic.topic_id) if by_id else topic.topic
+            if name is None:
+                continue
             for p in topic.partitions:
-                key = (name or "", p.partition_index)
+                key = (name, p.partition_index)
                 want = self._wants.get(key)
                 if want is None or (by_id and want.topic_id != topic.topic_id):
                     continue
@@ -212,14 +214,14 @@ class FetchSession:
 
 async def fetch_once(
     connection: Connection,
-    wants: Mapping[PartitionKey, Want],
+    wants: Mapping[tuple[TopicT, int], Want],
     *,
     isolation: int,
     bytes_max: int,
     partition_bytes_max: int | None = None,
     max_wait_ms: int = 0,
     timeout_s: float,
-) -> list[Fetched]:
+) -> list[Fetched[TopicT]]:
     """Fetch these partitions once, outside any session; each part has an error code of its own.
 
     Over a quota a broker answers without partitions and without an error (KIP-219): then it is asked again, for fewer
@@ -227,7 +229,7 @@ async def fetch_once(
 
     :raises ClusterError: The broker did not answer, keeps throttling, left a partition out, or refused the request.
     """
-    session = FetchSession(isolation=isolation, incremental=False)
+    session: FetchSession[TopicT] = FetchSession(isolation=isolation, incremental=False)
     for key, want in wants.items():
         session.want(key, want)
     topic = next(iter(wants))[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kafka.protocol.consumer import (
     ListOffsetsRequest,
@@ -27,6 +27,9 @@ DEBUGGER: Final = -2
 """The replica id that may ask followers, as Kafka's replica tools do; it needs the rights of a consumer."""
 
 PartitionKey = tuple[str, int]
+"""A partition of any cluster; for those known to be of a link's source or target, `isthmus.model.naming` has types."""
+TopicT = TypeVar("TopicT", bound=str)
+"""The names of one cluster: a question about them keeps the side that they are known to be of."""
 
 
 class Offset(NamedTuple):
@@ -42,14 +45,14 @@ UNTOLD: Final = Offset(codes.LEADER_NOT_AVAILABLE, -1)
 
 async def list_offsets(
     connection: Connection,
-    epochs: Mapping[PartitionKey, int],
-    timestamp: int | Mapping[PartitionKey, int],
+    epochs: Mapping[tuple[TopicT, int], int],
+    timestamp: int | Mapping[tuple[TopicT, int], int],
     *,
     isolation: int = READ_UNCOMMITTED,
     asker: int = CONSUMER,
     timeout_s: float = 3.0,
     min_version: int = 4,
-) -> dict[PartitionKey, Offset]:
+) -> dict[tuple[TopicT, int], Offset]:
     """Ask for offsets by timestamp in ms, or `LATEST` (high watermark or last stable offset), or `EARLIEST` (log
     start), of all partitions (`UNTOLD` for those missing in the answer).
 
@@ -83,8 +86,8 @@ async def list_offsets(
 
 
 async def log_ends(
-    connection: Connection, epochs: Mapping[PartitionKey, int], *, timeout_s: float = 3.0
-) -> dict[PartitionKey, Offset]:
+    connection: Connection, epochs: Mapping[tuple[TopicT, int], int], *, timeout_s: float = 3.0
+) -> dict[tuple[TopicT, int], Offset]:
     """Ask for the log ends (not the high watermarks) of partitions that this broker leads in exactly these epochs.
 
     ListOffsets could return them too, but a follower would answer with its own, stale log end.
@@ -94,11 +97,11 @@ async def log_ends(
 
 async def epoch_ends(
     connection: Connection,
-    epochs: Mapping[PartitionKey, int],
-    asked: Mapping[PartitionKey, int],
+    epochs: Mapping[tuple[TopicT, int], int],
+    asked: Mapping[tuple[TopicT, int], int],
     *,
     timeout_s: float = 3.0,
-) -> dict[PartitionKey, Offset]:
+) -> dict[tuple[TopicT, int], Offset]:
     """Ask where the leader epochs `asked` end, or the last earlier ones that the logs have; -1 if they have none.
 
     The partitions are led by this broker in exactly the `epochs`.
@@ -125,8 +128,8 @@ async def epoch_ends(
     }
 
 
-def _by_topic(epochs: Mapping[PartitionKey, int]) -> dict[str, list[tuple[int, int]]]:
-    topics: dict[str, list[tuple[int, int]]] = defaultdict(list)
+def _by_topic(epochs: Mapping[tuple[TopicT, int], int]) -> dict[TopicT, list[tuple[int, int]]]:
+    topics: dict[TopicT, list[tuple[int, int]]] = defaultdict(list)
     for (topic, partition), epoch in epochs.items():
         topics[topic].append((partition, epoch))
     return topics

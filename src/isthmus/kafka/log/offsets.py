@@ -21,6 +21,7 @@ from isthmus.kafka.log.listoffsets import (
     READ_UNCOMMITTED,
     Offset,
     PartitionKey,
+    TopicT,
     epoch_ends,
     list_offsets,
 )
@@ -34,15 +35,15 @@ _BROKER_S: Final = 3.0
 
 
 async def log_ranges(
-    client: Client, partitions: Collection[PartitionKey], *, timeout_s: float = 10.0
-) -> Outcomes[PartitionKey, LogRange]:
+    client: Client, partitions: Collection[tuple[TopicT, int]], *, timeout_s: float = 10.0
+) -> Outcomes[tuple[TopicT, int], LogRange]:
     """Read the log ranges of partitions; leaders that move are followed until `timeout_s` is over.
 
     :raises ClusterError: The cluster as a whole did not answer.
     """
     deadline = Deadline(timeout_s)
-    values: dict[PartitionKey, LogRange] = {}
-    errors: dict[PartitionKey, ClusterError] = {}
+    values: dict[tuple[TopicT, int], LogRange] = {}
+    errors: dict[tuple[TopicT, int], ClusterError] = {}
     wanted = set(partitions)
     while wanted:
         attempt = await _attempt(client, wanted)
@@ -56,7 +57,7 @@ async def log_ranges(
     return Outcomes(values, {key: error for key, error in errors.items() if key not in values})
 
 
-async def local_starts(client: Client, partitions: Collection[PartitionKey]) -> dict[PartitionKey, int]:
+async def local_starts(client: Client, partitions: Collection[tuple[TopicT, int]]) -> dict[tuple[TopicT, int], int]:
     """The starts of logs on the brokers' own disks (KIP-405); partitions without an answer are left out.
 
     :raises ClusterError: The cluster as a whole did not answer.
@@ -64,7 +65,7 @@ async def local_starts(client: Client, partitions: Collection[PartitionKey]) -> 
     metadata = await client.metadata(sorted({topic for topic, _ in partitions}))
     leaders, _ = leaders_of(metadata, partitions)
 
-    async def ask(leader: int, epochs: Mapping[PartitionKey, int]) -> dict[PartitionKey, Offset]:
+    async def ask(leader: int, epochs: Mapping[tuple[TopicT, int], int]) -> dict[tuple[TopicT, int], Offset]:
         try:
             connection = await client.connection(leader)
             return await list_offsets(connection, epochs, EARLIEST_LOCAL, min_version=EARLIEST_LOCAL_FROM)
@@ -80,7 +81,7 @@ async def local_starts(client: Client, partitions: Collection[PartitionKey]) -> 
     }
 
 
-async def ends_of_epochs(client: Client, epochs: Mapping[PartitionKey, int]) -> dict[PartitionKey, int]:
+async def ends_of_epochs(client: Client, epochs: Mapping[tuple[TopicT, int], int]) -> dict[tuple[TopicT, int], int]:
     """The end offsets of these leader epochs in their leaders' logs, or of the last earlier epochs that the logs have;
     -1 if they have none (OffsetForLeaderEpoch, API 23). For the present epoch it is the end of the log.
 
@@ -89,7 +90,7 @@ async def ends_of_epochs(client: Client, epochs: Mapping[PartitionKey, int]) -> 
     leaders, without = leaders_of(await client.metadata(sorted({topic for topic, _ in epochs})), epochs)
     for key, code in without.items():
         raise _refusal(client, key, code)
-    found: dict[PartitionKey, int] = {}
+    found: dict[tuple[TopicT, int], int] = {}
     for leader, led in leaders.items():
         answers = await epoch_ends(await client.connection(leader), led, {key: epochs[key] for key in led})
         for key in led:
@@ -100,7 +101,7 @@ async def ends_of_epochs(client: Client, epochs: Mapping[PartitionKey, int]) -> 
     return found
 
 
-async def newest_epochs(client: Client, topics: Collection[str]) -> dict[PartitionKey, int]:
+async def newest_epochs(client: Client, topics: Collection[TopicT]) -> dict[tuple[TopicT, int], int]:
     """The newest leader epoch of each partition that any broker knows: a leader that is cut off from its peers knows no
     later leader than itself. Brokers that do not answer are ignored.
 
@@ -118,10 +119,11 @@ async def newest_epochs(client: Client, topics: Collection[str]) -> dict[Partiti
         return None
 
     reported = await asyncio.gather(*map(ask, first.brokers))
-    found: dict[PartitionKey, int] = {}
+    found: dict[tuple[TopicT, int], int] = {}
     for answer in (first, *filter(None, reported)):
-        for name, topic in answer.topics.items():
-            for each in topic.partitions:
+        for name in names:
+            topic = answer.topics.get(name)
+            for each in () if topic is None else topic.partitions:
                 key = name, each.partition
                 found[key] = max(found.get(key, -1), each.leader_epoch)
     return found
@@ -132,10 +134,10 @@ def may_pass(error: ClusterError) -> bool:
     return error.retryable or (isinstance(error, BrokerRefused) and error.code in codes.READ_PASSES)
 
 
-async def _attempt(client: Client, wanted: Collection[PartitionKey]) -> Outcomes[PartitionKey, LogRange]:
+async def _attempt(client: Client, wanted: Collection[tuple[TopicT, int]]) -> Outcomes[tuple[TopicT, int], LogRange]:
     metadata = await client.metadata(sorted({topic for topic, _ in wanted}))
     leaders, without = leaders_of(metadata, wanted)
-    values: dict[PartitionKey, LogRange] = {}
+    values: dict[tuple[TopicT, int], LogRange] = {}
     errors = {key: _refusal(client, key, code) for key, code in without.items()}
     answers = await asyncio.gather(*(_ask(client, leader, epochs) for leader, epochs in leaders.items()))
     for answer in answers:
@@ -144,7 +146,9 @@ async def _attempt(client: Client, wanted: Collection[PartitionKey]) -> Outcomes
     return Outcomes(values, errors)
 
 
-async def _ask(client: Client, leader: int, epochs: Mapping[PartitionKey, int]) -> Outcomes[PartitionKey, LogRange]:
+async def _ask(
+    client: Client, leader: int, epochs: Mapping[tuple[TopicT, int], int]
+) -> Outcomes[tuple[TopicT, int], LogRange]:
     try:
         connection = await client.connection(leader)
         # A broker answers one connection's requests in order: the start is read before the end, and the stable end
@@ -156,8 +160,8 @@ async def _ask(client: Client, leader: int, epochs: Mapping[PartitionKey, int]) 
         )
     except ClusterError as error:
         return Outcomes({}, dict.fromkeys(epochs, error))
-    values: dict[PartitionKey, LogRange] = {}
-    errors: dict[PartitionKey, ClusterError] = {}
+    values: dict[tuple[TopicT, int], LogRange] = {}
+    errors: dict[tuple[TopicT, int], ClusterError] = {}
     for key in epochs:
         start, end, stable_end = starts[key], ends[key], stable_ends[key]
         code = start.error_code or end.error_code or stable_end.error_code
@@ -169,12 +173,12 @@ async def _ask(client: Client, leader: int, epochs: Mapping[PartitionKey, int]) 
 
 
 def leaders_of(
-    metadata: Metadata, wanted: Iterable[PartitionKey]
-) -> tuple[dict[int, dict[PartitionKey, int]], dict[PartitionKey, int]]:
+    metadata: Metadata, wanted: Iterable[tuple[TopicT, int]]
+) -> tuple[dict[int, dict[tuple[TopicT, int], int]], dict[tuple[TopicT, int], int]]:
     """Group partitions by leader, with their epochs, and return error codes of partitions without one."""
     known = {(name, p.partition): p for name, topic in metadata.topics.items() for p in topic.partitions}
-    leaders: dict[int, dict[PartitionKey, int]] = defaultdict(dict)
-    without: dict[PartitionKey, int] = {}
+    leaders: dict[int, dict[tuple[TopicT, int], int]] = defaultdict(dict)
+    without: dict[tuple[TopicT, int], int] = {}
     for key in wanted:
         partition = known.get(key)
         if partition is None:

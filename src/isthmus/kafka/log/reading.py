@@ -230,7 +230,7 @@ class LogReader:
         found = list(committed_view(batches, part.aborted))
         return [item for item in found if item.batch.offset_end > offset]
 
-    async def _ask(self, span: OffsetRange, offset: int, bytes_max: int) -> Fetched:
+    async def _ask(self, span: OffsetRange, offset: int, bytes_max: int) -> Fetched[str]:
         leader = self._leaders.get(span.key) or await self._leader(span)
         (answer,) = await fetch_once(
             await self._client.connection(leader.node_id),

@@ -6,7 +6,7 @@ import asyncio
 import enum
 from collections.abc import Mapping
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.kafka import codes
@@ -15,7 +15,7 @@ from isthmus.kafka.batches.batch import Batch, scan
 from isthmus.kafka.client import Client
 from isthmus.kafka.connect.connection import Connection
 from isthmus.kafka.log.fetch import Fetched, Want, fetch_once
-from isthmus.kafka.log.listoffsets import EARLIEST, READ_UNCOMMITTED, PartitionKey, list_offsets
+from isthmus.kafka.log.listoffsets import EARLIEST, READ_UNCOMMITTED, TopicT, list_offsets
 from isthmus.kafka.log.offsets import leaders_of
 from isthmus.model.kafka.rights import on_topic
 
@@ -54,14 +54,14 @@ Found = Read | ClusterError
 
 
 async def batches_at(
-    connection: Connection, wants: Mapping[PartitionKey, Want], isolation: int = READ_UNCOMMITTED
-) -> dict[PartitionKey, Found]:
+    connection: Connection, wants: Mapping[tuple[TopicT, int], Want], isolation: int = READ_UNCOMMITTED
+) -> dict[tuple[TopicT, int], Found]:
     """Read the first batch at or behind each wanted offset, or why there is none; else the broker's error.
 
     :raises ClusterError: The broker did not answer, or not with record batches.
     """
-    found: dict[PartitionKey, Found] = {}
-    waiting, outside = dict(wants), dict[PartitionKey, int]()
+    found: dict[tuple[TopicT, int], Found] = {}
+    waiting, outside = dict(wants), dict[tuple[TopicT, int], int]()
     while waiting:
         chunk = dict(islice(waiting.items(), _AT_ONCE))
         answers = {fetched.key: fetched for fetched in await _fetch_some(connection, chunk, isolation)}
@@ -91,7 +91,7 @@ async def batches_at(
     return found
 
 
-async def last_batches(client: Client, ends: Mapping[PartitionKey, int]) -> dict[PartitionKey, Batch]:
+async def last_batches(client: Client, ends: Mapping[tuple[TopicT, int], int]) -> dict[tuple[TopicT, int], Batch]:
     """Read the batch of each of these logs that ends at the offset; logs that cannot be read now are left out.
 
     :raises ClusterError: The cluster as a whole did not answer.
@@ -100,7 +100,9 @@ async def last_batches(client: Client, ends: Mapping[PartitionKey, int]) -> dict
     return {key: each for key, each in found.items() if isinstance(each, Batch) and each.offset_end == ends[key]}
 
 
-async def batches_before(client: Client, ends: Mapping[PartitionKey, int]) -> dict[PartitionKey, Batch | NoBatch]:
+async def batches_before(
+    client: Client, ends: Mapping[tuple[TopicT, int], int]
+) -> dict[tuple[TopicT, int], Batch | NoBatch]:
     """Read the first batch of each of these logs at or behind the last offset before its end, or why there is none;
     logs that cannot be read now are left out.
 
@@ -112,7 +114,7 @@ async def batches_before(client: Client, ends: Mapping[PartitionKey, int]) -> di
     metadata = await client.metadata(sorted({topic for topic, _ in ends}))
     leaders, _ = leaders_of(metadata, ends)
 
-    async def ask(leader: int, epochs: Mapping[PartitionKey, int]) -> dict[PartitionKey, Found]:
+    async def ask(leader: int, epochs: Mapping[tuple[TopicT, int], int]) -> dict[tuple[TopicT, int], Found]:
         wants = {key: Want(metadata.topics[key[0]].topic_id, ends[key] - 1, epoch, -1) for key, epoch in epochs.items()}
         try:
             return await batches_at(await client.connection(leader), wants)
@@ -123,7 +125,7 @@ async def batches_before(client: Client, ends: Mapping[PartitionKey, int]) -> di
     return {key: found.batch for answer in answers for key, found in answer.items() if isinstance(found, Read)}
 
 
-def found_in(fetched: Fetched) -> Batch | NoBatch | None:
+def found_in(fetched: Fetched[Any]) -> Batch | NoBatch | None:
     """Find the batch at or behind the requested offset in an answer, or a hole; None if the answer proves neither.
 
     :raises ValueError: The answer does not hold record batches.
@@ -136,11 +138,13 @@ def found_in(fetched: Fetched) -> Batch | NoBatch | None:
     return _first(fetched.records)
 
 
-def _read(batch: Batch | NoBatch, fetched: Fetched) -> Read:
+def _read(batch: Batch | NoBatch, fetched: Fetched[Any]) -> Read:
     return Read(batch, fetched.log_start, isinstance(batch, Batch) and AbortedView(fetched.aborted).advance(batch))
 
 
-async def _fetch_some(connection: Connection, wants: Mapping[PartitionKey, Want], isolation: int) -> list[Fetched]:
+async def _fetch_some(
+    connection: Connection, wants: Mapping[tuple[TopicT, int], Want], isolation: int
+) -> list[Fetched[TopicT]]:
     return await fetch_once(
         connection,
         wants,

@@ -11,7 +11,7 @@ from isthmus.kafka import codes
 from isthmus.kafka.batches.batch import Batch
 from isthmus.kafka.batches.records import records_in
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.listoffsets import PartitionKey, list_offsets
+from isthmus.kafka.log.listoffsets import PartitionKey, TopicT, list_offsets
 from isthmus.kafka.log.offsets import leaders_of
 from isthmus.kafka.log.reading import LogReader, OffsetRange, unreadable
 from isthmus.model.kafka.log import LogRange
@@ -28,10 +28,10 @@ See = Callable[[PartitionKey, int, int], None]
 
 async def record_timestamps(
     client: Client,
-    positions: Mapping[PartitionKey, int],
-    ranges: Mapping[PartitionKey, LogRange],
+    positions: Mapping[tuple[TopicT, int], int],
+    ranges: Mapping[tuple[TopicT, int], LogRange],
     see: See = lambda _key, _offset, _time_ms: None,
-) -> dict[PartitionKey, int]:
+) -> dict[tuple[TopicT, int], int]:
     """The timestamp (ms) of the first record at or behind each position, or of the last before it at the end.
 
     Partitions without records, or with records without timestamps, are left out. Takes a fetch for each partition. For
@@ -42,7 +42,7 @@ async def record_timestamps(
     reader = LogReader(client, stall_s=5.0)
     free = asyncio.Semaphore(_AT_ONCE)
 
-    async def find(key: PartitionKey) -> int:
+    async def find(key: tuple[TopicT, int]) -> int:
         async with free:
             return await _find_timestamp(reader, key, positions[key], ranges[key], see)
 
@@ -98,7 +98,9 @@ def _stamps(batch: Batch, key: PartitionKey) -> list[tuple[int, int]]:
         raise unreadable("the source", f"offset {batch.base_offset} of {key[0]}-{key[1]}", error) from error
 
 
-async def offsets_by_time(client: Client, timestamps: Mapping[PartitionKey, int]) -> dict[PartitionKey, int]:
+async def offsets_by_time(
+    client: Client, timestamps: Mapping[tuple[TopicT, int], int]
+) -> dict[tuple[TopicT, int], int]:
     """The first offset with a timestamp (ms) not below the one given, -1 where there is none; one request per leader.
 
     :raises ClusterError: A partition's leader did not answer.
@@ -107,7 +109,7 @@ async def offsets_by_time(client: Client, timestamps: Mapping[PartitionKey, int]
     leaders, without = leaders_of(metadata, timestamps)
     for key, code in without.items():
         raise _refusal(client, key, code)
-    found: dict[PartitionKey, int] = {}
+    found: dict[tuple[TopicT, int], int] = {}
     for node, epochs in leaders.items():
         answers = await list_offsets(await client.connection(node), epochs, timestamps)
         for key, answer in answers.items():

@@ -19,7 +19,7 @@ from isthmus.errors import ClusterError, Unreachable
 from isthmus.kafka import codes
 from isthmus.kafka.admin.partitions import partitions_of
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.listoffsets import PartitionKey
+from isthmus.kafka.log.listoffsets import PartitionKey, TopicT
 from isthmus.kafka.log.offsets import log_ranges, may_pass
 from isthmus.kafka.transactions.open import ongoing, open_transactions
 from isthmus.kafka.transactions.transaction import Transaction
@@ -173,7 +173,9 @@ async def _find_open(
         await asyncio.sleep(_AGAIN_S)
 
 
-async def transactions_holding(client: Client, logs: Mapping[PartitionKey, LogRange]) -> tuple[OpenTransaction, ...]:
+async def transactions_holding(
+    client: Client, logs: Mapping[tuple[TopicT, int], LogRange]
+) -> tuple[OpenTransaction, ...]:
     """The transactions that hold back the ends of these logs, without partitions whose leader does not answer.
 
     :raises ClusterError: The cluster as a whole does not answer.
@@ -205,7 +207,7 @@ async def _find_led(client: Client, topics: Collection[str]) -> dict[PartitionKe
 
 
 def _select_held(
-    states: Mapping[PartitionKey, PartitionState], logs: Mapping[PartitionKey, LogRange]
+    states: Mapping[PartitionKey, PartitionState], logs: Mapping[tuple[TopicT, int], LogRange]
 ) -> list[PartitionState]:
     return [
         states[key]._replace(log_start=log.start, stable_end=log.stable_end, high_watermark=log.end)

@@ -13,7 +13,7 @@ from kafka.protocol.producer import InitProducerIdRequest
 from isthmus.errors import ClusterError
 from isthmus.kafka import codes
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.listoffsets import PartitionKey
+from isthmus.kafka.log.listoffsets import TopicT
 from isthmus.kafka.outcomes import Outcomes
 from isthmus.model.kafka.rights import on_cluster, on_topic
 
@@ -40,17 +40,17 @@ class ActiveProducer(NamedTuple):
 
 
 async def active_producers(
-    client: Client, leaders: Mapping[PartitionKey, int]
-) -> Outcomes[PartitionKey, tuple[ActiveProducer, ...]]:
+    client: Client, leaders: Mapping[tuple[TopicT, int], int]
+) -> Outcomes[tuple[TopicT, int], tuple[ActiveProducer, ...]]:
     """Ask these leaders for the active producers of partitions. Needs READ on the topics, and Kafka 3.0."""
-    by_leader: dict[int, list[PartitionKey]] = defaultdict(list)
+    by_leader: dict[int, list[tuple[TopicT, int]]] = defaultdict(list)
     for key, leader in leaders.items():
         by_leader[leader].append(key)
     answers = await asyncio.gather(
         *(_ask(client, leader, keys) for leader, keys in by_leader.items()), return_exceptions=True
     )
-    values: dict[PartitionKey, tuple[ActiveProducer, ...]] = {}
-    errors: dict[PartitionKey, ClusterError] = {}
+    values: dict[tuple[TopicT, int], tuple[ActiveProducer, ...]] = {}
+    errors: dict[tuple[TopicT, int], ClusterError] = {}
     for keys, answer in zip(by_leader.values(), answers, strict=True):
         if isinstance(answer, ClusterError):
             errors |= dict.fromkeys(keys, answer)
@@ -63,8 +63,8 @@ async def active_producers(
 
 
 async def _ask(
-    client: Client, leader: int, keys: Iterable[PartitionKey]
-) -> Outcomes[PartitionKey, tuple[ActiveProducer, ...]]:
+    client: Client, leader: int, keys: Iterable[tuple[TopicT, int]]
+) -> Outcomes[tuple[TopicT, int], tuple[ActiveProducer, ...]]:
     topics: dict[str, list[int]] = defaultdict(list)
     for topic, partition in keys:
         topics[topic].append(partition)
@@ -73,8 +73,8 @@ async def _ask(
         topics=[wanted(name=name, partition_indexes=partitions) for name, partitions in topics.items()]
     )
     answer = await client.broker(leader, request)
-    values: dict[PartitionKey, tuple[ActiveProducer, ...]] = {}
-    errors: dict[PartitionKey, ClusterError] = {}
+    values: dict[tuple[TopicT, int], tuple[ActiveProducer, ...]] = {}
+    errors: dict[tuple[TopicT, int], ClusterError] = {}
     for topic in answer.topics:
         for described in topic.partitions:
             key = (topic.name, described.partition_index)

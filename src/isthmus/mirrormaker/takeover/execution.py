@@ -11,7 +11,6 @@ from typing import Final
 from isthmus.engine.mapped.transit import SEGMENT_RANGES
 from isthmus.errors import PlanRefused
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import leaders_of
 from isthmus.kafka.metadata import NO_TOPIC_ID
 from isthmus.kafka.session import ClientSession
@@ -45,7 +44,7 @@ from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.topic import TopicIds
 from isthmus.model.lane import LaneKey
 from isthmus.model.link import Link
-from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.naming import SourceTopic, SourceTopicPartition, TargetTopic, TargetTopicPartition
 from isthmus.model.offsets import EARLIEST, Cursor
 from isthmus.model.problem import Problem
 from isthmus.topics.observation import observe
@@ -63,7 +62,8 @@ _REMEMBERED: Final = Problem(
     "Give the link another name in the configuration, and call this again.",
 )
 OnProgress = Callable[[str, int], None]
-LogRanges = Mapping[PartitionKey, LogRange]
+SourceLogs = Mapping[SourceTopicPartition, LogRange]
+TargetLogs = Mapping[TargetTopicPartition, LogRange]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,8 +182,8 @@ class _Takeover:
         self,
         pairs: Mapping[TargetTopic, TopicPair],
         left: KeptPositions,
-        at_source: LogRanges,
-        at_target: LogRanges,
+        at_source: SourceLogs,
+        at_target: TargetLogs,
         known: LinkMemory,
     ) -> tuple[TopicTakeover, ...]:
         committed = left.committed
@@ -238,7 +238,7 @@ class _Takeover:
         asked = {key: node for node, epochs in leaders.items() for key in epochs}
         producers = await active_producers(self._target, asked)
         return frozenset(
-            TargetTopic(topic)
+            topic
             for (topic, _), found in producers.values.items()
             if any(each.producer_id == document.producer_id for each in found)
         )
@@ -339,7 +339,7 @@ def _build_unexamined(name: TargetTopic, pair: TopicPair) -> TopicTakeover:
     return TopicTakeover(topic=name, source_topic=pair.source_name, ids=ids)
 
 
-def _check_absent(topic: TopicTakeover, committed: Mapping[PartitionKey, int]) -> TopicTakeover:
+def _check_absent(topic: TopicTakeover, committed: Mapping[SourceTopicPartition, int]) -> TopicTakeover:
     """Check a topic that the target does not have: a contradiction if MirrorMaker 2 has a position of it."""
     offsets = [offset for (name, _), offset in committed.items() if name == topic.source_topic]
     if not offsets:
@@ -358,7 +358,7 @@ def _find_earlier_outcome(
 
 
 def _ahead(
-    topic: TopicTakeover, committed: Mapping[PartitionKey, int], segments: Mapping[LaneKey, list[MapDocument]]
+    topic: TopicTakeover, committed: Mapping[SourceTopicPartition, int], segments: Mapping[LaneKey, list[MapDocument]]
 ) -> Problem | None:
     """Find out whether MirrorMaker 2 went on after the take-over of a topic: its records would be copied again."""
     for (name, number), offset in sorted(committed.items()):
@@ -409,9 +409,9 @@ def _is_ours(segment: MapDocument) -> bool:
 def _pair_logs(
     name: TargetTopic,
     pair: TopicPair,
-    committed: Mapping[PartitionKey, int],
-    at_source: LogRanges,
-    at_target: LogRanges,
+    committed: Mapping[SourceTopicPartition, int],
+    at_source: SourceLogs,
+    at_target: TargetLogs,
 ) -> list[BothLogs]:
     """Pair the partitions of a topic that both sides have; MirrorMaker 2 creates as many as the source has."""
     target = pair.target
@@ -434,9 +434,9 @@ def _pair_logs(
     ]
 
 
-def _list_partitions(pairs: Mapping[TargetTopic, TopicPair]) -> list[PartitionKey]:
+def _list_partitions(pairs: Mapping[TargetTopic, TopicPair]) -> list[TargetTopicPartition]:
     return [(name, n) for name, pair in pairs.items() if pair.target for n in range(pair.target.partition_count)]
 
 
-def _list_source_partitions(pairs: Mapping[TargetTopic, TopicPair]) -> list[PartitionKey]:
+def _list_source_partitions(pairs: Mapping[TargetTopic, TopicPair]) -> list[SourceTopicPartition]:
     return [(pair.source_name, n) for pair in pairs.values() for n in range(pair.source.partition_count)]

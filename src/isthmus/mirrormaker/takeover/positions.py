@@ -10,11 +10,11 @@ from isthmus.engine.batches.rebatch import records_of
 from isthmus.errors import PlanRefused
 from isthmus.kafka import codes
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.reading import LogReader, OffsetRange
 from isthmus.mirrormaker.predecessor import Predecessor, Progress, progress_of
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.rights import on_topic as topic_right
+from isthmus.model.naming import SourceTopicPartition, TargetTopic, TargetTopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,8 @@ class KeptPositions:
     `committed` is the lowest and `furthest` the highest.
     """
 
-    committed: Mapping[PartitionKey, int]
-    furthest: Mapping[PartitionKey, int]
+    committed: Mapping[SourceTopicPartition, int]
+    furthest: Mapping[SourceTopicPartition, int]
     others: frozenset[str] = frozenset()
 
 
@@ -37,10 +37,10 @@ class PositionsTopic:
         self._reader = LogReader(target)
 
     @property
-    def name(self) -> str:
-        return self._predecessor.offsets_topic
+    def name(self) -> TargetTopic:
+        return TargetTopic(self._predecessor.offsets_topic)
 
-    async def partitions(self) -> list[PartitionKey]:
+    async def partitions(self) -> list[TargetTopicPartition]:
         """List the partitions of the topic.
 
         :raises PlanRefused: There is no such topic.
@@ -60,13 +60,13 @@ class PositionsTopic:
         )
         return [(self.name, partition.partition) for partition in described.partitions]
 
-    async def read(self, logs: Mapping[PartitionKey, LogRange]) -> KeptPositions:
+    async def read(self, logs: Mapping[TargetTopicPartition, LogRange]) -> KeptPositions:
         """Read the positions in the logs up to their stable ends. For a first take-over the lowest one counts: records
         beyond it are found by content.
 
         :raises ClusterError: They cannot be read.
         """
-        found: dict[tuple[str, PartitionKey], int | None] = {}
+        found: dict[tuple[str, SourceTopicPartition], int | None] = {}
         others = set[str]()
         for key in self._find_own(logs):
             async with aclosing(self._progress(OffsetRange(*key, logs[key].start, logs[key].stable_end))) as positions:
@@ -76,16 +76,16 @@ class PositionsTopic:
                         found[progress.connector, progress.key] = progress.next_offset
                     else:
                         others.add(progress.source_alias)
-        committed, furthest = dict[PartitionKey, int](), dict[PartitionKey, int]()
-        for (_, key), offset in found.items():
+        committed, furthest = dict[SourceTopicPartition, int](), dict[SourceTopicPartition, int]()
+        for (_, copied), offset in found.items():
             if offset is not None:
-                committed[key] = min(offset, committed.get(key, offset))
-                furthest[key] = max(offset, furthest.get(key, offset))
+                committed[copied] = min(offset, committed.get(copied, offset))
+                furthest[copied] = max(offset, furthest.get(copied, offset))
         return KeptPositions(committed, furthest, frozenset(others))
 
     async def of_others(
-        self, before: Mapping[PartitionKey, LogRange], after: Mapping[PartitionKey, LogRange]
-    ) -> Collection[PartitionKey]:
+        self, before: Mapping[TargetTopicPartition, LogRange], after: Mapping[TargetTopicPartition, LogRange]
+    ) -> Collection[TargetTopicPartition]:
         """Find the partitions of the topic in which no position of this flow became stable in between.
 
         :raises ClusterError: They cannot be read.
@@ -98,7 +98,7 @@ class PositionsTopic:
                     found.append(key)
         return found
 
-    def _find_own(self, logs: Mapping[PartitionKey, LogRange]) -> list[PartitionKey]:
+    def _find_own(self, logs: Mapping[TargetTopicPartition, LogRange]) -> list[TargetTopicPartition]:
         return [key for key in logs if key[0] == self.name]
 
     async def _progress(self, span: OffsetRange) -> AsyncGenerator[Progress, None]:

@@ -12,10 +12,11 @@ from isthmus.deadline import Deadline
 from isthmus.errors import GateNotMet
 from isthmus.kafka.client import Client
 from isthmus.kafka.groups.groups import describe_groups, list_groups, merge_listings
-from isthmus.kafka.log.listoffsets import PartitionKey
+from isthmus.kafka.log.listoffsets import TopicT
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.mirrormaker.takeover.positions import PositionsTopic
 from isthmus.model.kafka.log import LogRange
+from isthmus.model.naming import TargetTopicPartition
 from isthmus.model.problem import Problem
 from isthmus.model.text.wording import first_few, format_count
 
@@ -40,13 +41,13 @@ class Standstill:
     up to `patience_s`: brokers give up workers and transactions of a killed process only after a while.
     """
 
-    partitions: Collection[PartitionKey]
+    partitions: Collection[TargetTopicPartition]
     positions: PositionsTopic
     worker_group: str | None
     quiet_s: float
     patience_s: float
 
-    async def wait_for_logs(self, target: Client, on_wait: OnWait) -> Mapping[PartitionKey, LogRange]:
+    async def wait_for_logs(self, target: Client, on_wait: OnWait) -> Mapping[TargetTopicPartition, LogRange]:
         """Wait until the logs stand still, and return them.
 
         :raises GateNotMet: A log grows, or a transaction is open, for too long.
@@ -72,7 +73,7 @@ class Standstill:
             ranges = now
             reason = await self._find_unfinished(target, ranges) if grown is None else Problem(grown, _STOP)
 
-    async def _find_unfinished(self, target: Client, ranges: Mapping[PartitionKey, LogRange]) -> Problem | None:
+    async def _find_unfinished(self, target: Client, ranges: Mapping[TargetTopicPartition, LogRange]) -> Problem | None:
         pending = [key for key, log in ranges.items() if log.stable_end < log.end]
         if pending:
             return Problem(f"a transaction is open in {_list_keys(pending)} of {target.cluster.alias}", _STOP)
@@ -84,7 +85,7 @@ class Standstill:
             return None
         return Problem(first_few(busy, _NAMED_MAX), _STOP if self.worker_group is not None else f"{_STOP} {_WHOSE}")
 
-    async def require_unmoved(self, target: Client, before: Mapping[PartitionKey, LogRange]) -> None:
+    async def require_unmoved(self, target: Client, before: Mapping[TargetTopicPartition, LogRange]) -> None:
         """Require that nothing was written since.
 
         :raises GateNotMet: Logs have grown; the error names them.
@@ -94,7 +95,7 @@ class Standstill:
             raise GateNotMet(f"MirrorMaker 2 has not stopped: {grown}", hint=_STOP)
 
     async def _find_growth(
-        self, before: Mapping[PartitionKey, LogRange], after: Mapping[PartitionKey, LogRange]
+        self, before: Mapping[TargetTopicPartition, LogRange], after: Mapping[TargetTopicPartition, LogRange]
     ) -> str | None:
         """Describe what was written in between, `None` if nothing was; positions of other connectors do not count."""
         # An open transaction that ends adds nothing but its marker.
@@ -125,7 +126,7 @@ async def _groups_of_connect(client: Client) -> list[str]:
     return [group for group, listing in merge_listings(outcomes).items() if listing.protocol_type == _CONNECT]
 
 
-async def ranges_of(client: Client, keys: Collection[PartitionKey]) -> dict[PartitionKey, LogRange]:
+async def ranges_of(client: Client, keys: Collection[tuple[TopicT, int]]) -> dict[tuple[TopicT, int], LogRange]:
     """Read the logs of all these partitions.
 
     :raises ClusterError: One of them does not answer.
@@ -133,5 +134,5 @@ async def ranges_of(client: Client, keys: Collection[PartitionKey]) -> dict[Part
     return dict((await log_ranges(client, keys)).all())
 
 
-def _list_keys(keys: Collection[PartitionKey]) -> str:
+def _list_keys(keys: Collection[TargetTopicPartition]) -> str:
     return first_few((f"{topic}-{partition}" for topic, partition in sorted(keys)), _NAMED_MAX)

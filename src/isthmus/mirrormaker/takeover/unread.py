@@ -8,10 +8,9 @@ from typing import Self
 
 from isthmus.kafka.admin.topics import known_absent
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.model.kafka.rights import on_topic
 from isthmus.model.link import Link
-from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.naming import SourceTopic, SourceTopicPartition, TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.topics.observation import ObservedLink
 
@@ -27,7 +26,12 @@ class Unread:
 
     @classmethod
     async def look(
-        cls, observed: ObservedLink, link: Link, committed: Iterable[PartitionKey], source: Client, target: Client
+        cls,
+        observed: ObservedLink,
+        link: Link,
+        committed: Iterable[SourceTopicPartition],
+        source: Client,
+        target: Client,
     ) -> Self:
         """Ask about topics that were observed with a problem, and those with positions that the source does not show.
 

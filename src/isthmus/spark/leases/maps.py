@@ -12,7 +12,6 @@ from isthmus.engine.mapped.places import Known
 from isthmus.engine.mapped.transit import SEGMENT_RANGES, Transit
 from isthmus.errors import ClusterError, ConfigError
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.ledger.documents.kinds import MapDocument
 from isthmus.ledger.link import newest
@@ -21,6 +20,7 @@ from isthmus.ledger.maps import current, lane_map, needless, newest_segment, tri
 from isthmus.ledger.records import Deletion, Entry, LedgerChange, in_batches
 from isthmus.ledger.view import Bookmark, LedgerView
 from isthmus.model.lane import Lane, LaneKey
+from isthmus.model.naming import TargetTopicPartition
 from isthmus.model.offsets import Cursor
 from isthmus.model.problem import Problem
 from isthmus.model.translation import OffsetMap
@@ -114,7 +114,7 @@ class LedgerMaps:
             finally:
                 view.close()
 
-    async def _log_starts(self, lanes: Collection[Lane]) -> Mapping[PartitionKey, int]:
+    async def _log_starts(self, lanes: Collection[Lane]) -> Mapping[TargetTopicPartition, int]:
         """Read the starts of the target's logs, if it answers: deleted records need no map."""
         try:
             found = await log_ranges(

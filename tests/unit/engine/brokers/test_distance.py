@@ -75,9 +75,9 @@ def test_joining_is_worth_more_the_farther_the_target_is() -> None:
     assert worth_bytes(FAR_S) == 2_500_000
 
 
-def heard(*partitions: tuple[int, tuple[int, ...]]) -> Routes:
+def heard(*partitions: tuple[int, tuple[int, ...]]) -> Routes[str]:
     """Routes that know partitions by their leaders and in-sync replicas."""
-    found = Routes(Client(NOWHERE))
+    found = Routes[str](Client(NOWHERE))
     told = [PartitionMetadata(n, leader, 1, isr, isr, codes.NONE) for n, (leader, isr) in enumerate(partitions)]
     topic = TopicMetadata("orders", uuid.UUID(int=1), tuple(told), codes.NONE, is_internal=False)
     brokers = {node: Broker(node, "127.0.0.1", 9090 + node, None) for node in (NEAR, FAR, FARTHER, UNHEARD)}
@@ -85,7 +85,7 @@ def heard(*partitions: tuple[int, tuple[int, ...]]) -> Routes:
     return found
 
 
-def distances(routes: Routes, *, with_replicas: bool = True) -> Distances:
+def distances(routes: Routes[str], *, with_replicas: bool = True) -> Distances:
     """Round trips that were measured, but for one."""
     found = Distances(routes, with_replicas=with_replicas)
     found._far_s = {NEAR: 0.0, FAR: FAR_S, FARTHER: FAR_S * 2}

@@ -29,9 +29,9 @@ def told(leader: int, epoch: int, topic_id: uuid.UUID = FIRST, *, code: int = co
     return Metadata("cluster", 1, brokers, {TOPIC: topic})
 
 
-def routes_told(*answers: Metadata) -> Routes:
+def routes_told(*answers: Metadata) -> Routes[str]:
     """Routes that have heard all this and then found the leader wrong."""
-    routes = Routes(Client(Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))))
+    routes = Routes[str](Client(Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))))
     for answer in answers:
         routes._take(answer)
     routes.forget(TOPIC, 0)
@@ -137,9 +137,9 @@ def test_a_topic_in_place_of_another_is_waited_for() -> None:
 def test_a_refresh_that_outlives_its_client_ends_quietly() -> None:
     """A lane that ends waits no more for what it shares with others; its lease closes the client all the same."""
 
-    async def left() -> Routes:
+    async def left() -> Routes[str]:
         async with Client(Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))) as client:
-            routes = Routes(client)
+            routes = Routes[str](client)
             waiting = asyncio.create_task(routes.refresh())
             await asyncio.sleep(0)
             waiting.cancel()

@@ -102,7 +102,7 @@ class Scene:
         lane: Lane = LANE,
         search_s: float = 1000.0,
     ) -> None:
-        routes = Routes(client)
+        routes = Routes[Any](client)
         routes._leaders[LANE.source_topic, 0] = Leader(1, 4)
         producer = ProducerIdentity(producer_id=OURS, marker_producer_id=9)
         self.store = Store(cursor)

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from isthmus.engine.brokers.routes import Routes
+from isthmus.engine.brokers.routes import TargetRoutes
 from isthmus.engine.run import LaneRun
 from isthmus.engine.same.aborts import KNOWN_MAX, NO_PRODUCER, Aborts
 from isthmus.engine.state.writer import ProducerState
@@ -37,7 +37,7 @@ class Asked(Answering):
 def test_nothing_of_a_transaction_leaves_when_its_lane_is_over_or_its_term_is() -> None:
     """Whatever was begun before: both are asked when the bytes leave, which may be long after they were written."""
     run, client, allowed = lane_of(), Asked(), [True]
-    routes = cast(Routes, SimpleNamespace(client=client))
+    routes = cast(TargetRoutes, SimpleNamespace(client=client))
 
     async def begin() -> None:
         aborts = Aborts(routes, "link", lambda: allowed[0])
@@ -62,7 +62,7 @@ def test_what_is_known_of_a_transaction_outlives_that_brokers_begin_to_verify() 
     run.transactions.alone = {lone_producer_id(producer): ProducerState(0, 4, 4)}
 
     async def work() -> None:
-        aborts = Aborts(cast(Routes, SimpleNamespace(client=Asked())), "link", lambda: True)
+        aborts = Aborts(cast(TargetRoutes, SimpleNamespace(client=Asked())), "link", lambda: True)
         begun = await aborts.undecided(run, producer)
         begun.is_open, begun.sequence = False, 17
         aborts.verified()
@@ -83,7 +83,7 @@ def test_of_many_transactions_those_that_have_ended_are_forgotten(monkeypatch: p
     monkeypatch.setattr(Aborts, "_state", state)
 
     async def work() -> None:
-        aborts = Aborts(cast(Routes, SimpleNamespace(client=Asked())), "link", lambda: True)
+        aborts = Aborts(cast(TargetRoutes, SimpleNamespace(client=Asked())), "link", lambda: True)
         ended, still_open = [await aborts.undecided(run, producer) for producer in (1, 2)]
         ended.is_open = False
         for producer in range(3, KNOWN_MAX + 2):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from isthmus.engine.brokers.routes import Leader, Routes
+from isthmus.engine.brokers.routes import Leader, SourceRoutes, TargetRoutes
 from isthmus.engine.outlook import USUAL_DOUBT
 from isthmus.engine.run import LaneRun
 from isthmus.engine.same.ends import Ends
@@ -37,7 +37,7 @@ def test_what_is_believed_of_the_end_of_the_log() -> None:
 
     async def scenario() -> None:
         async with Client(Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))) as client:
-            source, target = Routes(client), Routes(client)
+            source, target = SourceRoutes(client), TargetRoutes(client)
             ends = Ends(source, target, PRODUCER, settle_s=0.0)
             source._leaders[LANE.source_topic, LANE.partition] = Leader(1, 9)
             for left, end, check, epoch in (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -45,7 +45,7 @@ RECORDS: Final = [PLAIN._replace(value=b"%d" % n) for n in range(6)]
 
 def tails() -> Tails:
     """Whoever looks."""
-    routes = Routes(Client(NOWHERE))
+    routes = Routes[Any](Client(NOWHERE))
     return Tails(routes, routes, ProducerIdentity(producer_id=1, marker_producer_id=2))
 
 

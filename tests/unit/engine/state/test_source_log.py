@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from isthmus.engine.source import Bounds
 from isthmus.engine.state.source_log import HEARD_S, SourceLog
 from isthmus.kafka.log.fetch import Fetched
+from isthmus.model.naming import SourceTopic
 
 OFFSETS = st.lists(st.integers(0, 50), min_size=3, max_size=3).map(sorted)
 WAITS = st.floats(0.0, 6.0)
@@ -40,7 +41,7 @@ class Listening(RuleBasedStateMachine):
     def fetch(self, offsets: list[int], is_all: bool) -> None:
         """So does an answer to the reader."""
         start, stable_end, log_end = offsets
-        answer = Fetched(("orders", 0), 0, 0, stable_end, start, -1, [], b"", log_end)
+        answer = Fetched((SourceTopic("orders"), 0), 0, 0, stable_end, start, -1, [], b"", log_end)
         self.log.fetch(answer, self.now, is_all=is_all)
         assert self.log.start == start
         self.ends, self.heard_at = (log_end if is_all else stable_end, log_end, stable_end), self.now

@@ -28,7 +28,7 @@ def want(key: PartitionKey, offset: int) -> Want:
     return Want(IDS[key[0]], offset, 0, -1)
 
 
-def request_of(session: FetchSession) -> Any:
+def request_of(session: FetchSession[str]) -> Any:
     return session.request(max_wait_ms=1, bytes_max=2, partition_bytes_max=3, by_topic_id=True)
 
 
@@ -45,7 +45,7 @@ class BrokerSession(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.session = FetchSession()
+        self.session = FetchSession[str]()
         self.wanted: dict[PartitionKey, int] = {}
         self.id, self.epoch = 0, 0
         self.known: dict[PartitionKey, int] = {}
@@ -103,7 +103,7 @@ TestBrokerSession.settings = settings(max_examples=60, stateful_step_count=30)
 
 def test_epochs_wrap() -> None:
     """Behind the last epoch of a session comes 1, as 0 would begin another."""
-    session = FetchSession()
+    session = FetchSession[str]()
     session.want(KEYS[0], want(KEYS[0], 0))
     request_of(session)
     session.take_answer(SimpleNamespace(error_code=0, session_id=9))
@@ -115,7 +115,7 @@ def test_epochs_wrap() -> None:
 
 def test_without_a_session_every_request_is_full() -> None:
     """A sessionless fetch asks for no session and names all partitions each time."""
-    session = FetchSession(incremental=False)
+    session = FetchSession[str](incremental=False)
     for n in range(3):
         session.want(KEYS[0], want(KEYS[0], n))
         request = request_of(session)
@@ -138,7 +138,7 @@ def partition(index: int, **fields: Any) -> Any:
 @given(version=st.sampled_from([12, 13, 17]))
 def test_answers_name_what_was_asked(version: int) -> None:
     """Topics come by name or by id; offsets are those of the request, not of what was wanted meanwhile."""
-    session = FetchSession()
+    session = FetchSession[str]()
     session.want(("a", 1), want(("a", 1), 10))
     request_of(session)
     session.want(("a", 1), want(("a", 1), 20))
@@ -164,7 +164,7 @@ def test_answers_name_what_was_asked(version: int) -> None:
 
 def test_a_broker_without_room_for_a_session() -> None:
     """Its answers count like any other, errors too, and every request names all that is wanted."""
-    session = FetchSession()
+    session = FetchSession[str]()
     for offset in (10, 20, 30):
         session.want(("a", 0), want(("a", 0), offset))
         session.want(("a", 1), want(("a", 1), 7))
@@ -183,7 +183,7 @@ def test_a_topic_that_was_made_anew(by_topic_id: bool, is_forgotten: bool) -> No
     """The partition of the former topic leaves the session, where topics have ids, and what is told of it is not told
     of the new one.
     """
-    session = FetchSession()
+    session = FetchSession[str]()
     session.want(("a", 0), want(("a", 0), 10))
     request_of(session)
     assert session.take_answer(SimpleNamespace(error_code=0, session_id=9)) == codes.NONE
@@ -201,7 +201,7 @@ def test_a_topic_that_was_made_anew(by_topic_id: bool, is_forgotten: bool) -> No
 
 def test_who_had_its_turn_waits_for_the_others() -> None:
     """Brokers fill an answer in the order of a full request: what was read last comes last, or others would starve."""
-    session = FetchSession(incremental=False)
+    session = FetchSession[str](incremental=False)
     for key in KEYS:
         session.want(key, want(key, 0))
     request_of(session)
@@ -214,7 +214,7 @@ def test_who_had_its_turn_waits_for_the_others() -> None:
 
 def test_divergence_is_told() -> None:
     """A log that was truncated below what was read says where (KIP-320)."""
-    session = FetchSession()
+    session = FetchSession[str]()
     session.want(("a", 0), want(("a", 0), 10))
     request_of(session)
     for diverging, wanted in (
@@ -229,7 +229,7 @@ def test_divergence_is_told() -> None:
 @pytest.mark.parametrize("version", [12, 13])
 def test_a_leader_that_sends_its_readers_elsewhere(version: int) -> None:
     """Where it wants them to read is told (KIP-392), and that it gives no records, whichever way it names topics."""
-    session = FetchSession()
+    session = FetchSession[str]()
     session.want(("a", 0), want(("a", 0), 10))
     request_of(session)
     for replica, wanted in ((7, 7), (0, 0), (-1, -1), (None, -1)):
@@ -241,7 +241,7 @@ def test_a_leader_that_sends_its_readers_elsewhere(version: int) -> None:
 
 def test_a_request_says_all_that_a_broker_has_to_know() -> None:
     """Who asks, for how much, how long it may wait, and from where each partition is read."""
-    session = FetchSession()
+    session = FetchSession[str]()
     session.want(("a", 1), Want(IDS["a"], 10, 7, 6))
     request = session.request(max_wait_ms=11, bytes_max=22, partition_bytes_max=33, by_topic_id=True)
     assert (request.replica_id, request.isolation_level, request.rack_id) == (-1, READ_COMMITTED, "")
@@ -251,13 +251,13 @@ def test_a_request_says_all_that_a_broker_has_to_know() -> None:
     (p,) = topic.partitions
     assert (p.partition, p.fetch_offset, p.current_leader_epoch, p.last_fetched_epoch) == (1, 10, 7, 6)
     assert (p.log_start_offset, p.partition_max_bytes) == (-1, 33)
-    uncommitted = FetchSession(isolation=READ_UNCOMMITTED)
+    uncommitted = FetchSession[str](isolation=READ_UNCOMMITTED)
     assert request_of(uncommitted).isolation_level == READ_UNCOMMITTED
 
 
 def test_partitions_stand_under_their_topics() -> None:
     """Each topic is named once, with all its partitions, in what is wanted and in what is forgotten."""
-    session = FetchSession()
+    session = FetchSession[str]()
     for key in KEYS:
         session.want(key, want(key, 5))
     request = request_of(session)
@@ -275,7 +275,9 @@ def test_topic_ids_are_for_brokers_that_know_them() -> None:
     """From version 13 on topics are named by their id alone; sessions need version 7."""
 
     def version(broker_max: int, *, by_topic_id: bool) -> int:
-        request = FetchSession().request(max_wait_ms=1, bytes_max=2, partition_bytes_max=3, by_topic_id=by_topic_id)
+        request = FetchSession[str]().request(
+            max_wait_ms=1, bytes_max=2, partition_bytes_max=3, by_topic_id=by_topic_id
+        )
         return pick_version(request, {request.API_KEY: (0, broker_max)}, "east")
 
     assert (version(17, by_topic_id=True), version(17, by_topic_id=False)) == (17, 12)
@@ -287,7 +289,7 @@ def test_topic_ids_are_for_brokers_that_know_them() -> None:
 @pytest.mark.parametrize("code", sorted(SESSION_LOST))
 def test_a_lost_session_begins_anew(code: int) -> None:
     """Everything is asked for again, in a full request."""
-    session = FetchSession()
+    session = FetchSession[str]()
     session.want(("a", 0), want(("a", 0), 10))
     request_of(session)
     session.take_answer(answer(13, []))
@@ -300,7 +302,7 @@ def test_a_lost_session_begins_anew(code: int) -> None:
 
 def test_other_errors_are_the_callers() -> None:
     """The session goes on as it is."""
-    session = FetchSession()
+    session = FetchSession[str]()
     session.want(("a", 0), want(("a", 0), 10))
     request_of(session)
     session.take_answer(answer(13, [], session_id=4))
@@ -311,7 +313,7 @@ def test_other_errors_are_the_callers() -> None:
 
 def test_what_was_forgotten_meanwhile_is_not_told() -> None:
     """Nor what was never asked for; what was only wanted since then has no offset yet."""
-    session = FetchSession()
+    session = FetchSession[str]()
     for index in (0, 1):
         session.want(("a", index), want(("a", index), 10))
     request_of(session)
@@ -327,7 +329,7 @@ def test_what_was_forgotten_meanwhile_is_not_told() -> None:
 
 def test_what_is_forgotten_before_it_was_asked_for_is_not_named() -> None:
     """A broker that knows of no session has nothing to forget."""
-    session = FetchSession()
+    session = FetchSession[str]()
     session.want(("a", 0), want(("a", 0), 10))
     session.forget(("a", 0))
     session.want(("a", 1), want(("a", 1), 10))
@@ -341,7 +343,7 @@ def test_what_is_forgotten_before_it_was_asked_for_is_not_named() -> None:
 
 def test_what_is_wanted_again_is_not_forgotten() -> None:
     """Between two requests only the last word counts."""
-    session = FetchSession()
+    session = FetchSession[str]()
     session.want(("a", 0), want(("a", 0), 10))
     request_of(session)
     session.take_answer(answer(13, []))
@@ -380,7 +382,7 @@ def shown(*keys: PartitionKey) -> Any:
     return SimpleNamespace(error_code=0, throttle_time_ms=0, responses=topics, API_VERSION=13)
 
 
-def fetched_from(connection: Connection, *keys: PartitionKey) -> list[Fetched]:
+def fetched_from(connection: Connection, *keys: PartitionKey) -> list[Fetched[str]]:
     wants = {key: want(key, 7) for key in keys}
     return asyncio.run(fetch_once(connection, wants, isolation=READ_COMMITTED, bytes_max=1 << 20, timeout_s=1.0))
 

@@ -20,7 +20,9 @@ KEY: Final = ("orders", 0)
 RECORDS: Final = [PLAIN._replace(value=b"%d" % n) for n in range(6)]
 
 
-def fetched(*, code: int = codes.NONE, high_watermark: int = -1, log_start: int = -1, records: bytes = b"") -> Fetched:
+def fetched(
+    *, code: int = codes.NONE, high_watermark: int = -1, log_start: int = -1, records: bytes = b""
+) -> Fetched[str]:
     """An answer about offset 13."""
     return Fetched(KEY, 13, code, high_watermark, log_start, -1, [], records, high_watermark)
 
@@ -46,7 +48,7 @@ def test_an_error_is_no_batch(monkeypatch: pytest.MonkeyPatch, code: int) -> Non
     """Whatever came with it: what a broker says that does not lead the partition counts for nothing."""
     answer = fetched(code=code, high_watermark=16, log_start=0, records=stored(10, RECORDS))
 
-    async def read(*_: object, **__: object) -> list[Fetched]:
+    async def read(*_: object, **__: object) -> list[Fetched[str]]:
         return [answer]
 
     monkeypatch.setattr(module, "fetch_once", read)

@@ -10,7 +10,7 @@ from isthmus.mirrormaker.takeover.execution import _ahead
 from isthmus.mirrormaker.takeover.plan import TopicTakeover
 from isthmus.model.kafka.topic import TopicIds
 from isthmus.model.lane import LaneKey
-from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.naming import SourceTopic, SourceTopicPartition, TargetTopic
 from isthmus.model.offsets import Cursor
 
 TOPIC = TopicTakeover(
@@ -40,7 +40,7 @@ SEGMENT = MapDocument(
     ],
 )
 def test_a_position_beyond_what_the_link_has_copied_was_written_since(
-    committed: dict[tuple[str, int], int], *, is_ahead: bool
+    committed: dict[SourceTopicPartition, int], *, is_ahead: bool
 ) -> None:
     """All that came after it would be copied again, also into a partition that had held nothing before."""
     found = _ahead(TOPIC, committed, {LaneKey(TOPIC.topic, 0): [SEGMENT]})

@@ -13,6 +13,7 @@ from isthmus.mirrormaker.predecessor import Predecessor, Progress
 from isthmus.mirrormaker.takeover.positions import KeptPositions, PositionsTopic
 from isthmus.model.cluster import Cluster
 from isthmus.model.kafka.log import LogRange
+from isthmus.model.naming import SourceTopic, TargetTopic
 
 
 def test_of_a_connector_that_was_renamed_both_positions_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,7 +28,7 @@ def test_of_a_connector_that_was_renamed_both_positions_are_known(monkeypatch: p
             ("renamed", "east", 1, None),
             ("former", "north", 0, 99),
         ):
-            yield Progress(connector, alias, ("orders", number), offset)
+            yield Progress(connector, alias, (SourceTopic("orders"), number), offset)
 
     monkeypatch.setattr(PositionsTopic, "_progress", written)
     cluster = Cluster(alias="west", bootstrap_servers=("127.0.0.1:1",))
@@ -35,7 +36,7 @@ def test_of_a_connector_that_was_renamed_both_positions_are_known(monkeypatch: p
     async def read() -> KeptPositions:
         async with Client(cluster) as client:
             topic = PositionsTopic(client, Predecessor(source_alias="east", offsets_topic="mm2-offsets"))
-            return await topic.read({("mm2-offsets", 0): LogRange(0, 6, 6)})
+            return await topic.read({(TargetTopic("mm2-offsets"), 0): LogRange(0, 6, 6)})
 
     left = asyncio.run(read())
     assert left.committed == {("orders", 0): 30, ("orders", 1): 7}

@@ -8,11 +8,10 @@ from typing import Final
 
 from isthmus.errors import ConfigError, NotAuthorized
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.ledger.documents.kinds import Document, TopicDocument
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.maps import LaneMap, lane_map, map_segments, mapped_topics, trimmed_ordinal
-from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.naming import SourceTopic, SourceTopicPartition, TargetTopic, TargetTopicPartition
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import OffsetMap
 
@@ -26,19 +25,19 @@ class LinkMapping:
     keep its offsets, earlier ones may still be filled.
     """
 
-    lanes: Mapping[PartitionKey, LaneMap] = field(default_factory=dict)
+    lanes: Mapping[TargetTopicPartition, LaneMap] = field(default_factory=dict)
     topics: Collection[str] = frozenset()
     broken: Mapping[str, str] = field(default_factory=dict)
-    begins: Mapping[PartitionKey, int] = field(default_factory=dict)
+    begins: Mapping[TargetTopicPartition, int] = field(default_factory=dict)
 
     def lanes_of(
-        self, topics: Mapping[SourceTopic, TargetTopic], partitions: Collection[PartitionKey]
-    ) -> dict[PartitionKey, LaneMap]:
+        self, topics: Mapping[SourceTopic, TargetTopic], partitions: Collection[SourceTopicPartition]
+    ) -> dict[SourceTopicPartition, LaneMap]:
         """Return the maps of these partitions of the source, if their topics are mapped."""
         return {
-            (topic, partition): self.lanes.get((topics[SourceTopic(topic)], partition), NOT_BEGUN)
+            (topic, partition): self.lanes.get((topics[topic], partition), NOT_BEGUN)
             for topic, partition in partitions
-            if topics[SourceTopic(topic)] in self.topics
+            if topics[topic] in self.topics
         }
 
 
@@ -58,7 +57,7 @@ async def read_maps(target: Client, link: str | None) -> LinkMapping:
 
 def mapping_of(link: str, documents: Mapping[str, Document]) -> LinkMapping:
     """Build the mapping of a link from the documents of a ledger."""
-    lanes: dict[PartitionKey, LaneMap] = {}
+    lanes: dict[TargetTopicPartition, LaneMap] = {}
     broken: dict[str, str] = {}
     for (topic, partition), found in sorted(map_segments(link, documents).items()):
         try:
@@ -69,7 +68,7 @@ def mapping_of(link: str, documents: Mapping[str, Document]) -> LinkMapping:
         if all(segment.ordinal_begin > max(segment.cursor.first_ordinal, told_from) for segment in found):
             broken[topic] = f"the ledger has lost the beginning of the map of partition {partition}"
     topics = (each for each in documents.values() if isinstance(each, TopicDocument) and each.link == link)
-    begins: dict[PartitionKey, int] = {
+    begins: dict[TargetTopicPartition, int] = {
         (topic.target_topic, left.partition): left.offset_end for topic in topics for left in topic.left
     }
     return LinkMapping(lanes, mapped_topics(link, documents), broken, begins)

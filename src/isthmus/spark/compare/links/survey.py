@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from isthmus.kafka import codes
 from isthmus.kafka.admin.configs import describe_topic_configs
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.listoffsets import PartitionKey, list_offsets
+from isthmus.kafka.log.listoffsets import TopicT, list_offsets
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.log.reading import LogReader, OffsetRange
 from isthmus.kafka.log.slices import slices
@@ -18,7 +18,7 @@ from isthmus.kafka.metadata import Metadata
 from isthmus.ledger.maps import LaneMap
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.rights import on_topic
-from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.naming import SourceTopic, SourceTopicPartition, TargetTopic
 from isthmus.model.text.wording import format_count
 from isthmus.spark.compare.links.extent import (
     ComparedRange,
@@ -68,7 +68,7 @@ async def survey(
     at_target = await target.metadata(sorted(topics.values()))
     _check(at_source, source.cluster.alias)
     _check(at_target, target.cluster.alias, may_be_missing=True)
-    source_logs = await _logs(source, _partitions(at_source))
+    source_logs = await _logs(source, _partitions(at_source, topics))
     since = await _offsets_at(source, at_source, source_logs, bounds.since_ms)
     until = await _offsets_at(source, at_source, source_logs, bounds.until_ms)
     maps = await read_maps(target, link)
@@ -82,10 +82,10 @@ async def survey(
     for s, p in sorted(source_logs.keys() | target_logs.keys()):
         log = newer.get((s, p), source_logs.get((s, p)))
         found = extent_of(
-            (s, topics[SourceTopic(s)], p),
+            (s, topics[s], p),
             log.up_to(target_logs[s, p].stable_end) if log is not None and (s, p) in newer else log,
             target_logs.get((s, p)),
-            since=max(since.get((s, p), 0), maps.begins.get((topics[SourceTopic(s)], p), 0)),
+            since=max(since.get((s, p), 0), maps.begins.get((topics[s], p), 0)),
             until=until.get((s, p)),
             allow_lag=bounds.allow_lag,
             lane=lanes.get((s, p)),
@@ -102,16 +102,16 @@ async def _target_logs(
     target: Client,
     at_target: Metadata,
     topics: Mapping[SourceTopic, TargetTopic],
-    lanes: Mapping[PartitionKey, LaneMap],
-) -> tuple[dict[PartitionKey, LogRange], dict[PartitionKey, int]]:
+    lanes: Mapping[SourceTopicPartition, LaneMap],
+) -> tuple[dict[SourceTopicPartition, LogRange], dict[SourceTopicPartition, int]]:
     """Return the logs of the target by the partitions of the source, mapped ones in source offsets, and the number of
     foreign offsets in mapped ones.
     """
-    names: dict[str, str] = {target_topic: source_topic for source_topic, target_topic in topics.items()}
+    names = {target_topic: source_topic for source_topic, target_topic in topics.items()}
     mapped = {topic for topic, _ in lanes}
-    found: dict[PartitionKey, LogRange] = {}
-    foreign: dict[PartitionKey, int] = {}
-    for (target_topic, partition), log in (await _logs(target, _partitions(at_target))).items():
+    found: dict[SourceTopicPartition, LogRange] = {}
+    foreign: dict[SourceTopicPartition, int] = {}
+    for (target_topic, partition), log in (await _logs(target, _partitions(at_target, names))).items():
         key = names[target_topic], partition
         if key in lanes:
             found[key], foreign[key] = lanes[key].seen_by_source(log), lanes[key].foreign(log)
@@ -165,7 +165,7 @@ async def whole_logs(source: Client, target: Client, extents: Sequence[ComparedR
     return found
 
 
-async def _logs(client: Client, keys: Collection[PartitionKey]) -> dict[PartitionKey, LogRange]:
+async def _logs(client: Client, keys: Collection[tuple[TopicT, int]]) -> dict[tuple[TopicT, int], LogRange]:
     outcomes = await log_ranges(client, keys)
     for error in outcomes.errors.values():
         raise error
@@ -173,16 +173,16 @@ async def _logs(client: Client, keys: Collection[PartitionKey]) -> dict[Partitio
 
 
 async def _offsets_at(
-    client: Client, metadata: Metadata, logs: Mapping[PartitionKey, LogRange], timestamp_ms: int | None
-) -> dict[PartitionKey, int]:
+    client: Client, metadata: Metadata, logs: Mapping[tuple[TopicT, int], LogRange], timestamp_ms: int | None
+) -> dict[tuple[TopicT, int], int]:
     """Look up the first offsets with this timestamp or a later one; without one, the ends of the logs."""
     if timestamp_ms is None:
         return {}
-    epochs: dict[int, dict[PartitionKey, int]] = defaultdict(dict)
-    for name, topic in metadata.topics.items():
-        for p in topic.partitions:
+    epochs: dict[int, dict[tuple[TopicT, int], int]] = defaultdict(dict)
+    for name in dict.fromkeys(topic for topic, _ in logs):
+        for p in metadata.topics[name].partitions:
             epochs[p.leader][(name, p.partition)] = p.leader_epoch
-    offsets: dict[PartitionKey, int] = {}
+    offsets: dict[tuple[TopicT, int], int] = {}
     for leader, partitions in epochs.items():
         for key, found in (await list_offsets(await client.connection(leader), partitions, timestamp_ms)).items():
             what = f"looking up {timestamp_ms} ms in {key[0]}-{key[1]}"
@@ -207,8 +207,8 @@ async def _align(reader: LogReader, extent: ComparedRange, stable_end: int) -> C
     )
 
 
-def _partitions(metadata: Metadata) -> set[PartitionKey]:
-    return {(name, p.partition) for name, topic in metadata.topics.items() for p in topic.partitions}
+def _partitions(metadata: Metadata, names: Iterable[TopicT]) -> set[tuple[TopicT, int]]:
+    return {(name, p.partition) for name in names if name in metadata.topics for p in metadata.topics[name].partitions}
 
 
 def _check(metadata: Metadata, alias: str, *, may_be_missing: bool = False) -> None:

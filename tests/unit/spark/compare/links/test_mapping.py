@@ -188,7 +188,9 @@ def test_what_a_ledger_says() -> None:
     assert "contradict" in found.broken["bad"]
     assert "lost the beginning" in found.broken["late"]
     named = {SourceTopic("orders"): TargetTopic("copy"), SourceTopic("plain"): TargetTopic("other")}
-    lanes = found.lanes_of(named, [("orders", 0), ("orders", 1), ("plain", 0)])
+    lanes = found.lanes_of(
+        named, [(SourceTopic(name), partition) for name, partition in (("orders", 0), ("orders", 1), ("plain", 0))]
+    )
     assert {key: lane is NOT_BEGUN for key, lane in lanes.items()} == {("orders", 0): False, ("orders", 1): True}
 
 
