@@ -1,6 +1,6 @@
 """Runs lanes: many partitions, one event loop, no Spark.
 
-    source leader ─▶ SourceReader ─▶ LaneRun.pending ─▶ TargetAppender ─▶ target leader     bytes as they are
+    source leader ─▶ SourceReader ─▶ Intake.pending ─▶ TargetAppender ─▶ target leader      bytes as they are
                                           │    ▲
                                           ▼    │
                                         Detour (control records, holes, prefixes, batches to be rebuilt)

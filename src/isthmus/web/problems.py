@@ -127,7 +127,7 @@ def as_problem(_: Request, error: IsthmusError, extra: Mapping[str, Any]) -> Res
 
 
 def answer_problems(app: FastAPI, answer: ProblemAnswer = as_problem) -> None:
-    """PlainValue every error of the app as a problem, or in another given way."""
+    """Answer every error of the app with a problem, or in another given way."""
 
     async def answer_known(request: Request, error: Exception) -> Response:
         assert isinstance(error, IsthmusError)  # noqa: S101 - it is registered for these
