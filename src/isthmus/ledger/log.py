@@ -380,6 +380,9 @@ class LedgerTail:
         begun, shown = time.monotonic(), self._shown.offset
         connection = await self._connect()
         end = await self._confirm(connection)
+        if end < self.position:
+            # What was read is not in it any more: it lost records in an unclean election, or is another one.
+            await self._begin_again(connection)
         # Take the flag here, as `poll` is not called for an empty log.
         is_new_log, self._is_other_log = self._is_other_log, False
         entries, is_other_log = [] if is_new_log else [*untold.entries], is_new_log or untold.is_other_log

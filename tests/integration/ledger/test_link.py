@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 import uuid
 from collections.abc import Awaitable, Callable
@@ -392,6 +393,35 @@ def test_a_view_reads_what_is_new(west: LocalCluster, topic: Callable[[str], str
         finally:
             view.close()
             writer.close()
+
+    run(work, west)
+
+
+def test_a_view_notices_a_shorter_ledger(west: LocalCluster, topic: Callable[[str], str]) -> None:
+    """A ledger that is another one, and shorter than what was read of the first, is read from its beginning."""
+    link = topic("link")
+
+    async def work(client: Client) -> None:
+        view = LedgerView(client)
+        async with Client(west.cluster()) as other:
+            await ensure_topic(other)
+            writer = LedgerWriter(other)
+            await writer.append([PauseDocument(link=link, since_ms=each) for each in range(5)])
+            assert f"pause/{link}" in {entry.key for entry in (await view.look()).entries}
+            await delete_ledger(other)
+            while await is_there(other):
+                await asyncio.sleep(0.05)
+            await ensure_topic(other)
+            await writer.append([link_document(link)])
+            writer.close()
+        while True:
+            with contextlib.suppress(Unreachable):
+                news = await view.look()
+                assert news.is_other_log or not news.entries
+                if news.entries:
+                    break
+        assert [entry.key for entry in news.entries] == [f"link/{link}"]
+        view.close()
 
     run(work, west)
 
