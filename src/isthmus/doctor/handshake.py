@@ -27,7 +27,7 @@ _TOPIC_IDS_FROM: Final = 10
 _NONE: Final = (0, -1)
 
 
-async def handshake(configuration: Configuration, session: ClientSession, what: str) -> None:
+async def handshake(configuration: Configuration, what: str) -> None:
     """Require that clusters are ready for the links between them, as `isthmus doctor` examines them. Diverged topics
     are accepted: an old source that is to follow the new one is recovered by the link itself.
 
@@ -35,7 +35,9 @@ async def handshake(configuration: Configuration, session: ClientSession, what: 
     """
     links, clusters = configuration.links, configuration.clusters
     subjects = {*(link.name for link in links), *(cluster.alias for cluster in clusters)}
-    found = [each for each in await examine(configuration, session) if each.level is Level.ERROR]
+    async with ClientSession() as session:
+        # A connection that is open already would not show that one can be opened.
+        found = [each for each in await examine(configuration, session) if each.level is Level.ERROR]
     errors = [each for each in found if each.subject.split("/")[0] in subjects and each.check != DIVERGENCE]
     if errors:
         first = errors[0]

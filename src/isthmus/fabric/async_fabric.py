@@ -312,10 +312,13 @@ class AsyncFabric:
         return await write_filters(chosen, target, filters, ledger, known=known, dry_run=dry_run)
 
     async def doctor(self) -> list[Finding]:
-        """All that was found of this host, the clusters and the links, what is as it should be included."""
+        """All that was found of this host, the clusters and the links, what is as it should be included. Each cluster
+        is connected to again: a connection that is open already would not show that one can be opened.
+        """
         from isthmus.doctor.examine import examine
 
-        return await examine(self.configuration, self._session)
+        async with ClientSession() as session:
+            return await examine(self.configuration, session)
 
     async def names(self) -> dict[str, LinkNames]:
         """The topics and groups of each link whose source answers within ten seconds; the others are not there."""

@@ -348,7 +348,7 @@ class AsyncDeclaredLinks:
             await check_closable(declarations.client(target), maps, choose_keepers(wanted, clusters[1], enforce))
         if validate:
             examined = replace(self._configuration, clusters=clusters, links=(link,), warnings=())
-            await handshake(examined, self._session, f"link {name}")
+            await handshake(examined, f"link {name}")
         for end in ends:
             values[f"{SEMANTICS}{end.cluster_id}"] = await semantics_of(declarations.client(end.alias))
         declared = replace(declared, links={**declared.links, name: known})

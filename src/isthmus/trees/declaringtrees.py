@@ -95,7 +95,7 @@ class AsyncDeclaredTrees:
             links = tuple(tree_links((settled,), self._configuration.clusters))
             chosen = tuple(map(self._configuration.cluster, root.leaves()))
             examined = replace(self._configuration, clusters=chosen, links=links, trees=(settled,), warnings=())
-            await handshake(examined, self._session, f"tree {name}")
+            await handshake(examined, f"tree {name}")
         return await self._write(declarations, declared, known, after, dry_run=dry_run)
 
     async def update(self, name: str, settings: Mapping[str, Any], *, dry_run: bool = False) -> DeclaredTree:

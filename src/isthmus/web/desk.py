@@ -88,8 +88,9 @@ class DescribedLink:
 
 
 class FabricDesk:
-    """Opens the fabric for each request, so that newly declared links are there; the connections, and the content of
-    ledgers, are kept from the request before.
+    """Opens the fabric for each request, so that newly declared links are there. Requests that look share connections,
+    and what they have read of ledgers; each that `is_change` connects and reads by itself, since what it decides is
+    judged by what it finds.
     """
 
     def __init__(self, configuration: Configuration, file: Path | None = None) -> None:
@@ -119,11 +120,15 @@ class FabricDesk:
         """Return the configuration with present declarations; clusters are not asked for a mirror
         `link` of the file.
         """
-        is_written = any(each.name == link and not each.tree for each in self.configuration.links)
-        if is_written:
+        if link is not None and self._writes_link(link):
             return self.configuration
         async with self._lending.session() as session:
             return await self._read(session)
+
+    @contextlib.asynccontextmanager
+    async def _session(self, *, is_change: bool) -> AsyncIterator[ClientSession]:
+        async with ClientSession() if is_change else self._lending.session() as session:
+            yield session
 
     async def _read(self, session: ClientSession) -> Configuration:
         self.latest = await open_configuration(self.configuration, session, declared=True)
@@ -154,6 +159,9 @@ class FabricDesk:
         """Return whether a tree is in the file: clusters are not asked for it then."""
         return any(each.tree.name == name for each in self.configuration.trees)
 
+    def _writes_link(self, name: str) -> bool:
+        return any(each.name == name and not each.tree for each in self.configuration.links)
+
     async def links(self) -> tuple[Link, ...]:
         """Return all present links, over a session of its own: the watch asks for them in a loop of its own."""
         async with ClientSession() as session:
@@ -164,7 +172,11 @@ class FabricDesk:
 
         :raises RequestRefused: There is none of that name.
         """
-        configuration = await self.now(link)
+        async with self._session(is_change=False) as session:
+            return await self._having(link, session)
+
+    async def _having(self, link: str, session: ClientSession) -> Configuration:
+        configuration = self.configuration if self._writes_link(link) else await self._read(session)
         try:
             configuration.link(link)
         except ConfigError as error:
@@ -172,24 +184,23 @@ class FabricDesk:
         return configuration
 
     @contextlib.asynccontextmanager
-    async def fabric(self, link: str | None = None) -> AsyncIterator[AsyncFabric]:
+    async def fabric(self, link: str | None = None, *, is_change: bool = False) -> AsyncIterator[AsyncFabric]:
         """Open the fabric, with all present links, or with this one at least.
 
         :raises RequestRefused: There is none of that name.
         """
-        configuration = await (self.now() if link is None else self.having(link))
-        async with self._open(configuration) as fabric:
-            yield fabric
+        async with self._session(is_change=is_change) as session:
+            configuration = await (self._read(session) if link is None else self._having(link, session))
+            async with AsyncFabric(configuration, session=session) as fabric:
+                yield fabric
 
     @contextlib.asynccontextmanager
-    async def open_file_fabric(self) -> AsyncIterator[AsyncFabric]:
+    async def open_file_fabric(self, *, is_change: bool = False) -> AsyncIterator[AsyncFabric]:
         """Open the fabric of the file: its clusters are not asked for declared links."""
-        async with self._open(self.configuration) as fabric:
-            yield fabric
-
-    @contextlib.asynccontextmanager
-    async def _open(self, configuration: Configuration) -> AsyncIterator[AsyncFabric]:
-        async with self._lending.session() as session, AsyncFabric(configuration, session=session) as fabric:
+        async with (
+            self._session(is_change=is_change) as session,
+            AsyncFabric(self.configuration, session=session) as fabric,
+        ):
             yield fabric
 
     async def authorship(self) -> Authorship:
@@ -200,12 +211,12 @@ class FabricDesk:
             return await authorship(self.configuration.clusters, session)
 
     @contextlib.asynccontextmanager
-    async def link(self, name: str) -> AsyncIterator[tuple[AsyncFabric, Link]]:
+    async def link(self, name: str, *, is_change: bool = False) -> AsyncIterator[tuple[AsyncFabric, Link]]:
         """Open a link, and the fabric that has it.
 
         :raises RequestRefused: There is none of that name.
         """
-        async with self.fabric(name) as fabric:
+        async with self.fabric(name, is_change=is_change) as fabric:
             yield fabric, fabric.configuration.link(name)
 
     async def describe_link(self, name: str) -> tuple[DescribedLink, str]:
@@ -245,7 +256,7 @@ class FabricDesk:
 
         :raises RequestRefused: None of that name is declared, or it was changed since it was read.
         """
-        async with self.turn(f"link {link}"), self.open_file_fabric() as fabric:
+        async with self.turn(f"link {link}"), self.open_file_fabric(is_change=True) as fabric:
             declared = await require_found(fabric.declarations.describe(link, half_deleted=half_deleted))
             check_match(if_match, declared_etag(declared), is_needed=is_needed)
             yield fabric, declared.declaration.registers
@@ -269,25 +280,25 @@ class FabricDesk:
 
         :raises RequestRefused: None of that name is declared, or it was changed since it was read.
         """
-        async with self.turn(f"tree {tree}"), self.open_file_fabric() as fabric:
+        async with self.turn(f"tree {tree}"), self.open_file_fabric(is_change=True) as fabric:
             declared = await require_found(fabric.declared_trees.describe(tree, half_deleted=half_deleted))
             check_match(if_match, declared_etag(declared))
             yield fabric, declared.declaration.registers
 
-    def cluster(self, alias: str) -> AbstractAsyncContextManager[AsyncAdministration]:
+    def cluster(self, alias: str, *, is_change: bool = False) -> AbstractAsyncContextManager[AsyncAdministration]:
         """Open a cluster of the file.
 
         :raises RequestRefused: There is none of that alias.
         """
-        return self._of_file(lambda fabric: fabric.cluster(alias))
+        return self._of_file(lambda fabric: fabric.cluster(alias), is_change=is_change)
 
-    def reassigning(self, alias: str) -> AbstractAsyncContextManager[AsyncReassigning]:
+    def reassigning(self, alias: str, *, is_change: bool = False) -> AbstractAsyncContextManager[AsyncReassigning]:
         """Open the partitions of a cluster of the file, to move them between its brokers; as `cluster`."""
-        return self._of_file(lambda fabric: fabric.reassigning(alias))
+        return self._of_file(lambda fabric: fabric.reassigning(alias), is_change=is_change)
 
     @contextlib.asynccontextmanager
-    async def _of_file(self, look: Callable[[AsyncFabric], FoundT]) -> AsyncIterator[FoundT]:
-        async with self.open_file_fabric() as fabric:
+    async def _of_file(self, look: Callable[[AsyncFabric], FoundT], *, is_change: bool) -> AsyncIterator[FoundT]:
+        async with self.open_file_fabric(is_change=is_change) as fabric:
             try:
                 chosen = look(fabric)
             except ConfigError as error:

@@ -11,6 +11,8 @@ from isthmus.fabric.answers import ClientSession
 
 KEPT_S: Final = 60.0
 """The time that its connections are kept after the last request, for the next."""
+OLD_S: Final = 600.0
+"""The age at which a session is left: what it believes of a cluster (its id, its brokers) is not kept for ever."""
 
 
 class Lending:
@@ -18,9 +20,10 @@ class Lending:
     is followed for the next, and a client does not connect again.
     """
 
-    def __init__(self, kept_s: float = KEPT_S) -> None:
-        self._kept_s = kept_s
+    def __init__(self, kept_s: float = KEPT_S, old_s: float = OLD_S) -> None:
+        self._kept_s, self._old_s = kept_s, old_s
         self._session: ClientSession | None = None
+        self._begun = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._users = 0
         self._ending: asyncio.TimerHandle | None = None
@@ -30,8 +33,10 @@ class Lending:
     async def session(self) -> AsyncIterator[ClientSession]:
         """Yield the session; the caller uses it in the block and does not close it."""
         loop = asyncio.get_running_loop()
+        if not self._users and self._loop is loop and loop.time() - self._begun > self._old_s:
+            self._let_go()
         if self._session is None or self._loop is not loop:
-            self._session, self._loop, self._users = ClientSession(), loop, 0
+            self._session, self._loop, self._users, self._begun = ClientSession(), loop, 0, loop.time()
         session = self._session
         self._users += 1
         if self._ending is not None:

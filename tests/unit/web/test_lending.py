@@ -51,6 +51,21 @@ def test_clusters_that_nobody_asks_for_are_left() -> None:
     asyncio.run(scenario())
 
 
+def test_an_old_session_is_left() -> None:
+    """However often it is asked for: a cluster may have come back as another one."""
+
+    async def scenario() -> None:
+        lending = Lending(old_s=0.0)
+        async with lending.session() as first:
+            await asyncio.sleep(0.01)
+            async with lending.session() as same:
+                assert same is first
+        assert await _client(lending) is not first.client(EAST)
+        await lending.aclose()
+
+    asyncio.run(scenario())
+
+
 def test_another_event_loop_has_clients_of_its_own() -> None:
     """A connection belongs to the loop it was made in."""
     lending = Lending()

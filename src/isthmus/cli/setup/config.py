@@ -125,7 +125,7 @@ def load_with_declared(path: Path | None, *links: str | None) -> Configuration:
     configuration = load_configuration(path)
     if links and {each.name for each in configuration.links if not each.tree} >= set(links):
         return configuration
-    configuration = asyncio.run(AsyncFabric.open(configuration, declared=True)).configuration
+    configuration = asyncio.run(_read_declared(configuration))
     if not configuration.links:
         message = "there are no links: write them into the file, or declare them (isthmus link create)"
         if configuration.unread:
@@ -136,6 +136,11 @@ def load_with_declared(path: Path | None, *links: str | None) -> Configuration:
             message = f"no declared link can be run between clusters of the file: isthmus link list says why of {names}"
         console.print(Text(printable(f"Warning: {message}"), style="yellow"))
     return configuration
+
+
+async def _read_declared(configuration: Configuration) -> Configuration:
+    async with await AsyncFabric.open(configuration, declared=True) as fabric:
+        return fabric.configuration
 
 
 def ask_fabric(configuration: Configuration, ask: Callable[[AsyncFabric], Coroutine[Any, Any, AnswerT]]) -> AnswerT:

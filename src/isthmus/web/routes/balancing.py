@@ -42,7 +42,7 @@ def _leaders(router: APIRouter, desk: FabricDesk) -> None:
     async def elect_leaders(
         cluster: str, caller: Admin, topic: _Topics = None, dry_run: DryRun = False
     ) -> tuple[Election, ...]:
-        async with desk.cluster(cluster) as known:
+        async with desk.cluster(cluster, is_change=True) as known:
             with log_change(caller, "elect leaders", cluster, {"topics": topic, "dry_run": dry_run}):
                 elections = await known.elect_leaders(topic or (), dry_run=dry_run)
         return elections
@@ -109,6 +109,6 @@ def _moving(router: APIRouter, desk: FabricDesk, operations: Operations) -> None
     async def cancel_reassignments(
         cluster: str, caller: Admin, topic: _Topics = None, dry_run: DryRun = False
     ) -> tuple[Reassignment, ...]:
-        async with desk.reassigning(cluster) as known:
+        async with desk.reassigning(cluster, is_change=True) as known:
             with log_change(caller, "cancel reassignments", cluster, {"topics": topic, "dry_run": dry_run}):
                 return await known.cancel(topic or (), dry_run=dry_run)

@@ -110,7 +110,7 @@ async def pause_part(
     :raises ClusterError: The ledger cannot be read or written.
     """
     details = {**parts, "dry_run": dry_run}
-    async with desk.fabric(link) as fabric, desk.turn(f"pauses of {link}"):
+    async with desk.fabric(link, is_change=True) as fabric, desk.turn(f"pauses of {link}"):
         with log_change(caller, "pause", link, details) as difference:
             await _check_pauses(fabric, link, if_match)
             was_paused = await require_found(fabric.link(link).pause(**parts, dry_run=dry_run))
@@ -133,7 +133,7 @@ async def resume_part(
     :raises ClusterError: The ledger cannot be read or written.
     """
     details = {**parts, "dry_run": dry_run}
-    async with desk.fabric(link) as fabric, desk.turn(f"pauses of {link}"):
+    async with desk.fabric(link, is_change=True) as fabric, desk.turn(f"pauses of {link}"):
         with log_change(caller, "resume", link, details) as difference:
             await _check_pauses(fabric, link, if_match)
             done = await require_found(fabric.link(link).resume(**parts, dry_run=dry_run))
@@ -200,7 +200,7 @@ def _filter_routes(router: APIRouter, desk: FabricDesk) -> None:
         link: str, filters: Filters, given: str | None, caller: Caller, *, dry_run: bool
     ) -> tuple[FiltersInForce, str]:
         with log_change(caller, "filters", link) as difference:
-            async with desk.turn(f"filters of {link}"), desk.link(link) as (fabric, chosen):
+            async with desk.turn(f"filters of {link}"), desk.link(link, is_change=True) as (fabric, chosen):
                 known = await fabric.filters(link)
                 before = known.in_force(chosen)
                 check_match(given, etag_of(before))
@@ -280,7 +280,7 @@ def _target_routes(router: APIRouter, desk: FabricDesk) -> None:
             if body.resend:
                 # Messages may come twice.
                 check_role(caller, Role.ADMIN)
-            async with desk.fabric() as fabric, desk.turn(f"targets of {tree}"):
+            async with desk.fabric(is_change=True) as fabric, desk.turn(f"targets of {tree}"):
                 if if_match is not None:
                     check_match(if_match, etag_of(await require_found(fabric.trees.targets(tree))))
                 switch = fabric.trees.switch
@@ -293,7 +293,7 @@ def _target_routes(router: APIRouter, desk: FabricDesk) -> None:
 @contextlib.asynccontextmanager
 async def _reshaping(desk: FabricDesk, tree: str, if_match: str | None) -> AsyncIterator[AsyncFabric]:
     """Open a tree for adding or removing clusters, if it runs as the caller knows it: one change at a time."""
-    async with desk.turn(f"tree {tree}"), desk.open_file_fabric() as fabric:
+    async with desk.turn(f"tree {tree}"), desk.open_file_fabric(is_change=True) as fabric:
         if if_match is not None:
             check_match(if_match, etag_of(await desk.tree_now(tree)))
         yield fabric

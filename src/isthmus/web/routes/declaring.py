@@ -44,7 +44,7 @@ def _whole(router: APIRouter, desk: FabricDesk) -> None:
         with log_change(
             caller, "create link", body.link, {**sent_members(body), "validate": validate, "dry_run": dry_run}
         ):
-            async with desk.open_file_fabric() as fabric:
+            async with desk.open_file_fabric(is_change=True) as fabric:
                 declared = await fabric.declarations.create(
                     body.link,
                     source=source.alias,

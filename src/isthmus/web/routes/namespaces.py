@@ -64,7 +64,10 @@ def _changing(router: APIRouter, desk: FabricDesk) -> None:
     async def open_known(
         cluster: str, asked: Namespace, given: str | None
     ) -> AsyncIterator[tuple[AsyncNamespaces, Registers]]:
-        async with desk.turn(f"namespace {cluster} {asked.kind} {asked}"), desk.cluster(cluster) as there:
+        async with (
+            desk.turn(f"namespace {cluster} {asked.kind} {asked}"),
+            desk.cluster(cluster, is_change=True) as there,
+        ):
             before = await require_found(there.namespaces.describe(asked))
             check_match(given, etag_of(before.said))
             yield there.namespaces, before.registers
@@ -79,7 +82,7 @@ def _changing(router: APIRouter, desk: FabricDesk) -> None:
     async def create_namespace(
         cluster: str, body: NamespaceBody, response: Response, caller: Admin, dry_run: DryRun = False
     ) -> NamespaceReport:
-        async with desk.cluster(cluster) as there:
+        async with desk.cluster(cluster, is_change=True) as there:
             with log_change(caller, "create namespace", cluster, {**sent_members(body), "dry_run": dry_run}):
                 asked, create = _namespace(body.namespace, body.kind, is_exact=body.exact), there.namespaces.create
                 report = await create(asked, reserved=body.reserved, async_only=body.async_only, dry_run=dry_run)

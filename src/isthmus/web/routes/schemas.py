@@ -93,6 +93,6 @@ def _changing(router: APIRouter, desk: FabricDesk, operations: Operations) -> No
     )
     async def move_primary(body: PrimaryBody, caller: Admin, dry_run: DryRun = False) -> tuple[SchemasPlan, ...]:
         with log_change(caller, "schemas primary", body.cluster, {**sent_members(body), "dry_run": dry_run}):
-            async with desk.open_file_fabric() as fabric:
+            async with desk.open_file_fabric(is_change=True) as fabric:
                 plans = await fabric.schemas.move_primary(body.cluster, force=body.force, dry_run=dry_run)
         return plans

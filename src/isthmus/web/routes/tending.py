@@ -58,7 +58,7 @@ def _limits(router: APIRouter, desk: FabricDesk) -> None:
         dry_run: DryRun = False,
     ) -> LinkLimits:
         with log_change(caller, "limits", link, {"dry_run": dry_run}) as difference:
-            async with desk.turn(f"link {link}"), desk.link(link) as (fabric, chosen):
+            async with desk.turn(f"link {link}"), desk.link(link, is_change=True) as (fabric, chosen):
                 known = await fabric.link(link).settings()
                 before, wanted = limits_of(known.of(chosen)), body.limits
                 check_match(if_match, etag_of(before))
@@ -82,7 +82,7 @@ def _settings(router: APIRouter, desk: FabricDesk) -> None:
         with log_change(
             caller, "settings", link, {**sent_members(body), "reset": reset, "dry_run": dry_run}
         ) as difference:
-            async with desk.turn(f"link {link}"), desk.link(link) as (fabric, chosen):
+            async with desk.turn(f"link {link}"), desk.link(link, is_change=True) as (fabric, chosen):
                 one = fabric.link(link)
                 known = await one.settings()
                 before = known.in_force(chosen)
@@ -154,7 +154,7 @@ def _groups(router: APIRouter, desk: FabricDesk) -> None:
         group: Annotated[str | None, Query(description="Only this group.")] = None,
         dry_run: DryRun = False,
     ) -> tuple[GroupsPlan, ...]:
-        async with desk.fabric(link) as fabric:
+        async with desk.fabric(link, is_change=True) as fabric:
             with log_change(caller, "groups sync", link, {"group": group, "dry_run": dry_run}):
                 carry = fabric.groups.plan if dry_run else fabric.groups.sync
                 plans = await carry(link=link, group=group)
@@ -172,7 +172,7 @@ def _forgetting(router: APIRouter, desk: FabricDesk) -> None:
         link: str, caller: Admin, body: ForgetBody | None = None, dry_run: DryRun = False
     ) -> tuple[Forgotten, ...]:
         body = body or ForgetBody()
-        async with desk.fabric(link) as fabric:
+        async with desk.fabric(link, is_change=True) as fabric:
             with log_change(caller, "forget", link, {**sent_members(body), "dry_run": dry_run}):
                 return await fabric.forget(link, body.topics, delete_at_target=body.delete_at_target, dry_run=dry_run)
 
@@ -186,7 +186,7 @@ def _forgetting(router: APIRouter, desk: FabricDesk) -> None:
         async with desk.cluster(cluster):
             pass
         with log_change(caller, "forget link", link, {"cluster": cluster, "dry_run": dry_run}):
-            async with desk.open_file_fabric() as fabric:
+            async with desk.open_file_fabric(is_change=True) as fabric:
                 keys = await require_found(fabric.forget_link(link, cluster=cluster, dry_run=dry_run))
         return ForgottenLink(link=link, cluster=cluster, documents=list(keys))
 
@@ -207,7 +207,7 @@ def _forgetting_gateways(router: APIRouter, desk: FabricDesk) -> None:
         async with desk.cluster(cluster):
             pass
         with log_change(caller, "forget gateway", gateway, {"cluster": cluster, "dry_run": dry_run}) as audit:
-            async with desk.fabric() as fabric:
+            async with desk.fabric(is_change=True) as fabric:
                 done = await require_found(fabric.forget_gateway(cluster, gateway, dry_run=dry_run))
             audit["ids"] = list(done.gateway.ids)
         return done

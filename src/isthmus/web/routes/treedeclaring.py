@@ -37,7 +37,7 @@ def tree_declaring_routes(desk: FabricDesk) -> APIRouter:
         with log_change(
             caller, "create tree", body.name, {**sent_members(body), "validate": validate, "dry_run": dry_run}
         ):
-            async with desk.open_file_fabric() as fabric:
+            async with desk.open_file_fabric(is_change=True) as fabric:
                 declared = await fabric.declared_trees.create(
                     body.name,
                     body.clusters,
