@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from isthmus.model.text.plain import plain
 from soak.judge.evidence import Violation
 from soak.run import Outcome
 
@@ -25,7 +24,7 @@ def record(outcome: Outcome) -> None:
     :raises OSError: One of them cannot be written.
     :raises ValueError: The table has lost the line above which new rows go.
     """
-    append(plain(outcome), row(outcome), results=RESULTS, above=_END)
+    append(outcome.as_dict(), row(outcome), results=RESULTS, above=_END)
 
 
 def append(told: Mapping[str, Any], new_row: str, *, results: Path, above: str) -> None:

@@ -11,7 +11,6 @@ from typing import Final
 
 from confluent_kafka import KafkaException
 
-from isthmus.model.text.plain import plain
 from soak.acting import Acting
 from soak.cutover import Cutover
 from soak.faults.catalogue import TREE
@@ -82,7 +81,7 @@ def perform(run: Run, note: Note) -> Outcome:
         return perform_tree(run, note)
     begun = time.monotonic()
     with History(run.history) as history, ExitStack() as stack:
-        history.tell("run", **plain(run))
+        history.tell("run", **run.as_dict())
         note("starting two clusters of three brokers")
         properties = {"source": run.conditions.source_properties(), "target": run.conditions.target_properties()}
         clusters = sides(run.folder, properties, seed=run.seed, target_names=run.conditions.names)

@@ -15,7 +15,6 @@ from typing import Final, get_args
 from confluent_kafka import KafkaException
 
 from isthmus.errors import IsthmusError
-from isthmus.model.text.plain import plain
 from soak.gateway.conditions import KINDS, Conditions, Ending
 from soak.gateway.faults import FAULTS
 from soak.gateway.planted import PLANTS
@@ -117,7 +116,7 @@ def record(outcome: GatewayOutcome) -> None:
     :raises OSError: One of them cannot be written.
     :raises ValueError: The page has lost the line above which new rows go.
     """
-    append(plain(outcome), row(outcome), results=RESULTS, above=_END)
+    append(outcome.as_dict(), row(outcome), results=RESULTS, above=_END)
 
 
 def row(outcome: GatewayOutcome) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Final
 
-from isthmus.model.text.plain import plain
 from soak.acting import Acting
 from soak.findings import leaks, tracebacks
 from soak.history import History, read_history
@@ -39,7 +38,7 @@ def perform_tree(run: Run, note: Note) -> Outcome:
     """
     begun = time.monotonic()
     with History(run.history) as history, ExitStack() as stack:
-        history.tell("run", **plain(run))
+        history.tell("run", **run.as_dict())
         note("starting four clusters")
         properties = {**run.conditions.source_properties(), **run.conditions.target_properties()}
         grown = stack.enter_context(leaves(run.folder, LEAVES, properties, seed=run.seed))

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from isthmus.model.text.plain import plain
 from soak.acting import Acting
 from soak.conditions import Conditions
 from soak.faults import FAULTS
@@ -89,7 +88,7 @@ def test_whatever_was_begun_is_tried_again(tmp_path: Path) -> None:
     run = Run(seed=7, minutes=4, contender="isthmus", schedule=SCHEDULE, conditions=Conditions.of(7), folder=tmp_path)
     ends = {0: "undone", 1: "failed", 2: "skipped"}
     with History(run.history) as history:
-        history.tell("run", **plain(run))
+        history.tell("run", **run.as_dict())
         for number, phase in ends.items():
             history.tell("fault", phase="begin", number=number)
             history.tell("fault", phase=phase, number=number)

@@ -20,28 +20,31 @@ def take(kind: type[ValueT], source: object, /, folder: Path | None = None, **gi
     those that are `given`. A text becomes the enum that the field has, and a secret a `Secret`; a field that ends with
     `_file` is a path that starts at `folder`.
 
-    :raises TypeError: A field without a default is neither in the source nor given.
+    :raises TypeError: A field without a default is neither in the source nor given, or a path is without a folder.
     """
     own: Any = type(source)
     names = own.model_fields if isinstance(source, BaseModel) else _list_hints(own)
     taken = {
-        name: _convert(hint, getattr(source, name), folder if name.endswith("_file") else None)
+        name: _to_file(getattr(source, name), folder)
+        if name.endswith("_file")
+        else _convert(hint, getattr(source, name))
         for name, hint in _list_hints(cast(Any, kind)).items()
         if name in names and name not in given
     }
     return kind(**taken, **given)
 
 
-def to_path(text: str | None, folder: Path) -> str | None:
-    """Return a path that starts at `folder` if it is relative, and may start with `~`."""
-    return None if text is None else str(folder / Path(text).expanduser())
+def _to_file(text: str | None, folder: Path | None) -> str | None:
+    if text is None:
+        return None
+    if folder is None:
+        raise TypeError(f"nobody says where the path {text} starts")
+    return str(folder / Path(text).expanduser())
 
 
-def _convert(hint: Any, value: Any, folder: Path | None) -> Any:
+def _convert(hint: Any, value: Any) -> Any:
     if isinstance(value, SecretStr):
         return Secret(value.get_secret_value())
-    if isinstance(value, str) and folder is not None:
-        return to_path(value, folder)
     if isinstance(value, str) and not isinstance(value, enum.Enum):
         kinds = [each for each in (hint, *get_args(hint)) if isinstance(each, type) and issubclass(each, enum.Enum)]
         return kinds[0](value) if kinds else value

@@ -27,9 +27,9 @@ def _list_fields(kind: type[Any], *without: str) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind) if field.name not in without)
 
 
-_TOPICS: Final = _list_fields(TopicSettings, *(name for part, name in _FIXED if part == "topics"))
-_GROUPS: Final = _list_fields(GroupSettings, "offsets_copy", *(name for part, name in _FIXED if part == "groups"))
-_OWN: Final = _list_fields(Link, "name", "source", "target", *_NAMED)
+TOPICS: Final = _list_fields(TopicSettings, *(name for part, name in _FIXED if part == "topics"))
+GROUPS: Final = _list_fields(GroupSettings, "offsets_copy", *(name for part, name in _FIXED if part == "groups"))
+OWN: Final = _list_fields(Link, "name", "source", "target", *_NAMED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +92,9 @@ class LinkChange:
 
 def change_of(running: Link, written: Link) -> LinkChange:
     """Return how a running link changes, now that this is written of it."""
-    topics = {name: getattr(written.topics, name) for name in _TOPICS}
-    groups = {name: getattr(written.groups, name) for name in _GROUPS}
-    own: dict[str, Any] = {name: getattr(written, name) for name in _OWN}
+    topics = {name: getattr(written.topics, name) for name in TOPICS}
+    groups = {name: getattr(written.groups, name) for name in GROUPS}
+    own: dict[str, Any] = {name: getattr(written, name) for name in OWN}
     renamed = [kind for kind in _NAMED if _is_renamed(getattr(running, kind).naming, getattr(written, kind).naming)]
     for kind, settings in (("topics", topics), ("groups", groups)):
         if kind in renamed:
@@ -102,9 +102,9 @@ def change_of(running: Link, written: Link) -> LinkChange:
     link = replace(running, topics=replace(running.topics, **topics), groups=replace(running.groups, **groups), **own)
     followed = [
         *(f"{kind}.naming" for kind in renamed),
-        *(f"topics.{name}" for name in _TOPICS if getattr(running.topics, name) != topics[name]),
-        *(f"groups.{name}" for name in _GROUPS if getattr(running.groups, name) != groups[name]),
-        *(name for name in _OWN if getattr(running, name) != own[name]),
+        *(f"topics.{name}" for name in TOPICS if getattr(running.topics, name) != topics[name]),
+        *(f"groups.{name}" for name in GROUPS if getattr(running.groups, name) != groups[name]),
+        *(name for name in OWN if getattr(running, name) != own[name]),
     ]
     waiting = [name for name in ("level", "tree") if getattr(running, name) != getattr(written, name)]
     waiting += [".".join(path) for path in _FIXED if _setting(link, path) != _setting(written, path)]

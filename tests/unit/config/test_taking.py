@@ -65,3 +65,9 @@ def test_a_field_that_nobody_has_is_an_error() -> None:
     """A required field is never left to chance."""
     with pytest.raises(TypeError, match="name"):
         take(Wall, Paint())
+
+
+def test_a_path_needs_a_folder() -> None:
+    """Where it starts is never left to the folder in which a program happens to run."""
+    with pytest.raises(TypeError, match="where the path"):
+        take(Wall, Paint(sample_file="a.png"), name="north")

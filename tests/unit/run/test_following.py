@@ -22,6 +22,7 @@ from isthmus.model.offsets import LATEST, OffsetPolicy
 from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.model.trees.tree import Tree, TreeNode, TreeSettings
 from isthmus.model.trees.treedeclaration import TreeDeclaration
+from isthmus.run import following
 from isthmus.run.following import as_far_as_known, change_of, without_detached
 
 EAST, WEST, NORTH = (Cluster(alias=alias, bootstrap_servers=(f"{alias}:1",)) for alias in ("east", "west", "north"))
@@ -169,3 +170,13 @@ def test_a_chosen_leaf_that_no_ledger_has_told_yet_is_as_it_was() -> None:
         )
         after = as_far_as_known(before, now, Declared(unread=frozenset({"east"})))
         assert after.links == (before if is_kept else now).links
+
+
+def test_each_setting_is_followed_or_known_to_wait() -> None:
+    """A new setting of a link is followed while it runs: who adds one that cannot be decides so here."""
+    assert following.TOPICS == ("include", "exclude", "start", "remote", "replication_factor", "mirror_maker")
+    assert following.GROUPS == ("include", "exclude", "margin_s", "commit", "delete_at_target")
+    assert set(following.OWN) == {
+        *("configs", "access", "limits", "transactions", "mode", "mode_said", "sync", "mm2", "distributor"),
+        *("on_data_gap", "on_divergence", "on_source_deleted", "compaction_holes_max", "topics_interval_s"),
+    }

@@ -144,6 +144,8 @@ def _reading(kind: Any) -> tuple[Callable[[Any], tuple[Any, ...]], tuple[tuple[A
     alone. With it their keys, conversions and marks, and the keys that stand there instead of `None`.
     """
     keys = keys_of(kind)
+    if not keys:
+        return (lambda _: ()), ()
     names = [each.attribute for each in keys]
     return operator.attrgetter(*names, names[-1]), tuple(
         (each.key, each.convert, each.mark, _nulls(each)) for each in keys
