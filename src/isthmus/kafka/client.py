@@ -29,7 +29,8 @@ _COORDINATOR_RETRIES: Final = 40
 SILENCE_S: Final = 2.0
 """A broker that owes an answer for longer may be frozen or cut off: others are asked first."""
 _PATIENCE_S: Final = 4.0
-_HEDGE_S: Final = 1.0
+HEDGE_S: Final = 1.0
+"""A broker that does not answer a question within it may be gone: the next one is asked beside it."""
 _RETRY_S: Final = 0.1
 _DIALLING_AT_ONCE: Final = 8
 
@@ -110,7 +111,7 @@ class Client:
             include_topic_authorized_operations=False,
             min_version=4,
         )
-        asked = partial(self.any, hedge_s=_HEDGE_S) if node_id is None else partial(self.broker, node_id)
+        asked = partial(self.any, hedge_s=HEDGE_S) if node_id is None else partial(self.broker, node_id)
         answer: Metadata = (await asked(request, read=read_metadata)).metadata
         self.recognize(answer.cluster_id)
         if answer.brokers:

@@ -15,7 +15,7 @@ from isthmus.errors import ClusterError, Unreachable
 from isthmus.kafka import codes
 from isthmus.kafka.admin.configs import describe_broker_configs
 from isthmus.kafka.admin.features import supported_levels
-from isthmus.kafka.client import Client
+from isthmus.kafka.client import HEDGE_S, Client
 from isthmus.kafka.metadata import Broker
 from isthmus.model.kafka.releases import Releases, releases_of
 from isthmus.model.kafka.rights import on_cluster
@@ -64,7 +64,7 @@ async def describe_cluster(client: Client) -> ClusterDescription:
     request = DescribeClusterRequest(
         include_cluster_authorized_operations=True, endpoint_type=1, include_fenced_brokers=True
     )
-    answer = await client.any(request)
+    answer = await client.any(request, hedge_s=HEDGE_S)
     codes.raise_for_code(
         answer.error_code,
         "describing the cluster",
