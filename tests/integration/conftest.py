@@ -5,8 +5,10 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Final
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from isthmus.local import LocalCluster
@@ -15,14 +17,26 @@ from isthmus.spark.session import session
 from testing.patience import UNFENCED
 from testing.runs.treeload import Clusters
 
+SLOTS: Final = 3
+
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session with three task slots, shared by all tests of runs."""
-    log = tmp_path_factory.mktemp("spark") / "spark.log"
-    spark = session(SparkSettings(master="local[3]"), log=log)
-    yield spark
-    spark.stop()
+def spark_ended() -> Iterator[None]:
+    """Behind the last test no Spark is left."""
+    yield
+    if (active := SparkContext._active_spark_context) is not None:
+        active.stop()
+
+
+@pytest.fixture(scope="module")
+def spark(spark_ended: None, tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
+    """The session of this process, with three task slots or more. It serves all modules with tests of runs, unless
+    a module with a session of its own has ended it.
+    """
+    active = SparkContext._active_spark_context
+    if active is not None and active.defaultParallelism < SLOTS:
+        active.stop()
+    return session(SparkSettings(master=f"local[{SLOTS}]"), log=tmp_path_factory.mktemp("spark") / "spark.log")
 
 
 @pytest.fixture
