@@ -64,10 +64,8 @@ def _changing(router: APIRouter, desk: FabricDesk) -> None:
     async def open_known(
         cluster: str, asked: Namespace, given: str | None
     ) -> AsyncIterator[tuple[AsyncNamespaces, Registers]]:
-        async with (
-            desk.turn(f"namespace {cluster} {asked.kind} {asked}"),
-            desk.cluster(cluster, is_change=True) as there,
-        ):
+        turn = desk.turn(f"namespace {cluster} {asked.kind} {asked}")
+        async with turn, desk.cluster(cluster, is_change=True) as there:
             before = await require_found(there.namespaces.describe(asked))
             check_match(given, etag_of(before.said))
             yield there.namespaces, before.registers
