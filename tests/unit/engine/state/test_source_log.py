@@ -54,7 +54,8 @@ class Listening(RuleBasedStateMachine):
         self.log.overhear(found, self.now - took_s, is_whole=is_whole)
         assert self.log.start == start
         seen = (log_end if is_whole else stable_end, log_end, stable_end)
-        self.ends = tuple(max(pair) for pair in zip(self.ends, seen, strict=True))  # type: ignore[assignment]
+        readable_end, newest_stable_end, newest_log_end = map(max, self.ends, seen)
+        self.ends = readable_end, newest_stable_end, newest_log_end
         self.heard_at = self.now - took_s
 
     @rule(covered_s=st.none() | WAITS)
