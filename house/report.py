@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from house.flags import find_events, find_flags
 from house.lanes import RUN, find_assignments, find_values
 from house.source import Module, read_modules
 from house.structure import count_files, find_cycles
@@ -15,8 +16,11 @@ from house.words import count_words, find_modules_naming, find_participles, list
 FILES_PER_FOLDER_MAX: Final = 20
 MODULES_PER_SETTING_MAX: Final = 3
 LANE_FIELDS_MAX: Final = 15
+EVENTS_MAX: Final = 7
+FLAGS_MAX: Final = 25
 PARTICIPLES_MAX: Final = 60
 DIALECT_MAX: Final = 100
+_RUN: Final = "isthmus.run"
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,7 @@ def _take_values(product: list[Module]) -> list[Figure]:
         Figure("functions called as_dict", len(twice)),
         Figure(f"settings written down in more than {MODULES_PER_SETTING_MAX} modules", len(wide), 0, wide),
         *_take_lanes(product),
+        *_take_links(product),
     ]
 
 
@@ -108,6 +113,16 @@ def _take_lanes(product: list[Module]) -> list[Figure]:
         Figure(f"fields of {RUN}", len(values[RUN].fields), LANE_FIELDS_MAX),
         Figure("fields of the largest value of a lane", -parts[0][0], LANE_FIELDS_MAX, sizes),
         Figure("modules that assign what is in a lane's values", len(assignments), 0, places),
+    ]
+
+
+def _take_links(product: list[Module]) -> list[Figure]:
+    run = [module for module in product if module.name.startswith(f"{_RUN}.")]
+    events = [f"{module.path}:{call.lineno}" for module in run for call in find_events(module.tree)]
+    flags = [f"{module.path}:{flag.lineno} {flag.attr}" for module in run for flag in find_flags(module.tree)]
+    return [
+        Figure("events around a running link", len(events), EVENTS_MAX, events),
+        Figure("assignments of booleans around a running link", len(flags), FLAGS_MAX, flags),
     ]
 
 
