@@ -22,28 +22,25 @@ def was_clean(lease: LeaseDocument, documents: Mapping[str, Document]) -> bool:
 
 def is_in_order(link: str, documents: Mapping[str, Document]) -> bool:
     """Whether all leases of a link have ended in good order, so that successors need not check their work."""
-    leases = _leases_of(link, documents)
+    leases = LeaseDocument.find_all(documents.values(), link)
     return all(has_ended(lease, documents) and was_clean(lease, documents) for lease in leases)
 
 
 def marks_left(link: str, documents: Mapping[str, Document]) -> tuple[LaneMark, ...]:
     """The marks that the last leases of a link left of their lanes, if any."""
-    tasks = (_task_of(lease, documents) for lease in _leases_of(link, documents))
+    tasks = (_task_of(lease, documents) for lease in LeaseDocument.find_all(documents.values(), link))
     return tuple(mark for task in tasks if task is not None for mark in task.marks)
 
 
 def milestones_left(link: str, documents: Mapping[str, Document], lanes: Iterable[Lane]) -> tuple[Milestone, ...]:
     """The furthest milestones of these lanes of a link, of any task, however it ended."""
-    stored = [d for d in documents.values() if isinstance(d, MilestonesDocument) and d.link == link]
     wanted = {lane.key: lane for lane in lanes}
-    milestones = (each for document in stored for each in document.milestones)
+    milestones = (
+        each for document in MilestonesDocument.find_all(documents.values(), link) for each in document.milestones
+    )
     return furthest(each for each in milestones if each.key in wanted and each.is_of(wanted[each.key]))
 
 
-def _leases_of(link: str, documents: Mapping[str, Document]) -> list[LeaseDocument]:
-    return [d for d in documents.values() if isinstance(d, LeaseDocument) and d.link == link]
-
-
 def _task_of(lease: LeaseDocument, documents: Mapping[str, Document]) -> TaskDocument | None:
-    task = documents.get(lease.key.replace(LeaseDocument.KIND, TaskDocument.KIND, 1))
-    return task if isinstance(task, TaskDocument) and task.controller == lease.controller else None
+    task = TaskDocument.find(documents, lease.link, str(lease.slot))
+    return task if task is not None and task.controller == lease.controller else None

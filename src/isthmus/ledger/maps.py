@@ -64,11 +64,9 @@ def lane_maps(link: str, documents: Mapping[str, Document]) -> dict[LaneKey, Lan
 def map_segments(link: str, documents: Mapping[str, Document]) -> dict[LaneKey, list[MapDocument]]:
     """The segments of a link's mapped lanes, without those of earlier topics of the same names."""
     found: dict[LaneKey, list[MapDocument]] = {}
-    for document in documents.values():
-        if isinstance(document, MapDocument) and document.link == link:
-            topic = documents.get("/".join([TopicDocument.KIND, link, document.topic]))
-            if isinstance(topic, TopicDocument) and not document.is_of(topic.source_topic_id, topic.target_topic_id):
-                continue
+    for document in MapDocument.find_all(documents.values(), link):
+        topic = TopicDocument.find(documents, link, document.topic)
+        if topic is None or document.is_of(topic.source_topic_id, topic.target_topic_id):
             found.setdefault(LaneKey(document.topic, document.partition), []).append(document)
     return {key: current(segments) for key, segments in found.items()}
 
@@ -147,7 +145,7 @@ def _end_range(segment: MapDocument) -> MappedRange:
 def mapped_topics(link: str, documents: Mapping[str, Document]) -> frozenset[TargetTopic]:
     """The target topics of a link with mapped offsets, begun or not."""
     begun = {key.topic for key in map_segments(link, documents)}
-    known = (one for one in documents.values() if isinstance(one, TopicDocument) and one.link == link)
+    known = TopicDocument.find_all(documents.values(), link)
     return frozenset(begun | {topic.target_topic for topic in known if topic.is_mapped})
 
 

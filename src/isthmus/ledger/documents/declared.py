@@ -38,9 +38,8 @@ class DeclarationDocument(DocumentOfLink):
 def declaration_of(link: str, documents: Iterable[Document]) -> Declaration:
     """Join the declarations of a link in these documents."""
     found = Declaration(name=link, registers=())
-    for document in documents:
-        if isinstance(document, DeclarationDocument) and document.link == link:
-            found = found.join(document.registers)
+    for document in DeclarationDocument.find_all(documents, link):
+        found = found.join(document.registers)
     return found
 
 
@@ -199,7 +198,7 @@ class TreeDeclarationDocument(Document):
 def tree_declaration_of(tree: str, documents: Iterable[Document]) -> TreeDeclaration:
     """Join the declarations of a tree in these documents."""
     found = TreeDeclaration(name=tree, registers=())
-    for document in documents:
-        if isinstance(document, TreeDeclarationDocument) and document.tree == tree:
+    for document in TreeDeclarationDocument.find_all(documents):
+        if document.tree == tree:
             found = found.join(document.registers)
     return found

@@ -198,9 +198,7 @@ class PromisedDocument(DocumentOfLink):
 
 def was_in_sync(link: str, statement: str, documents: Iterable[Document]) -> bool:
     """Whether a gateway was in sync since a link is synchronous by the declaration `statement`."""
-    return any(
-        isinstance(each, SynchronizedDocument) and (each.link, each.said) == (link, statement) for each in documents
-    )
+    return any(each.said == statement for each in SynchronizedDocument.find_all(documents, link))
 
 
 def is_readable(link: str, statement: str, documents: Iterable[Document]) -> bool:
@@ -232,18 +230,9 @@ def settled_word(word: GatewayPairDocument, at_ms: int) -> GatewayPairDocument:
 
 def pair_words(link: str, statement: str, documents: Iterable[Document]) -> dict[str, GatewayPairDocument]:
     """The state of a link that is synchronous by the declaration `statement`, by gateway."""
-    return {
-        each.gateway: each
-        for each in documents
-        if isinstance(each, GatewayPairDocument) and (each.link, each.said) == (link, statement)
-    }
+    return {each.gateway: each for each in GatewayPairDocument.find_all(documents, link) if each.said == statement}
 
 
 def prepared_commits(link: str, documents: Iterable[Document]) -> list[PreparedCommit]:
     """The transactions of a link whose commits gateways have forwarded, and that may not have ended yet."""
-    return [
-        commit
-        for each in documents
-        if isinstance(each, PreparedDocument) and each.link == link
-        for commit in each.commits
-    ]
+    return [commit for each in PreparedDocument.find_all(documents, link) for commit in each.commits]

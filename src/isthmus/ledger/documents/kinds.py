@@ -441,18 +441,7 @@ def kind_of(key: str) -> str:
     return key.split("/", 1)[0]
 
 
-_UNLINKED: Final = (
-    NamespaceDocument.KIND,
-    KnownClusterDocument.KIND,
-    TreeDocument.KIND,
-    TreeDeclarationDocument.KIND,
-    DistributedSchemaDocument.KIND,
-    GatewayDocument.KIND,
-    MoveDocument.KIND,
-    CarriedDocument.KIND,
-    CarriedTransactionsDocument.KIND,
-    MovableGatewayDocument.KIND,
-)
+_UNLINKED: Final = frozenset(name for name, kind in _KINDS.items() if not issubclass(kind, DocumentOfLink))
 
 
 def link_of(key: str) -> str:

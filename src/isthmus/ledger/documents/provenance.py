@@ -90,5 +90,5 @@ class FirstLookDocument(DocumentOfLink):
 
 def beginning_of(link: str, topic: TargetTopic, topic_id: uuid.UUID, documents: Mapping[str, Document]) -> Begins:
     """The offsets at which a link began to write to the partitions of a topic, as far as its ledger has them."""
-    found = documents.get(BeginningDocument(link=link, topic=topic).key)
-    return dict(found.begins) if isinstance(found, BeginningDocument) and found.is_about(topic_id) else {}
+    found = BeginningDocument.find(documents, link, topic)
+    return dict(found.begins) if found is not None and found.is_about(topic_id) else {}

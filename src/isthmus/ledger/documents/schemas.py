@@ -41,5 +41,5 @@ class DistributedSchemaDocument(Document):
 
 def known_schemas(link: str, documents: Mapping[str, Document]) -> SchemaIds:
     """The ids that the registry of a link's target holds, as its controller last stored them."""
-    found = documents.get(SchemaIdsDocument(link=link).key)
-    return found.ids if isinstance(found, SchemaIdsDocument) else NO_SCHEMAS
+    found = SchemaIdsDocument.find(documents, link)
+    return NO_SCHEMAS if found is None else found.ids
