@@ -29,8 +29,8 @@ def find_reserved(link: Link, ledger: LedgerMemory, cluster_id: str | None) -> d
     is_behind = bool(wanted) and has_gateway(ledger, cluster_id)
     found = {
         document.namespace: kept_by(document.registers, has_gateway=is_behind)
-        for document in (ledger.find_unlinked().values() if wanted else ())
-        if isinstance(document, NamespaceDocument) and document.cluster == cluster_id and document.namespace in wanted
+        for document in NamespaceDocument.find_all(ledger.find_unlinked().values() if wanted else ())
+        if document.cluster == cluster_id and document.namespace in wanted
     }
     return {namespace: kept for namespace, kept in found.items() if kept is not None}
 
@@ -44,13 +44,12 @@ def has_gateway(ledger: LedgerMemory, cluster_id: str | None, *, hides: bool = F
     now = now_ms()
     written, silences = ledger.unlinked_written_ms(), ledger.unlinked_silences(now)
     return any(
-        isinstance(document, MovableGatewayDocument)
-        and (document.hides if hides else document.keeps_reserved)
-        and document.serves == cluster_id
-        and silences[key].least_s <= HEARD_S
+        (each.hides if hides else each.keeps_reserved)
+        and each.serves == cluster_id
+        and silences[each.key].least_s <= HEARD_S
         # Its own clock counts only while this process has not looked for long enough.
-        and min(silences[key].most_s, age_most_s(written[key], now)) <= HEARD_S
-        for key, document in ledger.find_unlinked().items()
+        and min(silences[each.key].most_s, age_most_s(written[each.key], now)) <= HEARD_S
+        for each in MovableGatewayDocument.find_all(ledger.find_unlinked().values())
     )
 
 
@@ -65,9 +64,6 @@ async def read_closed(link: Link, target: Client) -> Sequence[NamespaceDocument]
     cluster_id = (await describe_cluster(target)).cluster_id
     return [
         document
-        for document in (await read_ledger(target)).find_unlinked().values()
-        if isinstance(document, NamespaceDocument)
-        and document.cluster == cluster_id
-        and document.namespace in wanted
-        and is_enforced(document.registers)
+        for document in NamespaceDocument.find_all((await read_ledger(target)).find_unlinked().values())
+        if document.cluster == cluster_id and document.namespace in wanted and is_enforced(document.registers)
     ]

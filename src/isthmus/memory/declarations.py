@@ -80,17 +80,16 @@ class Declarations:
         trees: dict[str, TreeDeclaration] = {}
         tree_versions: dict[tuple[str, str], Registers] = {}
         for place in self._places:
-            for document in place.documents.values():
-                if isinstance(document, DeclarationDocument):
-                    known = links.get(document.link, Declaration(name=document.link, registers=()))
-                    links[document.link] = known.join(document.registers)
-                    if document.cluster == place.cluster_id:
-                        versions[place.alias, document.link] = document.registers
-                elif isinstance(document, TreeDeclarationDocument):
-                    tree = trees.get(document.tree, TreeDeclaration(name=document.tree, registers=()))
-                    trees[document.tree] = tree.join(document.registers)
-                    if document.cluster == place.cluster_id:
-                        tree_versions[place.alias, document.tree] = document.registers
+            for document in DeclarationDocument.find_all(place.documents.values()):
+                known = links.get(document.link, Declaration(name=document.link, registers=()))
+                links[document.link] = known.join(document.registers)
+                if document.cluster == place.cluster_id:
+                    versions[place.alias, document.link] = document.registers
+            for stated in TreeDeclarationDocument.find_all(place.documents.values()):
+                tree = trees.get(stated.tree, TreeDeclaration(name=stated.tree, registers=()))
+                trees[stated.tree] = tree.join(stated.registers)
+                if stated.cluster == place.cluster_id:
+                    tree_versions[place.alias, stated.tree] = stated.registers
         return Declared(
             ids={place.alias: place.cluster_id for place in self._places if place.cluster_id},
             away={place.alias: place.problem for place in self._places if place.problem is not None},
@@ -101,8 +100,7 @@ class Declarations:
             choices={
                 (place.alias, each.link): each.choice
                 for place in self._places
-                for each in place.documents.values()
-                if isinstance(each, SwitchDocument)
+                for each in SwitchDocument.find_all(place.documents.values())
             },
             shapes={name: each.shape for name, each in self._tree_documents().items()},
             trees={name: each for name, each in trees.items() if each.is_whole},
@@ -111,7 +109,7 @@ class Declarations:
 
     def _tree_documents(self) -> dict[str, TreeDocument]:
         """Return the documents of changed trees, by name: the newest that any cluster knows."""
-        found = [one for place in self._places for one in place.documents.values() if isinstance(one, TreeDocument)]
+        found = [one for place in self._places for one in TreeDocument.find_all(place.documents.values())]
         return {each.tree: each for each in sorted(found, key=lambda one: (one.shape.serial, one.shape.clusters))}
 
     async def write_tree(self, alias: str, document: TreeDocument, *, contention_s: float = CONTENTION_S) -> None:
@@ -123,8 +121,7 @@ class Declarations:
         place = self._place(alias)
 
         def newest() -> TreeDocument:
-            known = place.documents.get(document.key)
-            held = known if isinstance(known, TreeDocument) else None
+            held = TreeDocument.find(place.documents, document.tree)
             is_news = check_follows(document.tree, None if held is None else held.shape, document.shape)
             return held if held is not None and not is_news else document
 
@@ -152,7 +149,7 @@ class Declarations:
                 # The file says something else, which wins.
                 continue
             for place in self._places:
-                held = place.documents.get(document.key)
+                held = TreeDocument.find(place.documents, document.tree)
                 if declared.is_there(place.alias) and is_behind(document, held, place.alias):
                     with contextlib.suppress(*_LATER):
                         await self.write_tree(place.alias, document, contention_s=0.0)
@@ -308,7 +305,7 @@ class _Place:
     @property
     def namespaces(self) -> dict[Namespace, NamespaceDocument]:
         """The namespaces that are declared of this cluster, in the order of their kinds and names."""
-        found = (one for _, one in sorted(self.documents.items()) if isinstance(one, NamespaceDocument))
+        found = sorted(NamespaceDocument.find_all(self.documents.values()), key=lambda one: one.key)
         return {one.namespace: one for one in found if one.cluster == self.cluster_id}
 
     async def look(self) -> None:
@@ -359,10 +356,9 @@ def _due_values(held: NamespaceDocument | None, *, is_reserved: bool) -> dict[st
     return {RESERVED: True} if is_reserved and not is_held else {}
 
 
-def is_behind(newest: TreeDocument, held: Document | None, alias: str) -> bool:
+def is_behind(newest: TreeDocument, held: TreeDocument | None, alias: str) -> bool:
     """Whether a cluster misses the newest shape of a tree; a cluster that was removed from it needs it too."""
-    known = held.shape if isinstance(held, TreeDocument) else None
-    return alias in newest.shape.members and (known is None or known.serial < newest.shape.serial)
+    return alias in newest.shape.members and (held is None or held.shape.serial < newest.shape.serial)
 
 
 def namespace_document(

@@ -41,7 +41,7 @@ async def end_leases(link: str, target: Client) -> None:
                         for batch in in_batches(ended):
                             await ledger.write(*batch)
                     await asyncio.sleep(_LOOK_S)
-            await ledger.write(Deletion(f"{ControllerDocument.KIND}/{link}"))
+            await ledger.write(Deletion(ControllerDocument.key_of(link)))
     finally:
         ledger.close()
 
@@ -58,5 +58,5 @@ async def _following(ledger: LinkLedger) -> AsyncIterator[None]:
 
 
 def _find_unended(ledger: LinkLedger) -> list[LeaseDocument]:
-    leases = [each for each in ledger.documents.values() if isinstance(each, LeaseDocument)]
+    leases = LeaseDocument.find_all(ledger.documents.values())
     return [each for each in leases if not has_ended(each, ledger.documents)]

@@ -172,8 +172,8 @@ def _lists(link: Link) -> dict[str, list[str]]:
 
 def filters_of(link: str, documents: Mapping[str, Document]) -> Filters:
     """Return the filters that an operator has set for a link."""
-    document = documents.get(f"{FiltersDocument.KIND}/{link}")
-    if not isinstance(document, FiltersDocument):
+    document = FiltersDocument.find(documents, link)
+    if document is None:
         return Filters()
     found = Filters(**{name: getattr(document, name) for name in (*FILTERS, "since_ms", "by")})
     try:

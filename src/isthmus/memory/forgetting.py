@@ -57,7 +57,7 @@ class Forgotten(PlainValue):
 
 def no_longer_mirrored(link: Link, documents: Mapping[str, Document]) -> tuple[TargetTopic, ...]:
     """Return the topics that the ledger knows of a link and that it does not select, or not under this name; sorted."""
-    known = [d for d in documents.values() if isinstance(d, TopicDocument) and d.link == link.name]
+    known = TopicDocument.find_all(documents.values(), link.name)
     return tuple(sorted(d.target_topic for d in known if link.topics.target_of(d.source_topic) != d.target_topic))
 
 
@@ -167,11 +167,7 @@ async def abort_left_open(target: Client, link: str, topics: Collection[TargetTo
     :raises ClusterError: A transaction cannot be aborted, or the ledger cannot be read.
     """
     memory = await read_ledger(target)
-    others = {
-        each.target_topic
-        for each in memory.documents().values()
-        if isinstance(each, TopicDocument) and each.link != link
-    }
+    others = {each.target_topic for each in TopicDocument.find_all(memory.documents().values()) if each.link != link}
     left = [topic for topic in topics if topic not in others]
     return await abort_mirrored(target, left)
 
@@ -227,9 +223,6 @@ def letting_go(documents: Mapping[str, Document], topic: TargetTopic) -> list[Le
     """Return the changes that make a link's ledger forget a topic that the source has deleted. The name of its copy is
     kept: it may collide with another topic, unless that one would be appended behind it (mapped offsets).
     """
-    documents_of = (
-        each for each in documents.values() if isinstance(each, TopicDocument) and each.target_topic == topic
-    )
     kept = [
         ForgottenDocument(
             link=each.link,
@@ -238,8 +231,8 @@ def letting_go(documents: Mapping[str, Document], topic: TargetTopic) -> list[Le
             topic_id=each.target_topic_id,
             source_topic_id=each.source_topic_id,
         )
-        for each in documents_of
-        if not each.is_mapped and each.target_topic_id != NO_TOPIC_ID
+        for each in TopicDocument.find_all(documents.values())
+        if each.target_topic == topic and not each.is_mapped and each.target_topic_id != NO_TOPIC_ID
     ]
     return [*map(Deletion, keys_of(documents, topic)), *kept]
 

@@ -162,12 +162,9 @@ async def _check_beginning(link: Link, source_id: str, session: ClientSession) -
             continue
         for problem, _ in same_clusters(ids, ()):
             raise PlanRefused(problem.message, hint="Every cluster is one leaf of a tree: correct bootstrap_servers.")
-        known = [memory.of(name).documents.get(f"{LinkDocument.KIND}/{name}") for name in set(memory.links) - names]
+        known = [LinkDocument.find(memory.of(name).documents, name) for name in set(memory.links) - names]
         for document in known:
-            if isinstance(document, LinkDocument) and (document.tree, document.source_cluster_id) == (
-                link.tree,
-                source_id,
-            ):
+            if document is not None and (document.tree, document.source_cluster_id) == (link.tree, source_id):
                 raise PlanRefused(
                     f"{cluster.alias} got messages of {link.source.alias} by {document.link} until now, which the tree "
                     f"{link.tree} does not have any more: everything would come once more",
@@ -183,8 +180,8 @@ def known_identity(
 
     :raises PlanRefused: The link was made for another source cluster.
     """
-    known = documents.get(f"{LinkDocument.KIND}/{link}")
-    if not isinstance(known, LinkDocument) or known.target_cluster_id != target_id:
+    known = LinkDocument.find(documents, link)
+    if known is None or known.target_cluster_id != target_id:
         return None
     if known.source_cluster_id != source_id:
         raise PlanRefused(

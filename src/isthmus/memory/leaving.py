@@ -252,7 +252,7 @@ async def _find_doubtful_tails(
 
 def _ours(known: LinkMemory, tails: Mapping[PartitionKey, Batch]) -> dict[PartitionKey, int]:
     """Return where those of these last batches end that the link itself wrote, at the offset they were written for."""
-    producers = {each.producer_id for each in known.documents.values() if isinstance(each, LinkDocument)}
+    producers = {each.producer_id for each in LinkDocument.find_all(known.documents.values())}
     return {
         key: batch.offset_end
         for key, batch in tails.items()
@@ -311,8 +311,8 @@ def left_of(
         ids=ids,
         left_mapped=frozenset(
             LaneKey(one.topic, one.partition)
-            for one in known.documents.values()
-            if isinstance(one, ProvenanceDocument) and one.is_mapped
+            for one in ProvenanceDocument.find_all(known.documents.values())
+            if one.is_mapped
         ),
     )
     lanes: dict[LaneKey, SourceTopic] = {}
@@ -374,12 +374,9 @@ def _last_seen_logs(
 
 def known_names(known: LinkMemory) -> list[KnownNames]:
     """Return what the link's controller wrote down of its source."""
-    sources = {each.source_cluster_id for each in known.documents.values() if isinstance(each, LinkDocument)}
-    return [
-        each.names
-        for each in known.documents.values()
-        if isinstance(each, KnownNamesDocument) and each.names.cluster_id in sources
-    ]
+    sources = {each.source_cluster_id for each in LinkDocument.find_all(known.documents.values())}
+    names = (each.names for each in KnownNamesDocument.find_all(known.documents.values()))
+    return [each for each in names if each.cluster_id in sources]
 
 
 class _Sight(NamedTuple):
@@ -522,10 +519,9 @@ def is_writing(known: LinkMemory, is_meant: Callable[[TargetTopic], bool]) -> bo
 
 def writing_lanes(known: LinkMemory, is_meant: Callable[[TargetTopic], bool]) -> frozenset[LaneKey]:
     """Return the lanes into these topics that a task of the link may still write, even one that has to stop."""
-    leases = (each for each in known.documents.values() if isinstance(each, LeaseDocument))
     return frozenset(
         key
-        for lease in leases
+        for lease in LeaseDocument.find_all(known.documents.values())
         if not has_ended(lease, known.documents)
         for key in (*(lane.key for lane in lease.lanes), *lease.parting)
         if is_meant(key.topic)
@@ -543,13 +539,12 @@ def goes_without(known: LinkMemory, maps: Collection[NamespaceMap]) -> bool:
 
 def left_nothing(known: LinkMemory) -> bool:
     """Whether all ended leases of a link left no requests in flight: a next owner would wait for those."""
-    leases = [each for each in known.documents.values() if isinstance(each, LeaseDocument)]
-    return all(was_clean(each, known.documents) for each in leases)
+    return all(was_clean(each, known.documents) for each in LeaseDocument.find_all(known.documents.values()))
 
 
 def provenance(found: Promotion, known: LinkMemory) -> list[ProvenanceDocument]:
     """Return the provenance of all partitions."""
-    sources = (each.source_cluster_id for each in known.documents.values() if isinstance(each, LinkDocument))
+    sources = (each.source_cluster_id for each in LinkDocument.find_all(known.documents.values()))
     source_cluster = next(sources, "")
     return [_provenance(found, each, source_cluster, known) for each in found.partitions if each.partition >= 0]
 
@@ -584,8 +579,8 @@ def _is_written(one: ProvenanceDocument, documents: Mapping[str, Document]) -> b
 
 def _is_let_go(one: ProvenanceDocument, documents: Mapping[str, Document]) -> bool:
     """Whether the link let go of the topic before: later records are no copies, or those of another link."""
-    beginning = documents.get(BeginningDocument(link=one.link, topic=one.topic).key)
-    return isinstance(beginning, BeginningDocument) and beginning.is_over
+    beginning = BeginningDocument.find(documents, one.link, one.topic)
+    return beginning is not None and beginning.is_over
 
 
 def endings(found: Promotion, known: LinkMemory) -> list[BeginningDocument]:
@@ -614,9 +609,8 @@ def begins_at(
     return max(
         (
             max(each.offset_begin, each.offset_end)
-            for each in documents.values()
-            if isinstance(each, ProvenanceDocument)
-            and (each.link, each.topic, each.partition, each.topic_id) == (link, topic, partition, topic_id)
+            for each in ProvenanceDocument.find_all(documents.values(), link)
+            if (each.topic, each.partition, each.topic_id) == (topic, partition, topic_id)
         ),
         default=0,
     )

@@ -79,8 +79,7 @@ def recorded_topics(link: str, documents: Mapping[str, Document]) -> dict[Target
             target=document.topic_id,
             is_forgotten=True,
         )
-        for document in documents.values()
-        if isinstance(document, ForgottenDocument) and document.link == link
+        for document in ForgottenDocument.find_all(documents.values(), link)
     }
     return forgotten | {
         document.target_topic: TopicIds(
@@ -92,15 +91,15 @@ def recorded_topics(link: str, documents: Mapping[str, Document]) -> dict[Target
             first_partitions=document.first_partitions,
             settles=document.settles,
         )
-        for document in documents.values()
-        if isinstance(document, TopicDocument) and document.link == link and document.target_topic_id != NO_TOPIC_ID
+        for document in TopicDocument.find_all(documents.values(), link)
+        if document.target_topic_id != NO_TOPIC_ID
     }
 
 
 def names_of_transactions(link: str, documents: Mapping[str, Document]) -> tuple[TornTransaction, ...]:
     """Return the transactions that the lanes of a link were seen to copy, as far as known, the newest last."""
-    document = documents.get(f"{TransactionNamesDocument.KIND}/{link}")
-    return document.names if isinstance(document, TransactionNamesDocument) else ()
+    document = TransactionNamesDocument.find(documents, link)
+    return () if document is None else document.names
 
 
 def pauses(link: str, documents: Mapping[str, Document]) -> Pauses:
@@ -116,8 +115,8 @@ def rebuilt_topics(link: str, documents: Mapping[str, Document]) -> dict[TargetT
     """Return the topics of the link that an operator had deleted and created again because they had diverged."""
     return {
         document.topic: Rebuilt(document.topic_id, document.rebuilt_id, document.settles)
-        for document in documents.values()
-        if isinstance(document, RecoveryDocument) and document.link == link and document.rebuilt_id != NO_TOPIC_ID
+        for document in RecoveryDocument.find_all(documents.values(), link)
+        if document.rebuilt_id != NO_TOPIC_ID
     }
 
 
@@ -161,15 +160,13 @@ class LinkMemory:
     @property
     def topics(self) -> dict[TargetTopic, TopicDocument]:
         """The topics of the link, by target topic."""
-        return {d.target_topic: d for d in self.documents.values() if isinstance(d, TopicDocument)}
+        return {each.target_topic: each for each in TopicDocument.find_all(self.documents.values())}
 
     @property
     def gaps(self) -> dict[LaneKey, tuple[Gap, ...]]:
         """What the source had deleted before it was copied, in offset order."""
         found = sorted(
-            (d.topic, d.partition, d.offset_begin, d.offset_end)
-            for d in self.documents.values()
-            if isinstance(d, GapDocument)
+            (d.topic, d.partition, d.offset_begin, d.offset_end) for d in GapDocument.find_all(self.documents.values())
         )
         gaps: dict[LaneKey, tuple[Gap, ...]] = {}
         for topic, partition, begin, end in found:
@@ -179,7 +176,7 @@ class LinkMemory:
 
     def groups(self, now_ms: int) -> tuple[GroupProgress, ...]:
         """Return the consumer groups of the link. A standing is as old as the controller's last word."""
-        found = [d for d in self.documents.values() if isinstance(d, GroupDocument)]
+        found = GroupDocument.find_all(self.documents.values())
         return tuple(
             GroupProgress(
                 group=d.group,
@@ -194,7 +191,7 @@ class LinkMemory:
         """Return what the link synchronizes beside its data, as the controller last reported it, with what an operator
         has paused since.
         """
-        found = [d for d in self.documents.values() if isinstance(d, LoopDocument)]
+        found = LoopDocument.find_all(self.documents.values())
         paused = self.paused
         looped = tuple(
             LoopProgress(
@@ -206,7 +203,7 @@ class LinkMemory:
             for d in sorted(found, key=lambda document: document.loop)
             if d.state in set(LoopState)
         )
-        verified = next((d for d in self.documents.values() if isinstance(d, VerificationDocument)), None)
+        verified = VerificationDocument.find(self.documents, self.link)
         age_s = 0.0 if verified is None else _age_s(self._written_ms[verified.key], now_ms)
         return (*looped, verify_loop(verified, age_s=age_s))
 

@@ -91,8 +91,8 @@ class LiveSettings:
 
 def settings_of(link: Link, documents: Mapping[str, Document]) -> LiveSettings:
     """Return what an operator has set of a link; nothing where it no longer fits the file."""
-    document = documents.get(f"{SettingsDocument.KIND}/{link.name}")
-    if not isinstance(document, SettingsDocument):
+    document = SettingsDocument.find(documents, link.name)
+    if document is None:
         return LiveSettings()
     try:
         values = {key: json.loads(value) for key, value in document.settings}

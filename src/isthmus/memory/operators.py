@@ -15,7 +15,7 @@ from isthmus.ledger.documents.kinds import RecoveryClaimDocument
 from isthmus.ledger.documents.recovery import RECOVERS
 from isthmus.ledger.link import SILENCE_S
 from isthmus.local.host import goes_by_our_clock, liveness_of
-from isthmus.memory.links import LinkMemory, now_ms, recollect
+from isthmus.memory.links import now_ms, recollect
 from isthmus.model.process.whereabouts import Liveness
 
 _LOOK_S: Final = 0.25
@@ -31,7 +31,7 @@ async def require_nobody_recovers(
     :raises ClusterError: The ledger cannot be read.
     """
     known = await recollect(link, target)
-    found = _claim(known)
+    found = RecoveryClaimDocument.find(known.documents, link)
     if found is None or found == silent or _has_ended(found):
         return found
     if goes_by_our_clock(found.whereabouts):
@@ -41,17 +41,12 @@ async def require_nobody_recovers(
     deadline = Deadline(SILENCE_S)
     while not deadline.has_passed:
         await asyncio.sleep(_LOOK_S)
-        now = _claim(await recollect(link, target))
+        now = RecoveryClaimDocument.find((await recollect(link, target)).documents, link)
         if now is None:
             return None
         if now != found:
             raise build_recovering(link, now.by, now.does)
     return found
-
-
-def _claim(known: LinkMemory) -> RecoveryClaimDocument | None:
-    found = known.documents.get(f"{RecoveryClaimDocument.KIND}/{known.link}")
-    return found if isinstance(found, RecoveryClaimDocument) else None
 
 
 def _has_ended(claim: RecoveryClaimDocument) -> bool:

@@ -127,8 +127,8 @@ def _may_live(known: LinkMemory) -> bool:
 
 
 def _claims(known: LinkMemory, *, is_alive: bool) -> list[Claim]:
-    identity = known.documents.get(f"{LinkDocument.KIND}/{known.link}")
-    if not isinstance(identity, LinkDocument):
+    identity = LinkDocument.find(known.documents, known.link)
+    if identity is None:
         return []
     return [
         Claim(

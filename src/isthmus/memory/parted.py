@@ -34,15 +34,13 @@ def parted_topics(link: str, documents: Mapping[str, Document]) -> dict[TargetTo
             is_mapped=True,
             parted=Parted(document.by, document.at_ms),
         )
-        for document in documents.values()
-        if isinstance(document, PartedDocument) and document.link == link
+        for document in PartedDocument.find_all(documents.values(), link)
     }
 
 
 def going_on(link: str, documents: Mapping[str, Document]) -> dict[TargetTopic, Parted]:
     """Return those that the link copies into now: who decided that, and when."""
-    begun = (documents.get(f"{TopicDocument.KIND}/{link}/{topic}") for topic in parted_topics(link, documents))
-    targets = {each.target_topic: each.target_topic_id for each in begun if isinstance(each, TopicDocument)}
+    targets = {each.target_topic: each.target_topic_id for each in TopicDocument.find_all(documents.values(), link)}
     return {
         topic: ids.parted
         for topic, ids in parted_topics(link, documents).items()
@@ -53,7 +51,7 @@ def going_on(link: str, documents: Mapping[str, Document]) -> dict[TargetTopic, 
 def parted_now(link: str, documents: Mapping[str, Document]) -> tuple[PartedTopic, ...]:
     """Return the same with where both sides had diverged, by topic."""
     now = going_on(link, documents)
-    found = (each for each in documents.values() if isinstance(each, PartedDocument) and each.link == link)
+    found = PartedDocument.find_all(documents.values(), link)
     return tuple(
         PartedTopic(topic=each.topic, parted=now[each.topic], partitions=each.partitions)
         for each in sorted(found, key=lambda one: one.topic)

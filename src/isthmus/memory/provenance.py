@@ -123,8 +123,8 @@ async def provenance_of(clusters: Collection[Cluster], session: ClientSession, t
 
 
 def _origins(alias: str, topic: str, topic_id: uuid.UUID, documents: Mapping[str, Document]) -> Iterable[Origin]:
-    sources = {each.link: each.source_cluster_id for each in documents.values() if isinstance(each, LinkDocument)}
-    left = [each for each in documents.values() if isinstance(each, ProvenanceDocument) and each.topic == topic]
+    sources = {each.link: each.source_cluster_id for each in LinkDocument.find_all(documents.values())}
+    left = [each for each in ProvenanceDocument.find_all(documents.values()) if each.topic == topic]
     for each in left:
         origin = Origin(
             cluster=alias,
@@ -148,8 +148,8 @@ def _origins(alias: str, topic: str, topic_id: uuid.UUID, documents: Mapping[str
         if each.left_begin < each.left_end:
             yield _left_origin(origin, LeftInTier(each.partition, each.left_begin, each.left_end))
     let_go = {each.link for each in left}
-    for known in documents.values():
-        if isinstance(known, TopicDocument) and known.target_topic == topic:
+    for known in TopicDocument.find_all(documents.values()):
+        if known.target_topic == topic:
             begins = _followed_begins(known, topic_id, documents, is_let_go=known.link in let_go)
             rows = [
                 Origin(
@@ -177,8 +177,8 @@ def _followed_begins(
 ) -> dict[int, int]:
     """Return where the partitions begin that a link writes now: -1 for all of them, and none if it follows no more."""
     link, topic = known.link, known.target_topic
-    beginning = documents.get(BeginningDocument(link=link, topic=topic).key)
-    if not isinstance(beginning, BeginningDocument):
+    beginning = BeginningDocument.find(documents, link, topic)
+    if beginning is None:
         # A release that did not write down where it began.
         return {} if is_let_go else {_ALL: 0}
     if beginning.is_over:

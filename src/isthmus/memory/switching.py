@@ -133,8 +133,7 @@ async def read_choice(source: Client, link: str) -> SwitchDocument | None:
 
     :raises ClusterError: The ledger at the source cannot be read.
     """
-    found = (await read_ledger(source)).of(link).documents.get(f"{SwitchDocument.KIND}/{link}")
-    return found if isinstance(found, SwitchDocument) else None
+    return SwitchDocument.find((await read_ledger(source)).of(link).documents, link)
 
 
 async def read_allowances(source: Client, link: str, target: str) -> tuple[Allowance, ...] | None:
@@ -151,8 +150,8 @@ async def _read_allowance(source: Client, link: str, target: str) -> AllowanceDo
 
 
 def _allowance_in(memory: LedgerMemory, link: str, target: str) -> AllowanceDocument | None:
-    found = memory.of(link).documents.get(f"{AllowanceDocument.KIND}/{link}")
-    return found if isinstance(found, AllowanceDocument) and found.target == target else None
+    found = AllowanceDocument.find(memory.of(link).documents, link)
+    return found if found is not None and found.target == target else None
 
 
 async def write_choice(
@@ -201,7 +200,7 @@ async def forget_choice(source: Client, link: str) -> None:
     :raises ClusterError: The ledger at the source cannot be read or written.
     """
     known = (await read_ledger(source)).of(link).documents
-    keys = [key for kind in (SwitchDocument, AllowanceDocument) if (key := f"{kind.KIND}/{link}") in known]
+    keys = [key for key in (SwitchDocument.key_of(link), AllowanceDocument.key_of(link)) if key in known]
     if keys:
         await append_once(source, map(Deletion, keys), replication_factor=None)
 
@@ -330,10 +329,10 @@ async def lacking(source: Client, target: Client, link: str, logs: Mapping[Parti
     copied = {key: cursor for key, cursor in cursors.items() if key in logs}
     shown = (await source.metadata(sorted({key.topic for key in copied}))).topics if copied else {}
     for key in copied:
-        known, now = documents.get(f"{TopicDocument.KIND}/{link}/{key.topic}"), shown[key.topic]
+        known, now = TopicDocument.find(documents, link, key.topic), shown[key.topic]
         if now.error_code:
             return f"{alias} does not show {key} now ({codes.name_of(now.error_code)})"
-        ids = {now.topic_id, known.source_topic_id} if isinstance(known, TopicDocument) else set()
+        ids = set() if known is None else {now.topic_id, known.source_topic_id}
         if len(ids) > 1 and NO_TOPIC_ID not in ids:
             return f"{target.cluster.alias} has got {key} from {alias} that was there before, not this one ({link})"
     lost = await _find_cut_off(source, {key: (cursor.source_epoch, cursor.copied_to) for key, cursor in copied.items()})
@@ -381,12 +380,12 @@ async def check_choice(link: Link, source: Client) -> None:
     documents = memory.of(link.name).documents
     # Leases have to notice any choice from now on.
     memory.mark(source.companion(Bookmark))
-    known = documents.get(f"{SwitchDocument.KIND}/{link.name}")
-    stated = documents.get(f"{AllowanceDocument.KIND}/{link.name}")
+    known = SwitchDocument.find(documents, link.name)
+    stated = AllowanceDocument.find(documents, link.name)
     check_source_agrees(
         link,
-        known.choice if isinstance(known, SwitchDocument) else None,
-        stated.target if isinstance(stated, AllowanceDocument) else "",
+        None if known is None else known.choice,
+        "" if stated is None else stated.target,
     )
 
 
