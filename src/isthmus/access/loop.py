@@ -110,7 +110,11 @@ class AccessLoop:
         plan, self._plan = self._plan, AccessPlan()
         documents = [_document(view.link, memory) for memory in plan.settled]
         # A broker may not have heard of a rule yet: forget a rule only when it was absent in two looks.
-        deletions = [Deletion(_key(view.link, rule)) for rule in plan.forgotten if rule in self._absent]
+        deletions = [
+            Deletion(AccessDocument.key_of(view.link.name, rule.digest))
+            for rule in plan.forgotten
+            if rule in self._absent
+        ]
         self._absent = frozenset(plan.forgotten)
         if documents or deletions:
             await view.remember(*documents, *deletions)
@@ -144,7 +148,7 @@ class AccessLoop:
         }
         await view.remember(
             *[document(rule, is_certain=True) for rule in known if rule in is_there],
-            *[Deletion(_key(view.link, rule)) for rule in known if rule not in is_there],
+            *[Deletion(AccessDocument.key_of(view.link.name, rule.digest)) for rule in known if rule not in is_there],
         )
         self._attempted.difference_update(known)
         return outcomes.errors
@@ -160,10 +164,6 @@ def _document(link: Link, memory: RememberedRule) -> AccessDocument:
     )
 
 
-def _key(link: Link, rule: Rule) -> str:
-    return "/".join((AccessDocument.KIND, link.name, rule.digest))
-
-
 def _list_remembered(view: LinkView) -> tuple[RememberedRule, ...]:
     return tuple(
         RememberedRule(
@@ -172,18 +172,16 @@ def _list_remembered(view: LinkView) -> tuple[RememberedRule, ...]:
             is_certain=document.is_certain,
             is_unwanted=document.is_unwanted,
         )
-        for document in view.documents.values()
-        if isinstance(document, AccessDocument) and document.link == view.link.name
+        for document in AccessDocument.find_all(view.documents.values(), view.link.name)
     )
 
 
 async def _read_held(view: LinkView) -> Mapping[Rule, Collection[str]]:
     """Read from the target's ledger which rules other links created for certain and still want."""
     found: dict[Rule, list[str]] = {}
-    for document in (await read_documents(view.target, kind=AccessDocument.KIND)).values():
-        if not isinstance(document, AccessDocument) or document.link == view.link.name:
-            continue
-        if document.is_certain and not document.is_unwanted:
+    documents = await read_documents(view.target, kind=AccessDocument.KIND)
+    for document in AccessDocument.find_all(documents.values()):
+        if document.link != view.link.name and document.is_certain and not document.is_unwanted:
             found.setdefault(document.rule, []).append(document.link)
     return found
 

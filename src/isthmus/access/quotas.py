@@ -123,11 +123,7 @@ class QuotasLoop:
 
 
 def _list_made(view: LinkView) -> dict[QuotaKey, MadeQuota]:
-    return {
-        document.quota: document.made
-        for document in view.documents.values()
-        if isinstance(document, QuotaDocument) and document.link == view.link.name
-    }
+    return {each.quota: each.made for each in QuotaDocument.find_all(view.documents.values(), view.link.name)}
 
 
 def _document(view: LinkView, key: QuotaKey, made: MadeQuota) -> QuotaDocument:

@@ -73,8 +73,8 @@ def unread_still(memory: LedgerMemory, cluster_id: str | None, link: str) -> tup
     """
     ruled = [
         each.namespace
-        for each in memory.find_unlinked().values()
-        if isinstance(each, NamespaceDocument) and each.cluster == cluster_id and made_against_readers(each.registers)
+        for each in NamespaceDocument.find_all(memory.find_unlinked().values())
+        if each.cluster == cluster_id and made_against_readers(each.registers)
     ]
     if not ruled:
         return ()
@@ -88,8 +88,8 @@ async def remembers_rules(client: Client) -> bool:
 
     :raises ClusterError: Its ledger cannot be read.
     """
-    documents = (await read_ledger(client)).find_unlinked().values()
-    return any(isinstance(each, NamespaceDocument) and made_against_readers(each.registers) for each in documents)
+    documents = NamespaceDocument.find_all((await read_ledger(client)).find_unlinked().values())
+    return any(made_against_readers(each.registers) for each in documents)
 
 
 async def examine_reading(client: Client, cluster: Cluster) -> list[ReadingRules]:
@@ -103,8 +103,8 @@ async def examine_reading(client: Client, cluster: Cluster) -> list[ReadingRules
     memory = await read_ledger(client)
     hidden, is_behind = hidden_at(memory, cluster_id), has_gateway(memory, cluster_id, hides=True)
     found = []
-    for document in memory.find_unlinked().values():
-        if not isinstance(document, NamespaceDocument) or document.cluster != cluster_id:
+    for document in NamespaceDocument.find_all(memory.find_unlinked().values()):
+        if document.cluster != cluster_id:
             continue
         made, gateways = made_against_readers(document.registers), hidden.get(document.namespace)
         if gateways is None or not is_enforced(document.registers):
@@ -179,8 +179,8 @@ async def _make(declarations: Declarations, cluster: Cluster, found: ReadingRule
     memory, cluster_id = await read_ledger(client), (await describe_cluster(client)).cluster_id
     held = [
         each
-        for each in memory.find_unlinked().values()
-        if isinstance(each, NamespaceDocument) and (each.cluster, each.namespace) == (cluster_id, found.namespace)
+        for each in NamespaceDocument.find_all(memory.find_unlinked().values())
+        if (each.cluster, each.namespace) == (cluster_id, found.namespace)
     ]
     is_known = any(set(found.missing) <= set(made_against_readers(each.registers)) for each in held)
     if not is_known or found.namespace not in hidden_at(memory, cluster_id):

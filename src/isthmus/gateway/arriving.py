@@ -143,7 +143,7 @@ async def carried_from(
 
 def _key_prefixes(source: str) -> tuple[str, ...]:
     """Return the key prefixes of documents about a cluster that clients came from."""
-    return tuple(f"{kind}/@{source}/" for kind in (CarriedDocument.KIND, CarriedTransactionsDocument.KIND))
+    return tuple(kind.key_of(f"@{source}", "") for kind in (CarriedDocument, CarriedTransactionsDocument))
 
 
 async def resolve_doubts(gateway: Gateway) -> None:

@@ -286,8 +286,8 @@ class GatewayLinks:
             if owes and not self.is_trusted:
                 held.part.owe()
             held.update(apply_overrides(link, held.target.documents(name)))
-            written = documents.get(held.document(SyncWord()).key)
-            is_written = isinstance(written, GatewayPairDocument) and written.word == held.part.word
+            written = GatewayPairDocument.find(documents, name, self.document.gateway)
+            is_written = written is not None and written.word == held.part.word
             if held.part.word is not None and not is_written and held.written_at < begun:
                 held.part.note_loss()
         for held in self._links.values():

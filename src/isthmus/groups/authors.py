@@ -70,7 +70,7 @@ class CommitAuthors:
             (PositionKey(document.group, position.topic, position.partition), position.target): bit(
                 self._levels[document.link]
             )
-            for document in documents
-            if isinstance(document, GroupDocument) and document.group in groups and document.link in self._levels
+            for document in GroupDocument.find_all(documents)
+            if document.group in groups and document.link in self._levels
             for position in document.positions
         }

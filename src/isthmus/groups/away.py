@@ -40,7 +40,7 @@ async def remembered_groups(link: Link, target: Client, wanted: Callable[[str], 
     :raises ClusterError: The target does not answer either.
     """
     known = await recollect(link.name, target)
-    documents = {d.group: d for d in known.documents.values() if isinstance(d, GroupDocument)}
+    documents = {each.group: each for each in GroupDocument.find_all(known.documents.values())}
     groups = sorted(name for name in {*documents, *link.groups.literals} if wanted(name))
     names = {group: link.groups.naming.to_target(group) or group for group in groups}
     committed, described = await asyncio.gather(

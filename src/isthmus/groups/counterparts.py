@@ -39,8 +39,7 @@ class Counterparts:
 
     async def _look_up(self) -> dict[int, str]:
         try:
-            documents = (await read_ledger(self._source)).documents().values()
-            known = [document for document in documents if isinstance(document, LinkDocument)]
+            known = LinkDocument.find_all((await read_ledger(self._source)).documents().values())
             if self._named is None:
                 here = (await self._target.metadata()).cluster_id
                 links = [document.link for document in known if document.source_cluster_id == here]

@@ -161,8 +161,8 @@ class GroupLoop:
 
     def _begun_topics(self) -> frozenset[object]:
         """Return the topics that the ledger has as mirrored, with their ids at the target: to notice new ones."""
-        known = (d for d in self._ledger.documents.values() if isinstance(d, TopicDocument))
-        return frozenset((d.source_topic, d.target_topic_id) for d in known if d.link == self._link.name)
+        known = TopicDocument.find_all(self._ledger.documents.values(), self._link.name)
+        return frozenset((each.source_topic, each.target_topic_id) for each in known)
 
     async def _carry(self, due: Collection[str]) -> None:
         plans = await self._review.send(await self._review.plan(self._commits, due))

@@ -23,7 +23,7 @@ class GroupMemory:
 
     def __init__(self, link: str, documents: Mapping[str, Document]) -> None:
         self._link = link
-        self._documents = {d.group: d for d in documents.values() if isinstance(d, GroupDocument) and d.link == link}
+        self._documents = {each.group: each for each in GroupDocument.find_all(documents.values(), link)}
         self._written: dict[str, dict[PartitionKey, Written]] = {
             group: _from_positions(document.positions) for group, document in self._documents.items()
         }
@@ -143,8 +143,7 @@ class GroupMemory:
                 self._changed.discard(group)
 
     def _change(self, group: str) -> LedgerChange:
-        document = self._documents.get(group)
-        return document or Deletion(GroupDocument(link=self._link, group=group, standing="").key)
+        return self._documents.get(group) or Deletion(GroupDocument.key_of(self._link, group))
 
 
 def _written_positions(plan: GroupPlan) -> dict[PartitionKey, Written]:

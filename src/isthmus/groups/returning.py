@@ -51,8 +51,8 @@ class ReturningTopics:
             await self._ledger.refresh()
             here = (await self._target.metadata()).cluster_id
             for known in map(self._ledger.of, self._ledger.links):
-                identity = known.documents.get(f"{LinkDocument.KIND}/{known.link}")
-                if not isinstance(identity, LinkDocument) or identity.source_cluster_id != here:
+                identity = LinkDocument.find(known.documents, known.link)
+                if identity is None or identity.source_cluster_id != here:
                     continue
                 made = await mirrored_topics(known.link, known.documents, self._target, self._source)
                 back = {SourceTopic(copy): TargetTopic(original) for original, copy in made.items()}

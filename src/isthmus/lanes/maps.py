@@ -95,11 +95,7 @@ class LinkMaps:
         """Take what the ledger says now."""
         self._segments = map_segments(self._link, self._documents)
         self._topics = mapped_topics(self._link, self._documents)
-        self._parted = frozenset(
-            each.topic
-            for each in self._documents.values()
-            if isinstance(each, PartedDocument) and each.link == self._link
-        )
+        self._parted = frozenset(each.topic for each in PartedDocument.find_all(self._documents.values(), self._link))
         self._made = {key: made for key, made in self._made.items() if key in self._segments}
 
     def is_mapped(self, topic: str) -> bool:

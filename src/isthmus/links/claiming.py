@@ -112,7 +112,7 @@ class RecoveryClaim:
         try:
             with contextlib.suppress(ClusterError, PlanRefused, TimeoutError):
                 async with asyncio.timeout(self._farewell_s):
-                    await self.write(Deletion(f"{RecoveryClaimDocument.KIND}/{self._link}"))
+                    await self.write(Deletion(RecoveryClaimDocument.key_of(self._link)))
         finally:
             self._writer.close()
 

@@ -119,7 +119,7 @@ class _Ledger:
 
     def gateways(self) -> list[MovableGatewayDocument]:
         """Return all gateways that this ledger knows."""
-        return [each for each in self.documents.values() if isinstance(each, MovableGatewayDocument)]
+        return MovableGatewayDocument.find_all(self.documents.values())
 
     def silent_s(self, gateway: str) -> float:
         """Return for how long (s) a gateway was not heard, by the looks until now."""
@@ -127,8 +127,7 @@ class _Ledger:
 
     def find_finished(self) -> list[MoveDocument]:
         """Return the moves that it knows to be finished."""
-        found = (each for each in self.documents.values() if isinstance(each, MoveDocument))
-        return [each for each in found if each.step is MoveStep.SERVE]
+        return [each for each in MoveDocument.find_all(self.documents.values()) if each.step is MoveStep.SERVE]
 
     def close(self) -> None:
         """Close the view of the ledger."""
@@ -612,8 +611,8 @@ class ClientMove:
         )
         before = (
             CarriedProducer(each.topic, *row)
-            for each in self._here.documents.values()
-            if isinstance(each, CarriedDocument) and each.stay == stay
+            for each in CarriedDocument.find_all(self._here.documents.values())
+            if each.stay == stay
             for row in each.producers
         )
         return carried_on(known, before, stay)
@@ -663,11 +662,8 @@ class ClientMove:
     async def _further(self) -> CarriedFurther:
         """Return the last transactions of the producers that move."""
         stay = self._stay_here
-        arrived = [
-            each
-            for each in self._here.documents.values()
-            if isinstance(each, CarriedTransactionsDocument) and each.stay == stay
-        ]
+        arrived = CarriedTransactionsDocument.find_all(self._here.documents.values())
+        arrived = [each for each in arrived if each.stay == stay]
         found = carried_further(
             chain.from_iterable(each.transactions for each in arrived),
             chain.from_iterable(each.here for each in arrived),
@@ -769,8 +765,7 @@ def find_unmarked(
     """Return the producers without transactions whose ids are those of their cluster alone, which no gateway assigned.
     `documents` are those of its ledger: links that write there are left out.
     """
-    links = [each for each in documents if isinstance(each, LinkDocument)]
-    ours = {one for each in links for one in (each.producer_id, each.marker_producer_id)}
+    ours = {one for each in LinkDocument.find_all(documents) for one in (each.producer_id, each.marker_producer_id)}
     return [
         (key, each.producer_id)
         for key, active in sorted(known.items())

@@ -131,19 +131,17 @@ def gateways_in(
     moves: list[MoveDocument] = []
     for alias, ledger in ledgers.items():
         silences = ledger.unlinked_silences(at_ms)
-        for key, each in ledger.find_unlinked().items():
-            age_s = silences[key].likely_s
-            if isinstance(each, GatewayDocument):
-                # The ledger that a gateway with moved clients has left may still hold its document.
-                known = registered.get(each.gateway)
-                if known is None or (known[1].has_ended, known[2]) > (each.has_ended, age_s):
-                    registered[each.gateway] = alias, each, age_s
-            elif isinstance(each, MovableGatewayDocument):
-                newest = movable.get(each.gateway)
-                if newest is None or age_s < newest[1]:
-                    movable[each.gateway] = each, age_s
-            elif isinstance(each, MoveDocument):
-                moves.append(each)
+        unlinked = ledger.find_unlinked().values()
+        moves += MoveDocument.find_all(unlinked)
+        for each in GatewayDocument.find_all(unlinked):
+            # The ledger that a gateway with moved clients has left may still hold its document.
+            known, age_s = registered.get(each.gateway), silences[each.key].likely_s
+            if known is None or (known[1].has_ended, known[2]) > (each.has_ended, age_s):
+                registered[each.gateway] = alias, each, age_s
+        for one in MovableGatewayDocument.find_all(unlinked):
+            newest, age_s = movable.get(one.gateway), silences[one.key].likely_s
+            if newest is None or age_s < newest[1]:
+                movable[one.gateway] = one, age_s
     ids = {**_aliases_in_moves(moves, ids), **ids}
     for gateway in registered.keys() | movable.keys():
         alias, document, age_s = registered.get(gateway, ("", None, math.inf))

@@ -74,8 +74,8 @@ def _recorded_settings(known: LinkMemory, there: TopicDescription) -> Settings:
         return document.settles
     rebuilt = (
         each
-        for each in known.documents.values()
-        if isinstance(each, RecoveryDocument) and each.topic == there.name and each.rebuilt_id == there.topic_id
+        for each in RecoveryDocument.find_all(known.documents.values())
+        if each.topic == there.name and each.rebuilt_id == there.topic_id
     )
     return next((each.settles for each in rebuilt), ())
 

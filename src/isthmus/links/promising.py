@@ -157,7 +157,7 @@ async def keep_committed(
 
 def committed_before(documents: Iterable[Document], maps: Collection[NamespaceMap]) -> tuple[OpenTransaction, ...]:
     """Return what an unfinished failover of these namespaces has committed, by the documents of its link."""
-    kept = dict.fromkeys(one for each in documents if isinstance(each, PromisedDocument) for one in each.committed)
+    kept = dict.fromkeys(one for each in PromisedDocument.find_all(documents) for one in each.committed)
     return tuple(one for one in kept if _is_in(one, maps))
 
 
@@ -191,14 +191,13 @@ def kept_alone(
 
 def by_register(documents: Iterable[Document]) -> dict[str, PromisedDocument]:
     """Return the document that counts of each namespace: a failover's, and of several ones not an older release's."""
-    found = [each for each in documents if isinstance(each, PromisedDocument)]
+    found = PromisedDocument.find_all(documents)
     found.sort(key=lambda each: (each.verb == "failover", each.part != ""))
     return {one: each for each in found for one in each.maps}
 
 
 async def _documents(link: str, target: Client) -> list[PromisedDocument]:
-    documents = (await read_ledger(target)).of(link).documents.values()
-    return [each for each in documents if isinstance(each, PromisedDocument)]
+    return PromisedDocument.find_all((await read_ledger(target)).of(link).documents.values())
 
 
 async def _read_promised(link: str, target: Client) -> dict[str, PromisedDocument]:

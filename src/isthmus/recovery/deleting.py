@@ -217,8 +217,8 @@ class TopicDeleter:
 
     async def _require_own(self, known: LinkMemory, logs: Mapping[int, LogRange]) -> None:
         """Require that the link itself wrote every record of the topic."""
-        identity = known.documents.get(f"{LinkDocument.KIND}/{self.link.name}")
-        own = {identity.producer_id} if isinstance(identity, LinkDocument) else set()
+        identity = LinkDocument.find(known.documents, self.link.name)
+        own = set() if identity is None else {identity.producer_id}
         self.on_step(f"{self.topic}: looking who wrote what it holds")
         for partition, log in logs.items():
             span = OffsetRange(self.topic, partition, log.start, log.end)
@@ -271,9 +271,9 @@ def require_policy(link: Link, known: LinkMemory, document: TopicDocument) -> No
 
 def is_withheld(known: LinkMemory, document: TopicDocument) -> bool:
     """Whether a topic, with these very ids, was seen to have gone with too many others."""
-    withheld = known.documents.get(_key(known.link, document.target_topic))
+    withheld = DeletionDocument.find(known.documents, known.link, document.target_topic)
     return (
-        isinstance(withheld, DeletionDocument)
+        withheld is not None
         and withheld.is_withheld
         and (withheld.topic_id, withheld.source_topic_id) == (document.target_topic_id, document.source_topic_id)
     )
@@ -287,12 +287,8 @@ async def admit(link: str, topics: Collection[TargetTopic], target: Client) -> N
     known = await recollect(link, target)
     back = [each for topic, each in known.topics.items() if topic in topics and is_withheld(known, each)]
     if back:
-        keys = [_key(link, each.target_topic) for each in back]
+        keys = [DeletionDocument.key_of(link, each.target_topic) for each in back]
         await append_once(target, map(Deletion, keys), replication_factor=None)
-
-
-def _key(link: str, topic: TargetTopic) -> str:
-    return f"{DeletionDocument.KIND}/{link}/{topic}"
 
 
 def _is_gone(shown: TopicMetadata) -> bool:
@@ -310,9 +306,8 @@ def departures(known: LinkMemory, found: Mapping[str, TopicMetadata], at_ms: int
     gone = {name for name in mirrored if _is_gone(found[name])}
     recent = [
         each
-        for each in known.documents.values()
-        if isinstance(each, DeletionDocument)
-        and not (each.is_asked_for or each.is_withheld)
+        for each in DeletionDocument.find_all(known.documents.values())
+        if not (each.is_asked_for or each.is_withheld)
         and each.source_topic not in gone
         and each.at_ms > at_ms - (_RECENT_MS if each.by == here else _RECENT_ELSEWHERE_MS)
     ]
@@ -353,5 +348,5 @@ async def delete_departed(
 
 
 def _is_recovered(topic: TargetTopic, documents: Collection[Document]) -> bool:
-    found = (each for each in documents if isinstance(each, RecoveryDocument) and each.topic == topic)
-    return any(each.stage != RecoveryStage.DONE for each in found)
+    recoveries = RecoveryDocument.find_all(documents)
+    return any(each.topic == topic and each.stage != RecoveryStage.DONE for each in recoveries)

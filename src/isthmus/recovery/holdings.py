@@ -67,7 +67,7 @@ async def _find_recovered(target: Client, link: str | None = None) -> dict[str, 
     """Return the topics that a link, or any, ever recovered at its target, with those of the source."""
     memory = await read_ledger(target)
     documents = memory.documents() if link is None else memory.of(link).documents
-    return {each.topic: each.source_topic for each in documents.values() if isinstance(each, RecoveryDocument)}
+    return {each.topic: each.source_topic for each in RecoveryDocument.find_all(documents.values())}
 
 
 async def replay_of(

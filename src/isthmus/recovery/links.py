@@ -152,7 +152,7 @@ def not_its_own(
     have the source's offsets cannot diverge from them.
     """
     documents = tuple(documents)
-    of_topic = [each for each in documents if isinstance(each, TopicDocument) and each.target_topic == topic]
+    of_topic = [each for each in TopicDocument.find_all(documents) if each.target_topic == topic]
     others = [each.link for each in of_topic if each.link != link.name]
     if others:
         return Problem(
@@ -184,13 +184,13 @@ def not_its_own(
 
 def _goes_on(own: TopicDocument, documents: Iterable[Document]) -> bool:
     """Whether an operator let a topic continue with mapped offsets, as it is now."""
-    parted = (each for each in documents if isinstance(each, PartedDocument) and each.link == own.link)
+    parted = PartedDocument.find_all(documents, own.link)
     return any((each.topic, each.target_topic_id) == (own.target_topic, own.target_topic_id) for each in parted)
 
 
 def _begun_way(topic: TargetTopic, link: Link, documents: Iterable[Document]) -> RecoveryWay | None:
     """Return the way in which a recovery was begun that is not done."""
-    found = (each for each in documents if isinstance(each, RecoveryDocument) and each.link == link.name)
+    found = RecoveryDocument.find_all(documents, link.name)
     return next((each.way for each in found if each.topic == topic and each.stage != RecoveryStage.DONE), None)
 
 

@@ -52,11 +52,11 @@ def is_parted(known: LinkMemory, source: TopicDescription, target: TopicDescript
 
 def parted_traces(known: LinkMemory, topic: TargetTopic) -> list[Deletion]:
     """Return the deletions for the ledger when a topic that continued mapped is built again."""
-    document = known.documents.get(f"{PartedDocument.KIND}/{known.link}/{topic}")
-    if not isinstance(document, PartedDocument):
+    document = PartedDocument.find(known.documents, known.link, topic)
+    if document is None:
         return []
-    maps = (each for each in known.documents.values() if isinstance(each, MapDocument) and each.topic == topic)
-    gone = [each.key for each in maps if each.target_topic_id == document.target_topic_id]
+    maps = MapDocument.find_all(known.documents.values())
+    gone = [each.key for each in maps if (each.topic, each.target_topic_id) == (topic, document.target_topic_id)]
     return [Deletion(key) for key in (document.key, *gone)]
 
 
@@ -64,8 +64,8 @@ def said_of_parted(known: LinkMemory, topic: TargetTopic, *, is_run: bool) -> li
     """Return the ledger's records of a topic that continues mapped, to be written again after an interruption: they
     count although they were not committed, but brokers drop them one day.
     """
-    parted = known.documents.get(f"{PartedDocument.KIND}/{known.link}/{topic}")
-    if not isinstance(parted, PartedDocument):
+    parted = PartedDocument.find(known.documents, known.link, topic)
+    if parted is None:
         return []
     begun_as = known.topics.get(topic)
     # A controller that runs the link writes itself what it has begun.
@@ -192,8 +192,8 @@ class Parting:
         """Return the numbers from which lanes count where a leader remembers the link's producer: it accepts no
         others.
         """
-        identity = self.known.documents.get(f"{LinkDocument.KIND}/{self.link.name}")
-        if not isinstance(identity, LinkDocument):
+        identity = LinkDocument.find(self.known.documents, self.link.name)
+        if identity is None:
             return {}
         keys = [(str(self.document.topic), partition) for partition in partitions]
         leaders, leaderless = leaders_of(await self.target.metadata([self.document.topic]), keys)

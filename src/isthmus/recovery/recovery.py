@@ -159,8 +159,8 @@ class TopicRecoverer:
         logs, determines how to continue; `None` for none.
         """
         document = self._document(known)
-        parted = known.documents.get(f"{PartedDocument.KIND}/{self.link.name}/{self.topic}")
-        if isinstance(parted, PartedDocument) and way is RecoveryWay.MAPPED and self._is_parted(known, both):
+        parted = PartedDocument.find(known.documents, self.link.name, self.topic)
+        if parted is not None and way is RecoveryWay.MAPPED and self._is_parted(known, both):
             # A rebuilding that was begun since and has deleted nothing is dropped.
             was_mapped = document is not None and document.way is RecoveryWay.MAPPED
             return RecoveryDocument(
@@ -317,8 +317,8 @@ class TopicRecoverer:
         )
 
     def _quarantine(self, found: _Diverged) -> Quarantine:
-        identity = found.known.documents.get(f"{LinkDocument.KIND}/{self.link.name}")
-        own = (identity.producer_id,) if isinstance(identity, LinkDocument) else ()
+        identity = LinkDocument.find(found.known.documents, self.link.name)
+        own = () if identity is None else (identity.producer_id,)
         return Quarantine(
             source=self.source,
             target=self.target,
@@ -398,9 +398,8 @@ class TopicRecoverer:
     async def _resuming_changes(self) -> list[Deletion]:
         """Return the changes that let lanes run again, unless an operator has paused the topic, before or meanwhile."""
         known = await recollect(self.link.name, self.target)
-        pause = PauseDocument(link=self.link.name, topic=self.topic, since_ms=0)
-        found = known.documents.get(pause.key)
-        return [Deletion(pause.key)] if isinstance(found, PauseDocument) and found.for_recovery else []
+        pause = PauseDocument.find(known.documents, self.link.name, self.topic)
+        return [Deletion(pause.key)] if pause is not None and pause.for_recovery else []
 
     async def _restore_groups(self, claim: RecoveryClaim, document: RecoveryDocument) -> TopicRecovery:
         """Put groups back to their positions as soon as those records are there again; only then it is done."""
@@ -451,8 +450,7 @@ class TopicRecoverer:
         return TopicRecovery(topic=self.topic, source_topic=self.source_topic, stage=None, partitions=partitions)
 
     def _document(self, known: LinkMemory) -> RecoveryDocument | None:
-        found = known.documents.get(f"{RecoveryDocument.KIND}/{self.link.name}/{self.topic}")
-        return found if isinstance(found, RecoveryDocument) else None
+        return RecoveryDocument.find(known.documents, self.link.name, self.topic)
 
     def _describe(self, document: RecoveryDocument) -> TopicRecovery:
         return TopicRecovery(

@@ -32,8 +32,8 @@ class LinkRecord:
         documents = list(wanted_topics(self.ledger.link, topics, self.ledger.documents))
         for batch in in_batches(documents):
             await self.ledger.write(*batch)
-        held = (self.ledger.documents.get(f"{TopicDocument.KIND}/{self.ledger.link}/{each.topic}") for each in topics)
-        return frozenset(each.target_topic for each in held if isinstance(each, TopicDocument) and each.is_wanted)
+        held = (TopicDocument.find(self.ledger.documents, self.ledger.link, each.topic) for each in topics)
+        return frozenset(each.target_topic for each in held if each is not None and each.is_wanted)
 
     async def write_begun(self, began: Mapping[TargetTopic, TopicIds]) -> None:
         """Write down topics that are about to be copied."""
@@ -84,4 +84,4 @@ class LinkRecord:
     async def write_farewell(self) -> None:
         """Write the farewell, so that `status` shows the end at once; otherwise silence does ten seconds later."""
         with contextlib.suppress(IsthmusError):
-            await self.ledger.write(Deletion(f"{ControllerDocument.KIND}/{self.ledger.link}"))
+            await self.ledger.write(Deletion(ControllerDocument.key_of(self.ledger.link)))

@@ -74,7 +74,7 @@ class SelfRecovery:
             return
         with contextlib.suppress(IsthmusError):
             documents = (await recollect(link.name, session.client(link.target))).documents.values()
-            recoveries = [each for each in documents if isinstance(each, RecoveryDocument)]
+            recoveries = RecoveryDocument.find_all(documents)
             self._begun.update((link.name, each.topic) for each in recoveries if each.stage != RecoveryStage.DONE)
             self._looked.add(link.name)
 

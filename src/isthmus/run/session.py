@@ -285,7 +285,7 @@ class Session:
     def _hear(self, key: str, document: Document | None) -> None:
         if kind_of(key) == TopicDocument.KIND and document is None:
             # An operator has the link forget a topic that its source no longer has.
-            self._topics.forgotten(TargetTopic(key.removeprefix(f"{TopicDocument.KIND}/{self._open.name}/")))
+            self._topics.forgotten(TargetTopic(key.removeprefix(TopicDocument.key_of(self._open.name, ""))))
             self._lanes.forget(() if self.plan is None else {topic.topic for topic in self.plan.topics})
         elif kind_of(key) in _PAUSES:
             self._lanes.assign()
@@ -371,7 +371,7 @@ class Session:
     @property
     def loops(self) -> tuple[LoopProgress, ...]:
         """The state of the data, the topics, the groups and everything else that the link synchronizes."""
-        verified = self._open.ledger.documents.get(f"{VerificationDocument.KIND}/{self._open.name}")
+        verified = VerificationDocument.find(self._open.ledger.documents, self._open.name)
         return (*self._main_loops(), *self._loops.progress, verify_loop(verified))
 
     def _main_loops(self) -> tuple[LoopProgress, ...]:

@@ -129,7 +129,7 @@ class Succession:
 
     def __init__(self, link: str, when_occupied: WhenOccupied, silence_s: float) -> None:
         self._silence_s = silence_s
-        self._key = f"{ControllerDocument.KIND}/{link}"
+        self._key = ControllerDocument.key_of(link)
         self._when_occupied = when_occupied
         self.is_standing_by = self.is_free = False
         self._vigil: Vigil | None = None

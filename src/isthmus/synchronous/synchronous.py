@@ -171,8 +171,7 @@ def _unheard_error(link: Link, silent: Sequence[GatewayDocument], *, is_none: bo
 
 def gateways_of(documents: Iterable[Document]) -> list[GatewayDocument]:
     """Return the gateways that have registered, by their ids."""
-    found = [each for each in documents if isinstance(each, GatewayDocument)]
-    return sorted(found, key=lambda each: each.gateway)
+    return sorted(GatewayDocument.find_all(documents), key=lambda each: each.gateway)
 
 
 def trouble_of(found: LinkProgress) -> str:

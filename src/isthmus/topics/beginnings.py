@@ -25,7 +25,7 @@ class Beginnings:
         self._ledger = ledger
         self._target = target
         # Documents written here are read again a moment later: only a document that ends them comes from others.
-        self._known = {key: each for key, each in ledger.documents.items() if isinstance(each, BeginningDocument)}
+        self._known = {each.key: each for each in BeginningDocument.find_all(ledger.documents.values())}
         ledger.listen(self._hear)
 
     def _hear(self, key: str, document: Document | None) -> None:

@@ -19,8 +19,8 @@ from isthmus.topics.preflight import TopicPair
 
 def first_look_of(link: str, documents: Mapping[str, Document]) -> FirstLook | None:
     """Return the first look of a link, `None` if there was none."""
-    document = documents.get(f"{FirstLookDocument.KIND}/{link}")
-    if not isinstance(document, FirstLookDocument):
+    document = FirstLookDocument.find(documents, link)
+    if document is None:
         return None
     try:
         include, exclude = (tuple(map(TopicPattern.parse, each)) for each in (document.include, document.exclude))

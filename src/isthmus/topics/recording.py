@@ -40,11 +40,11 @@ def wanted_topics(link: str, topics: Iterable[TopicPlan], documents: Mapping[str
             build_document(link, topic.topic, recorded.get(topic.topic, unpaired)), state=LaneState.STARTING
         )
         document = replace(document, is_mapped=topic.is_mapped)
-        known = documents.get(document.key)
-        if isinstance(known, TopicDocument):
+        known = TopicDocument.find(documents, link, topic.topic)
+        if known is not None:
             document = replace(document, ended=known.ended)
             is_said = known.problem is None and known == replace(document, state=known.state, left=known.left)
-        if not isinstance(known, TopicDocument) or not is_said:
+        if known is None or not is_said:
             yield document
 
 
@@ -58,15 +58,15 @@ def changed_topics(
         # A topic that was to be forgotten is known again where it is in the way.
         known_ids = every if topic.state is LaneState.TOPIC_RECREATED else recorded
         document = build_document(link, topic.topic, known_ids.get(topic.topic, unpaired))
-        known = documents.get(document.key)
+        known = TopicDocument.find(documents, link, topic.topic)
         if topic.reasons:
             document = replace(document, state=topic.state, problem=topic.reasons[0])
         elif topic.state is LaneState.SOURCE_DELETED:
             document = replace(document, state=topic.state, problem=topic.kept)
-        elif topic.topic not in recorded and isinstance(known, TopicDocument) and known.is_wanted:
+        elif topic.topic not in recorded and known is not None and known.is_wanted:
             # The topic has no lanes yet.
             document = replace(document, state=LaneState.STARTING, is_mapped=topic.is_mapped)
-        before = known.ended if isinstance(known, TopicDocument) else ()
+        before = () if known is None else known.ended
         document = replace(document, ended=ended_partitions(topic, before, reports))
         if document != known and (known is not None or topic.reasons):
             yield document

@@ -167,8 +167,8 @@ def _places(view: LinkView) -> Iterator[_Place]:
             at = max(written_to, NO_OFFSET if report is None else report.position)
             yield _place(LaneBegin(lane.source_topic, lane.source_topic_id, lane.partition, at), written_to, begun)
     for key, cursor in cursors.items():
-        known = view.documents.get(f"{TopicDocument.KIND}/{view.link.name}/{key.topic}")
-        if isinstance(known, TopicDocument):
+        known = TopicDocument.find(view.documents, view.link.name, key.topic)
+        if known is not None:
             offset = cursor.source_offset
             begin = LaneBegin(known.source_topic, known.source_topic_id, key.partition, offset)
             yield _place(begin, offset, cursor)

@@ -229,7 +229,7 @@ class GoneCluster:
         if not any(pause is None for pause in known.paused.parts):
             pause = PauseDocument(link=link, since_ms=now_ms(), by=operator())
             await append_once(target, [pause], replication_factor=self._ledger.replication_factor)
-        if any(isinstance(one, LeaseDocument) for one in known.documents.values()) and not await is_run(link, target):
+        if LeaseDocument.find_all(known.documents.values()) and not await is_run(link, target):
             await end_leases(link, target)
 
     def _own(self, tree: Tree) -> list[Distributor]:

@@ -56,7 +56,7 @@ class HiddenTopics:
     def settle(self, cluster_id: str) -> bool:
         """Apply the records, for the cluster with this id; whether topics are hidden that were not before."""
         before, found = set(self.namespaces), dict[str, tuple[Namespace, ...]]()
-        for link in {each.link for each in self._documents.values() if isinstance(each, DeclarationDocument)}:
+        for link in {each.link for each in DeclarationDocument.find_all(self._documents.values())}:
             known = declaration_of(link, self._documents.values())
             if known.is_whole and known.target.cluster_id == cluster_id:
                 found[link] = hidden_by(known, self._documents.values())

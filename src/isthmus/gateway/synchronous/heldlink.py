@@ -236,8 +236,7 @@ class HeldLink:
     @property
     def noted_by(self) -> Collection[str]:
         """The gateways with prepared commits in the ledger of the target, as it was read last."""
-        found = self.target.documents(self.name).values()
-        return {each.gateway for each in found if isinstance(each, PreparedDocument)}
+        return {each.gateway for each in PreparedDocument.find_all(self.target.documents(self.name).values())}
 
     async def write_there(self, changes: Iterable[LedgerChange]) -> None:
         """Append changes to the ledger of the target.

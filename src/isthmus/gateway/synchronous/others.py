@@ -79,8 +79,7 @@ class OtherGateways:
         named = registered.keys() | {
             one.gateway
             for link in self._owner.held
-            for one in memory.of(link.name).documents.values()
-            if isinstance(one, GatewayPairDocument)
+            for one in GatewayPairDocument.find_all(memory.of(link.name).documents.values())
         }
         # A gateway that took its leave may not have known that its last commits have ended there.
         named |= {gateway for link in self._owner.held for gateway in link.noted_by}
@@ -158,7 +157,7 @@ class OtherGateways:
         if await self._write(changes):
             _log.info("gateway %s is gone, and the follower of %s has all that it answered", gateway, link.name)
             self._proven.setdefault(gateway, set()).add(_stated_key(link))
-            await self._write_there(link, [*changes, Deletion(PreparedDocument(link=link.name, gateway=gateway).key)])
+            await self._write_there(link, [*changes, Deletion(PreparedDocument.key_of(link.name, gateway))])
 
     async def _take_out(self, gateway: str, rest: list[Deletion]) -> None:
         if await self._write(rest):
@@ -204,9 +203,8 @@ def _build_deletions(gateway: str, memory: LedgerMemory) -> list[Deletion]:
     words = [
         word
         for name in memory.links
-        for word in memory.of(name).documents.values()
-        if isinstance(word, GatewayPairDocument) and word.gateway == gateway
+        for word in GatewayPairDocument.find_all(memory.of(name).documents.values())
+        if word.gateway == gateway
     ]
-    unlinked = memory.find_unlinked()
-    keys = [key for key, one in unlinked.items() if isinstance(one, GatewayDocument) and one.gateway == gateway]
-    return [Deletion(key) for key in (*(word.key for word in words), *keys)]
+    own = GatewayDocument.find(memory.find_unlinked(), gateway)
+    return [Deletion(each.key) for each in (*words, own) if each is not None]

@@ -27,7 +27,7 @@ async def mirrored_topics(
 
     :raises ClusterError: A cluster as a whole did not answer.
     """
-    known = [d for d in documents.values() if isinstance(d, TopicDocument) and d.link == link]
+    known = TopicDocument.find_all(documents.values(), link)
     known = [d for d in known if d.target_topic_id != NO_TOPIC_ID and _holds_copies(LaneState(d.state))]
     if not known:
         return {}
@@ -47,8 +47,7 @@ def ended_partitions(link: str, documents: Mapping[str, Document]) -> frozenset[
     """Return the partitions of the source whose topics at the target are no copies any more."""
     return frozenset(
         (document.source_topic, each.partition)
-        for document in documents.values()
-        if isinstance(document, TopicDocument) and document.link == link
+        for document in TopicDocument.find_all(documents.values(), link)
         for each in document.ended
         if not _holds_copies(LaneState(each.state))
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from isthmus.ledger.documents.document import Document, DocumentOfLink
+from isthmus.ledger.documents.document import DocumentOfLink
 from isthmus.model.loop import VERIFY_TASK, LoopProgress, LoopState
 from isthmus.model.problem import Problem
 
@@ -34,9 +34,9 @@ class VerificationDocument(DocumentOfLink):
     problem: Problem | None = None
 
 
-def verify_loop(found: Document | None, *, age_s: float = 0.0) -> LoopProgress:
+def verify_loop(found: VerificationDocument | None, *, age_s: float = 0.0) -> LoopProgress:
     """The state of the verification of all topics, from the last one `age_s` ago; NOT_CONFIGURED if there was none."""
-    if not isinstance(found, VerificationDocument):
+    if found is None:
         return LoopProgress(loop=VERIFY_TASK, state=LoopState.NOT_CONFIGURED)
     state = LoopState.ACTIVE if found.problem is None else LoopState.IN_ERROR
     return LoopProgress(loop=VERIFY_TASK, state=state, problem=found.problem, age_s=age_s)

@@ -230,8 +230,8 @@ class _Takeover:
         self, pairs: Mapping[TargetTopic, TopicPair], known: LinkMemory
     ) -> frozenset[TargetTopic]:
         """Find the topics that an earlier link of this name wrote, if brokers know: its sequences would go on."""
-        document = known.documents.get(f"{LinkDocument.KIND}/{self._link.name}")
-        if not isinstance(document, LinkDocument):
+        document = LinkDocument.find(known.documents, self._link.name)
+        if document is None:
             return frozenset()
         keys = _list_partitions(pairs)
         leaders, _ = leaders_of(await self._target.metadata(sorted({topic for topic, _ in keys})), keys)

@@ -364,7 +364,7 @@ class LeaseScheduler:
         """Wait until no task of an earlier controller writes: until their documents say so, or, if some do not or the
         ledger was lost, until `revocation_s` after it was opened.
         """
-        former = [d for d in self._ledger.documents.values() if isinstance(d, LeaseDocument)]
+        former = LeaseDocument.find_all(self._ledger.documents.values())
         deadline = self._ledger.opened_at + self._timings.revocation_s
         while self._ledger.was_lost or not all(has_ended(d, self._ledger.documents) for d in former):
             if time.monotonic() > deadline:
@@ -382,7 +382,7 @@ class LeaseScheduler:
     async def _delete_slots(self, former: list[LeaseDocument]) -> None:
         """Delete the documents of former slots; there may have been more slots than now."""
         kinds = (LeaseDocument, TaskDocument, ReceiptDocument, ProgressDocument)
-        keys = [d.key.replace(LeaseDocument.KIND, kind.KIND, 1) for d in former for kind in kinds]
+        keys = [kind.key_of(each.link, str(each.slot)) for each in former for kind in kinds]
         with contextlib.suppress(ClusterError):
             await self._ledger.write(*(Deletion(key) for key in keys))
 

@@ -70,14 +70,13 @@ class LedgerMaps:
 
         :raises ClusterError: The ledger cannot be read.
         """
-        wanted = {f"{MapDocument.KIND}/{self._link}/{lane.key}": lane for lane in lanes}
+        wanted = {MapDocument.key_of(self._link, str(lane.key)): lane for lane in lanes}
         found: dict[str, dict[str, MapDocument]] = {prefix: {} for prefix in wanted}
         entries, position = await self._entries()
         # The map is written again and again: only its newest documents are decoded.
         documents = await aside(newest, [entry for entry in entries if _lane_prefix(entry.key) in found])
-        for key, document in documents.items():
-            if isinstance(document, MapDocument):
-                found[_lane_prefix(key)][key] = document
+        for document in MapDocument.find_all(documents.values()):
+            found[_lane_prefix(document.key)][document.key] = document
         for prefix, lane in wanted.items():
             known_at = [self._taken_at.get(lane.key, -1), *(each.taken_at for each in found[prefix].values())]
             # A ledger that was lost starts at offset 0: the mark has to be above those that were written before.

@@ -67,7 +67,7 @@ def mapping_of(link: str, documents: Mapping[str, Document]) -> LinkMapping:
         told_from = trimmed_ordinal(found)
         if all(segment.ordinal_begin > max(segment.cursor.first_ordinal, told_from) for segment in found):
             broken[topic] = f"the ledger has lost the beginning of the map of partition {partition}"
-    topics = (each for each in documents.values() if isinstance(each, TopicDocument) and each.link == link)
+    topics = TopicDocument.find_all(documents.values(), link)
     begins: dict[TargetTopicPartition, int] = {
         (topic.target_topic, left.partition): left.offset_end for topic in topics for left in topic.left
     }
