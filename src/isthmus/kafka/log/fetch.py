@@ -74,6 +74,11 @@ class Fetched(NamedTuple, Generic[TopicT]):
     high_watermark: int = -1
     preferred: int = -1
 
+    @property
+    def end(self) -> int:
+        """Up to where the leader could show records: only answers at read_committed have a stable end."""
+        return self.high_watermark if self.stable_end < 0 else self.stable_end
+
 
 class FetchSession(Generic[TopicT]):
     """The fetch session at one broker. Call `want`, build a `request`, and pass its answer to `take_answer`.
@@ -227,7 +232,8 @@ async def fetch_once(
     Over a quota a broker answers without partitions and without an error (KIP-219): then it is asked again, for fewer
     and fewer bytes. So the result has every wanted partition.
 
-    :raises ClusterError: The broker did not answer, keeps throttling, left a partition out, or refused the request.
+    :raises ClusterError: The broker did not answer, keeps throttling, left a partition out, refused the request, or has
+        its readers read from another replica.
     """
     session: FetchSession[TopicT] = FetchSession(isolation=isolation, incremental=False)
     for key, want in wants.items():
@@ -246,11 +252,25 @@ async def fetch_once(
         right = on_topic("READ", topic)
         codes.raise_for_code(code, f"a fetch at {connection.where}", right, cluster=connection.cluster)
         found = list(session.partitions(answer))
+        if away := next((each for each in found if each.preferred != _NO_REPLICA and not each.records), None):
+            raise _sent_away(away, connection)
         if {fetched.key for fetched in found} >= wants.keys():
             return found
         if not answer.throttle_time_ms:
             raise Unreachable(f"{connection.where} left a partition out of its answer", cluster=connection.cluster)
         await throttle.sit_out(answer.throttle_time_ms, connection)
+
+
+def _sent_away(fetched: Fetched[TopicT], connection: Connection) -> Unreachable:
+    """The answer has no records, whatever the log holds."""
+    topic, partition = fetched.key
+    return Unreachable(
+        f"{connection.where} has readers of {topic}-{partition} read from replica {fetched.preferred} (KIP-392), and "
+        "Isthmus reads from leaders",
+        cluster=connection.cluster,
+        hint="Have the brokers' replica.selector.class name the leader to clients that tell no rack, as Kafka's "
+        "RackAwareReplicaSelector does.",
+    )
 
 
 def held_back(what: str, cluster: str) -> Unreachable:

@@ -16,9 +16,10 @@ from isthmus.kafka.batches.aborted import AbortedView
 from isthmus.kafka.batches.batch import Batch, scan
 from isthmus.kafka.batches.legacy import messages
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.fetch import Fetched, Want, fetch_once
+from isthmus.kafka.log.fetch import Want, fetch_once
 from isthmus.kafka.log.listoffsets import READ_COMMITTED, PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
+from isthmus.kafka.log.tail import find_in_tier
 from isthmus.model.kafka.rights import on_topic
 
 FETCH_BYTES: Final = 8 << 20
@@ -186,7 +187,7 @@ class LogReader:
         return [each.batch for each in found if each.batch.base_offset < span.offset_end]
 
     async def _fetch(self, span: OffsetRange, offset: int, bytes_max: int) -> list[StoredBatch]:
-        """Fetch the batches of one answer, at least one; none if the log begins behind the range.
+        """Fetch the batches of one answer, at least one; none if the log has none in the rest of the range.
 
         :raises ClusterError: As `read`; also if the log ends before the offset, which proves nothing: its leader may be
             a new one that lacks records.
@@ -215,32 +216,31 @@ class LogReader:
             await asyncio.sleep(_RETRY_S)
 
     async def _attempt(self, span: OffsetRange, offset: int, bytes_max: int) -> list[StoredBatch]:
-        part = await self._ask(span, offset, bytes_max)
-        codes.raise_for_code(part.error_code, f"reading {span}", on_topic("READ", span.topic), cluster=self._alias)
-        if not part.records:
-            raise Unreachable(
-                f"{self._alias} has nothing at offset {offset} of {span} yet",
-                cluster=self._alias,
-                hint="Are all its replicas up? The partition's last stable offset does not move.",
-            )
-        try:
-            batches = [modern(batch) for batch in scan(part.records)]
-        except (ValueError, KafkaError) as error:
-            raise unreadable(self._alias, f"offset {offset} of {span}", error) from error
-        found = list(committed_view(batches, part.aborted))
-        return [item for item in found if item.batch.offset_end > offset]
-
-    async def _ask(self, span: OffsetRange, offset: int, bytes_max: int) -> Fetched[str]:
         leader = self._leaders.get(span.key) or await self._leader(span)
-        (answer,) = await fetch_once(
-            await self._client.connection(leader.node_id),
-            {span.key: Want(leader.topic_id, offset, leader.epoch, -1)},
+        connection = await self._client.connection(leader.node_id)
+        wants = {span.key: Want(leader.topic_id, offset, leader.epoch, -1)}
+        (part,) = await fetch_once(
+            connection,
+            wants,
             isolation=self._isolation,
             bytes_max=bytes_max,
             max_wait_ms=_WAIT_MS,
             timeout_s=_ANSWER_S,
         )
-        return answer
+        codes.raise_for_code(part.error_code, f"reading {span}", on_topic("READ", span.topic), cluster=self._alias)
+        try:
+            batches = [modern(batch) for batch in scan(part.records)]
+        except (ValueError, KafkaError) as error:
+            raise unreadable(self._alias, f"offset {offset} of {span}", error) from error
+        found = [item for item in committed_view(batches, part.aborted) if item.batch.offset_end > offset]
+        # Without records up to the end of the range, the cleaner has left none there.
+        if not found and (part.records or part.end < span.offset_end or await find_in_tier(connection, wants)):
+            raise Unreachable(
+                f"{self._alias} has nothing at offset {offset} of {span} yet",
+                cluster=self._alias,
+                hint="Are all its replicas up? The partition's last stable offset does not move.",
+            )
+        return found
 
     async def _leader(self, span: OffsetRange) -> _Leader:
         metadata = await self._client.metadata([span.topic])

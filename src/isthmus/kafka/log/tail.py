@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
+
+from kafka.protocol.consumer import ListOffsetsRequest
 
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.kafka import codes
@@ -15,7 +18,14 @@ from isthmus.kafka.batches.batch import Batch, scan
 from isthmus.kafka.client import Client
 from isthmus.kafka.connect.connection import Connection
 from isthmus.kafka.log.fetch import Fetched, Want, fetch_once
-from isthmus.kafka.log.listoffsets import EARLIEST, READ_UNCOMMITTED, TopicT, list_offsets
+from isthmus.kafka.log.listoffsets import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_LOCAL_FROM,
+    READ_UNCOMMITTED,
+    TopicT,
+    list_offsets,
+)
 from isthmus.kafka.log.offsets import leaders_of
 from isthmus.model.kafka.rights import on_topic
 
@@ -23,6 +33,8 @@ _TIMEOUT_S: Final = 3.0
 _AT_ONCE: Final = 64
 _RESPONSE_BYTES: Final = 32 << 20
 _PARTITION_BYTES: Final = 2 << 20
+_TIER_MS: Final = 1_000
+"""How long a broker may read from a remote tier."""
 
 UNTOLD: Final = Unreachable(
     "the last batch could not be read: the leader cannot tell now what its log holds there",
@@ -54,17 +66,56 @@ Found = Read | ClusterError
 
 
 async def batches_at(
-    connection: Connection, wants: Mapping[tuple[TopicT, int], Want], isolation: int = READ_UNCOMMITTED
+    connection: Connection,
+    wants: Mapping[tuple[TopicT, int], Want],
+    isolation: int = READ_UNCOMMITTED,
+    *,
+    partition_bytes_max: int = _PARTITION_BYTES,
 ) -> dict[tuple[TopicT, int], Found]:
-    """Read the first batch at or behind each wanted offset, or why there is none; else the broker's error.
+    """Read the first batch at or behind each wanted offset, or why there is none; else the broker's error. An answer
+    holds about `partition_bytes_max` of a partition.
 
     :raises ClusterError: The broker did not answer, or not with record batches.
     """
+    fetch = partial(fetch_once, connection, isolation=isolation, partition_bytes_max=partition_bytes_max)
+    found = await _read_batches(connection, wants, fetch)
+    if doubted := await find_in_tier(connection, {key: wants[key] for key in _holes_in(found)}):
+        # The broker may have given up on its tier.
+        found |= await _read_batches(connection, doubted, partial(fetch, max_wait_ms=_TIER_MS))
+        found |= dict.fromkeys(_holes_in(found) & doubted.keys(), UNTOLD)
+    return found
+
+
+def _holes_in(found: Mapping[tuple[TopicT, int], Found]) -> set[tuple[TopicT, int]]:
+    return {key for key, each in found.items() if isinstance(each, Read) and each.batch is NoBatch.HOLE}
+
+
+async def find_in_tier(
+    connection: Connection, wants: Mapping[tuple[TopicT, int], Want]
+) -> dict[tuple[TopicT, int], Want]:
+    """Find the wanted offsets that may lie in a remote tier (KIP-405). There an empty answer shows no hole, as the tier
+    may have been too slow.
+
+    :raises ClusterError: The broker did not answer.
+    """
+    if not wants or connection.api_versions[ListOffsetsRequest.API_KEY][1] < EARLIEST_LOCAL_FROM:
+        return {}
+    epochs = {key: want.leader_epoch for key, want in wants.items()}
+    starts = await list_offsets(connection, epochs, EARLIEST_LOCAL, timeout_s=_TIMEOUT_S)
+    return {key: wants[key] for key, start in starts.items() if start.error_code or start.offset > wants[key].offset}
+
+
+async def _read_batches(
+    connection: Connection,
+    wants: Mapping[tuple[TopicT, int], Want],
+    fetch: Callable[..., Awaitable[list[Fetched[TopicT]]]],
+) -> dict[tuple[TopicT, int], Found]:
     found: dict[tuple[TopicT, int], Found] = {}
     waiting, outside = dict(wants), dict[tuple[TopicT, int], int]()
     while waiting:
         chunk = dict(islice(waiting.items(), _AT_ONCE))
-        answers = {fetched.key: fetched for fetched in await _fetch_some(connection, chunk, isolation)}
+        parts = await fetch(chunk, bytes_max=_RESPONSE_BYTES, timeout_s=_TIMEOUT_S)
+        answers = {fetched.key: fetched for fetched in parts}
         try:
             seen = {key: found_in(fetched) for key, fetched in answers.items()}
         except ValueError as error:
@@ -101,10 +152,10 @@ async def last_batches(client: Client, ends: Mapping[tuple[TopicT, int], int]) -
 
 
 async def batches_before(
-    client: Client, ends: Mapping[tuple[TopicT, int], int]
+    client: Client, ends: Mapping[tuple[TopicT, int], int], *, partition_bytes_max: int = _PARTITION_BYTES
 ) -> dict[tuple[TopicT, int], Batch | NoBatch]:
     """Read the first batch of each of these logs at or behind the last offset before its end, or why there is none;
-    logs that cannot be read now are left out.
+    logs that cannot be read now are left out. For `partition_bytes_max` see `batches_at`.
 
     :raises ClusterError: The cluster as a whole did not answer.
     """
@@ -117,7 +168,8 @@ async def batches_before(
     async def ask(leader: int, epochs: Mapping[tuple[TopicT, int], int]) -> dict[tuple[TopicT, int], Found]:
         wants = {key: Want(metadata.topics[key[0]].topic_id, ends[key] - 1, epoch, -1) for key, epoch in epochs.items()}
         try:
-            return await batches_at(await client.connection(leader), wants)
+            connection = await client.connection(leader)
+            return await batches_at(connection, wants, partition_bytes_max=partition_bytes_max)
         except ClusterError:
             return {}
 
@@ -131,28 +183,12 @@ def found_in(fetched: Fetched[Any]) -> Batch | NoBatch | None:
     :raises ValueError: The answer does not hold record batches.
     """
     if not fetched.records and fetched.error_code == codes.NONE:
-        # Only read_committed answers have a stable end, and hold no records beyond it.
-        end = fetched.high_watermark if fetched.stable_end < 0 else fetched.stable_end
-        is_within = fetched.log_start <= fetched.offset < end
-        return NoBatch.HOLE if is_within else None
+        return NoBatch.HOLE if fetched.log_start <= fetched.offset < fetched.end else None
     return _first(fetched.records)
 
 
 def _read(batch: Batch | NoBatch, fetched: Fetched[Any]) -> Read:
     return Read(batch, fetched.log_start, isinstance(batch, Batch) and AbortedView(fetched.aborted).advance(batch))
-
-
-async def _fetch_some(
-    connection: Connection, wants: Mapping[tuple[TopicT, int], Want], isolation: int
-) -> list[Fetched[TopicT]]:
-    return await fetch_once(
-        connection,
-        wants,
-        isolation=isolation,
-        bytes_max=_RESPONSE_BYTES,
-        partition_bytes_max=_PARTITION_BYTES,
-        timeout_s=_TIMEOUT_S,
-    )
 
 
 def _first(records: bytes) -> Batch | None:

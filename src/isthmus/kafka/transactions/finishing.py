@@ -8,28 +8,26 @@ transaction without any end at the follower was seen by no client here, and is a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterable
+from collections.abc import Collection
+from contextlib import aclosing
 from typing import Final
 
 from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError
 from isthmus.kafka import codes
 from isthmus.kafka.batches.aborted import COMMIT, control_type
-from isthmus.kafka.batches.batch import Batch, scan
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.fetch import Want, fetch_once
 from isthmus.kafka.log.listoffsets import READ_UNCOMMITTED, PartitionKey
 from isthmus.kafka.log.offsets import leaders_of, log_ranges, may_pass
+from isthmus.kafka.log.reading import LogReader, OffsetRange
 from isthmus.kafka.transactions.aborting import Still, commit_mirrored, leaderless, meant_still, transactions_in
 from isthmus.model.gateways.prepared import MaybeCommitted, PreparedCommit, PreparedPart, Unfinished
-from isthmus.model.kafka.rights import on_topic
 from isthmus.model.kafka.transactions import OpenTransaction, TransactionState, lone_producer_id
 
 _TIMEOUT_S: Final = 10.0
 _LEADER_S: Final = 30.0
 """How long to wait for the leader of a partition that may hold a commit: about the time of a broker's restart."""
 _AGAIN_S: Final = 0.3
-_BYTES: Final = 4 << 20
 
 
 async def finish(
@@ -103,57 +101,24 @@ def _is_prepared(each: OpenTransaction, part: PreparedPart, producer_id: int) ->
 async def _is_committed(client: Client, part: PreparedPart, producer_id: int) -> bool:
     """Whether the transaction prepared in a partition was committed there: by the first control record of its producer
     behind it, if records of the transaction precede it that no other control record has ended.
+
+    :raises ClusterError: The partition cannot be read up to its end: an answer without records shows no end.
     """
+    key = (part.topic, part.partition)
+    _, without = leaders_of(await client.metadata([part.topic]), [key])
+    if without.get(key) == codes.UNKNOWN_TOPIC_OR_PARTITION:
+        return False
+    log = (await log_ranges(client, [key])).all()[key]
+    # It begins there or later, or at the log start: deleted records prove nothing.
+    span = OffsetRange(*key, max(part.begin, log.start), log.end)
     is_open, lone = False, lone_producer_id(producer_id)
-    async for batch in _batches(client, part):
-        if batch.producer_id != lone:
-            continue
-        if not batch.is_control:
-            is_open = is_open or batch.base_offset < part.end
-        elif batch.base_offset >= part.end:
-            return is_open and control_type(batch) == COMMIT
-        else:
-            is_open = False
+    async with aclosing(LogReader(client, isolation=READ_UNCOMMITTED).read(span)) as answers:
+        async for found in answers:
+            for batch in (each.batch for each in found if each.batch.producer_id == lone):
+                if not batch.is_control:
+                    is_open = is_open or batch.base_offset < part.end
+                elif batch.base_offset >= part.end:
+                    return is_open and control_type(batch) == COMMIT
+                else:
+                    is_open = False
     return False
-
-
-async def _batches(client: Client, part: PreparedPart) -> AsyncIterator[Batch]:
-    """Yield the batches of a partition from the transaction's possible begin, or from the log start: deleted records
-    prove nothing.
-
-    :raises ClusterError: The leader does not answer.
-    """
-    key, at = (part.topic, part.partition), part.begin
-    while True:
-        metadata = await client.metadata([part.topic])
-        leaders, without = leaders_of(metadata, [key])
-        if without.get(key) == codes.UNKNOWN_TOPIC_OR_PARTITION:
-            return
-        what = f"reading {part.topic}-{part.partition} at offset {at}"
-        for code in without.values():
-            raise codes.error_for(code, what, on_topic("READ", part.topic), cluster=client.cluster.alias)
-        wants = {key: Want(metadata.topics[part.topic].topic_id, at, -1, -1)}
-        connection = await client.connection(next(iter(leaders)))
-        (fetched,) = await fetch_once(
-            connection, wants, isolation=READ_UNCOMMITTED, bytes_max=_BYTES, timeout_s=_TIMEOUT_S
-        )
-        if fetched.error_code == codes.OFFSET_OUT_OF_RANGE:
-            found_log = await log_ranges(client, [key])
-            if (error := found_log.errors.get(key)) is not None:
-                raise error
-            log = found_log.values.get(key)
-            if log is None or log.start <= at:
-                return
-            at = log.start
-            continue
-        codes.raise_for_code(fetched.error_code, what, on_topic("READ", part.topic), cluster=client.cluster.alias)
-        found = list(_scan_batches(fetched.records, at))
-        if not found:
-            return
-        for batch in found:
-            yield batch
-        at = found[-1].offset_end
-
-
-def _scan_batches(records: bytes, at: int) -> Iterable[Batch]:
-    return (batch for batch in scan(records) if batch.offset_end > at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import struct
 from typing import Final, NamedTuple
@@ -10,13 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from isthmus.errors import BrokerRefused, Unreachable
 from isthmus.kafka.batches.batch import CONTROL, HEADER, TRANSACTIONAL, Batch, scan
-from isthmus.kafka.log.reading import OffsetRange, committed_view, modern
+from isthmus.kafka.log.holes import count_holes
+from isthmus.kafka.log.listoffsets import READ_UNCOMMITTED
+from isthmus.kafka.log.reading import LogReader, OffsetRange, committed_view, modern
 from testing.records.stored import PLAIN, message_sets
+from testing.records.stored import stored as kept
+from testing.values.log import KEY, StoredLog
 
 COMMIT: Final = 1
 ABORT: Final = 0
 PRODUCERS: Final = 3
+MAGIC_AT: Final = 16
 
 
 class Step(NamedTuple):
@@ -96,3 +103,35 @@ def test_range_reads_well() -> None:
     """A range is written the way messages to people show it."""
     assert str(OffsetRange("orders", 3, 10, 20)) == "orders-3 [10, 20)"
     assert OffsetRange("orders", 3, 10, 10).is_empty
+
+
+async def read(log: StoredLog, end: int) -> list[Batch]:
+    """Read the log up to there, without patience."""
+    reader = LogReader(log, isolation=READ_UNCOMMITTED, stall_s=0)
+    return [item.batch async for found in reader.read(OffsetRange(*KEY, 0, end)) for item in found]
+
+
+def test_a_range_whose_end_the_cleaner_took_is_read() -> None:
+    """The leader shows that the log goes on behind it, and no records from there on."""
+    log = StoredLog([kept(0, [PLAIN] * 3), kept(6, [PLAIN])], end=7, shown=6)
+
+    assert [batch.offset_end for batch in asyncio.run(read(log, 6))] == [3]
+    assert asyncio.run(count_holes(log, KEY, 0, 6, stop_above=9)) == 3
+
+
+def test_an_answer_without_records_ends_no_range_that_it_does_not_cover() -> None:
+    """Its leader does not know yet how far the log is replicated, or its tier was too slow."""
+    batches = [kept(0, [PLAIN] * 3), kept(6, [PLAIN])]
+    for log in (StoredLog(batches, end=7, shown=5), StoredLog(batches, end=7, local_start=7, tier_ms=60_000)):
+        with pytest.raises(Unreachable):
+            asyncio.run(read(log, 7))
+
+
+def test_holes_of_a_log_that_cannot_be_read_are_not_counted() -> None:
+    """Whoever counts them hears of it as of any other failure of a broker."""
+    damaged = bytearray(kept(0, [PLAIN] * 7))
+    damaged[MAGIC_AT] = 9
+    log = StoredLog([bytes(damaged)], end=7)
+
+    with pytest.raises(BrokerRefused, match="no records"):
+        asyncio.run(count_holes(log, KEY, 0, 7, stop_above=9))

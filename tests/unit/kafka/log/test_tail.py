@@ -13,10 +13,10 @@ from isthmus.kafka import codes
 from isthmus.kafka.batches.batch import Batch
 from isthmus.kafka.log import tail as module
 from isthmus.kafka.log.fetch import Fetched, Want
-from isthmus.kafka.log.tail import NoBatch, Read, batches_at, found_in
+from isthmus.kafka.log.tail import NoBatch, Read, batches_at, batches_before, found_in
 from testing.records.stored import PLAIN, stored
+from testing.values.log import KEY, StoredLog
 
-KEY: Final = ("orders", 0)
 RECORDS: Final = [PLAIN._replace(value=b"%d" % n) for n in range(6)]
 
 
@@ -56,3 +56,26 @@ def test_an_error_is_no_batch(monkeypatch: pytest.MonkeyPatch, code: int) -> Non
     found = asyncio.run(batches_at(connection, {answer.key: Want(uuid.uuid4(), 13, 0, -1)}))
 
     assert isinstance(found[answer.key], Read) is (code == codes.NONE)
+
+
+@pytest.mark.parametrize(("tier_ms", "is_read"), [(0, True), (500, True), (60_000, False)])
+def test_what_a_tier_does_not_return_in_time_is_no_hole(tier_ms: int, is_read: bool) -> None:
+    """The leader answers without records and without an error then, whatever the tier has (KIP-405)."""
+    log = StoredLog([stored(0, RECORDS), stored(8, RECORDS)], end=14, local_start=8, tier_ms=tier_ms)
+
+    found = asyncio.run(batches_before(log, {KEY: 6}))
+
+    assert [each.offset_end for each in found.values() if isinstance(each, Batch)] == ([6] if is_read else [])
+    assert is_read or not found
+
+
+def test_a_hole_is_one_on_the_disks_of_the_leader() -> None:
+    """The cleaner took the last batch before an open transaction, which the leader does not show."""
+    log = StoredLog([stored(0, RECORDS), stored(8, RECORDS)], end=14, local_start=6, shown=8, tier_ms=60_000)
+
+    assert asyncio.run(batches_before(log, {KEY: 7})) == {KEY: NoBatch.HOLE}
+
+
+def test_a_leader_that_sends_its_readers_elsewhere_shows_no_hole() -> None:
+    """Its answer has no records, whatever the log has (KIP-392)."""
+    assert not asyncio.run(batches_before(StoredLog([stored(0, RECORDS)], end=6, preferred=2), {KEY: 6}))
