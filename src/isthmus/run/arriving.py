@@ -8,6 +8,7 @@ from isthmus.groups.carrier import GroupCarrier
 from isthmus.lanes.catchup import Arrival, CatchUp
 from isthmus.loops.runner import LoopRunners
 from isthmus.model.lane import LaneKey
+from isthmus.model.links.pauses import Pauses
 from isthmus.model.loop import GROUPS_TASK
 from isthmus.run.leasing import LeasedLanes
 from isthmus.run.opened import OpenLink
@@ -24,12 +25,11 @@ class Approach:
     def __init__(
         self, link: OpenLink, topics: TopicLoop, lanes: LeasedLanes, groups: GroupCarrier, loops: LoopRunners
     ) -> None:
-        self._link = link
         self._topics, self._lanes, self._groups, self._loops = topics, lanes, groups, loops
         self._catch_up = CatchUp(link.source, link.timings.stuck_s)
 
-    async def look(self, *, ignores_open: bool) -> Arrival:
-        """Return how far the running parts are; see `CatchUp`.
+    async def look(self, pauses: Pauses, *, ignores_open: bool) -> Arrival:
+        """Return how far the parts are that run beside these pauses; see `CatchUp`.
 
         :raises ClusterError: A cluster does not answer.
         """
@@ -40,7 +40,7 @@ class Approach:
         if arrival is Arrival.UNDER_WAY or not all(map(self._catch_up.is_stuck, self._note_missing(plan))):
             return Arrival.UNDER_WAY
         await self._topics.settle()
-        has_carried = self._link.paused.stops(GROUPS_TASK) or self._groups.catch_up()
+        has_carried = pauses.stops(GROUPS_TASK) or self._groups.catch_up()
         return arrival if has_carried and self._loops.catch_up() else Arrival.UNDER_WAY
 
     def _note_missing(self, plan: LinkPlan) -> list[LaneKey]:

@@ -14,6 +14,7 @@ from isthmus.kafka.log.offsets import may_pass
 from isthmus.links.claiming import hold_claim
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
+from isthmus.model.links.pauses import Pauses
 from isthmus.model.loop import TOPICS_TASK
 from isthmus.model.naming import TargetTopic
 from isthmus.model.problem import Problem, problem_of
@@ -34,7 +35,7 @@ class SourceDeletions:
     """Deletes at the target what the source has deleted for `deletion_s`, one topic after the other; see `deleting.py`
     for what has to be proven. `problems` are the reasons why topics are kept all the same.
 
-    `current` is the link as it is by now, `plan` what it mirrors.
+    `current` is the link as it is by now, `plan` what it mirrors, `pauses` what operators have paused of it.
     """
 
     def __init__(
@@ -42,11 +43,12 @@ class SourceDeletions:
         opened: OpenLink,
         current: Callable[[], Link],
         plan: Callable[[], LinkPlan | None],
+        pauses: Callable[[], Pauses],
         forgets: Forgets,
         ledger: LedgerSettings,
     ) -> None:
-        self._open, self._current, self._plan, self._forgets = opened, current, plan, forgets
-        self._ledger = ledger
+        self._open, self._current, self._plan, self._pauses = opened, current, plan, pauses
+        self._forgets, self._ledger = forgets, ledger
         self._due_at: dict[TargetTopic, float] = {}
         self._failed: set[TargetTopic] = set()
         self.problems: dict[TargetTopic, Problem] = {}
@@ -61,7 +63,7 @@ class SourceDeletions:
             self._due_at = {topic: at for topic, at in self._due_at.items() if topic in going}
             self.problems = {topic: problem for topic, problem in self.problems.items() if topic in going}
             self._failed &= going
-            if self._open.paused.stops(TOPICS_TASK):
+            if self._pauses().stops(TOPICS_TASK):
                 continue
             for topic in sorted(going):
                 if time.monotonic() >= self._due_at.setdefault(topic, time.monotonic() + self._open.timings.deletion_s):

@@ -15,6 +15,7 @@ from isthmus.ledger.documents.kinds import TransactionNamesDocument
 from isthmus.memory.links import names_of_transactions
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
 from isthmus.model.link import Limits
+from isthmus.model.links.pauses import Pauses
 from isthmus.model.naming import TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.run.opened import OpenLink
@@ -24,11 +25,14 @@ from isthmus.spark.leases.progress import RunProgress
 
 
 class LeasedLanes:
-    """The lanes that are `wanted` and that are not paused, run by leases. `progress` counts what they copy."""
+    """The lanes that are `wanted` and that no pause covers, run by leases. `progress` counts what they copy."""
 
-    def __init__(self, link: OpenLink, wanted: Callable[[], Sequence[Lane]], progress: RunProgress) -> None:
+    def __init__(
+        self, link: OpenLink, wanted: Callable[[], Sequence[Lane]], pauses: Callable[[], Pauses], progress: RunProgress
+    ) -> None:
         self._link = link
         self._wanted = wanted
+        self._pauses = pauses
         self._progress = progress
         self._limits = link.context.limits
         self._scheduler: LeaseScheduler | None = None
@@ -54,7 +58,7 @@ class LeasedLanes:
     def assign(self) -> None:
         """Assign to leases the lanes that are to run by now."""
         if self._scheduler is not None:
-            self._scheduler.assign(self.runnable())
+            self._scheduler.distribution.assign(self.runnable())
 
     def forget(self, topics: Container[TargetTopic]) -> None:
         """Report only lanes into these topics from now on."""
@@ -68,7 +72,7 @@ class LeasedLanes:
 
     def runnable(self) -> list[Lane]:
         """Return the lanes that are to run now."""
-        paused = self._link.paused
+        pauses = self._pauses()
         former = {ids.former for ids in self._link.rebuilt.values()}
         # Lanes that were planned before a topic was to continue mapped would look for their position at the same
         # offsets.
@@ -76,7 +80,7 @@ class LeasedLanes:
         lanes = (
             lane
             for lane in self._wanted()
-            if not paused.covers(lane.target_topic)
+            if not pauses.covers(lane.target_topic)
             and lane.target_topic_id not in former
             and (lane.is_mapped or lane.target_topic_id not in parted)
         )

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from isthmus.kafka.client import Client
 from isthmus.ledger.link import LinkLedger
-from isthmus.memory.links import pauses, rebuilt_topics
+from isthmus.memory.links import rebuilt_topics
 from isthmus.memory.parted import parted_topics
 from isthmus.model.kafka.topic import Rebuilt, TopicIds
-from isthmus.model.links.pauses import Pauses
 from isthmus.model.naming import TargetTopic
 from isthmus.model.process.timings import Timings
 from isthmus.spark.leases.lease import LinkContext
@@ -29,11 +28,6 @@ class OpenLink:
     @property
     def name(self) -> str:
         return self.context.link
-
-    @property
-    def paused(self) -> Pauses:
-        """What an operator has paused."""
-        return pauses(self.name, self.ledger.documents)
 
     @property
     def rebuilt(self) -> Mapping[TargetTopic, Rebuilt]:

@@ -31,7 +31,7 @@ from isthmus.loops.loop import LinkView
 from isthmus.loops.runner import LoopRunner, LoopRunners
 from isthmus.loops.states import data_loop, groups_loop, topics_loop
 from isthmus.memory.claims import Claims, Selects
-from isthmus.memory.links import LedgerMemory, recollect, recorded_topics
+from isthmus.memory.links import LedgerMemory, pauses, recollect, recorded_topics
 from isthmus.memory.others import selection
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.lane import LaneKey, LaneReport
@@ -126,11 +126,13 @@ class Session:
             positions=self._positions,
             refused_s=timings.refused_s,
         )
-        self._lanes = LeasedLanes(link, lambda: self._topics.lanes, progress)
+        self._lanes = LeasedLanes(link, lambda: self._topics.lanes, lambda: self.paused, progress)
         self._groups = GroupCarrier(written, source, target, ledger, timings)
-        self._deletions = SourceDeletions(link, lambda: self._settings.link, lambda: self.plan, self._forget, settings)
+        self._deletions = SourceDeletions(
+            link, lambda: self._settings.link, lambda: self.plan, lambda: self.paused, self._forget, settings
+        )
         self._loops = LoopRunners(
-            [LoopRunner(make(), written, self._view, ledger, lambda: link.paused, timings.outage_s) for make in LOOPS]
+            [LoopRunner(make(), written, self._view, ledger, lambda: self.paused, timings.outage_s) for make in LOOPS]
         )
         self._approach = Approach(link, self._topics, self._lanes, self._groups, self._loops)
         self._has_claimed = has_claimed
@@ -347,7 +349,7 @@ class Session:
     @property
     def paused(self) -> Pauses:
         """What an operator has paused."""
-        return self._open.paused
+        return pauses(self._open.name, self._open.ledger.documents)
 
     def reports(self) -> dict[LaneKey, LaneReport]:
         """Return the last report of every lane, including those that may not run now."""
@@ -391,7 +393,7 @@ class Session:
         :raises ClusterError: A cluster does not answer, or the ledger cannot be written.
         """
         plan = self.plan
-        arrival = await self._approach.look(ignores_open=ignores_open)
+        arrival = await self._approach.look(self.paused, ignores_open=ignores_open)
         if plan is None or arrival is Arrival.UNDER_WAY:
             return Arrival.UNDER_WAY
         await self._write_reports()

@@ -40,7 +40,7 @@ class Controlled:
 
     async def assign(self, *topics: str, **lane: Any) -> None:
         """Mirror all partitions of these topics; `lane` has other settings of their lanes."""
-        self.scheduler.assign(await lanes_of(self.source, self.target, topics, **lane))
+        self.scheduler.distribution.assign(await lanes_of(self.source, self.target, topics, **lane))
 
     @property
     def reports(self) -> dict[LaneKey, LaneReport]:

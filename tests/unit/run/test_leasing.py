@@ -12,6 +12,7 @@ from typing import Any, cast
 from isthmus.engine.brokers.producer import ProducerIdentity
 from isthmus.model.cluster import Cluster
 from isthmus.model.link import Limits
+from isthmus.model.links.pauses import NO_PAUSES
 from isthmus.model.process.timings import USUAL
 from isthmus.run.leasing import LeasedLanes
 from isthmus.run.opened import OpenLink
@@ -56,7 +57,7 @@ def test_limits_that_come_before_spark_has_started_count() -> None:
     link = OpenLink(context=CONTEXT, source=NOWHERE, target=NOWHERE, ledger=cast(Any, ledger), timings=USUAL)
 
     async def scenario() -> None:
-        workers, lanes = Starting(), LeasedLanes(link, lambda: (), RunProgress())
+        workers, lanes = Starting(), LeasedLanes(link, lambda: (), lambda: NO_PAUSES, RunProgress())
         running = asyncio.create_task(lanes.run(cast(Any, workers)))
         await asyncio.sleep(0)
         limits = replace(CONTEXT.limits, bytes_per_s=5)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from isthmus.ledger.documents.kinds import LeaseDocument
 from isthmus.model.lane import Lane, LaneKey, LaneMark
 from isthmus.model.link import Limits
+from isthmus.spark.leases.progress import RunProgress
 from isthmus.spark.leases.spread import leaving, lightest, load_of
 
 
@@ -106,25 +107,27 @@ class LeaseGroup:
 
 
 class Distribution:
-    """The lanes of a link over the groups of its leases. `load` returns the recent rate of a lane, in bytes/s."""
+    """The lanes of a link over the groups of its leases. `progress` has their rates, and forgets those that go."""
 
-    def __init__(self, groups: list[LeaseGroup], load: Callable[[LaneKey], float]) -> None:
+    def __init__(self, groups: list[LeaseGroup], progress: RunProgress) -> None:
         self.groups = groups
         self.changed = asyncio.Event()
-        self._load = load
+        self._progress = progress
+        self._load = progress.load
         self._wanted: dict[LaneKey, Lane] = {}
         self._parked: dict[LaneKey, Lane] = {}
         self._moving: dict[LaneKey, int] = {}
         self._unsettled: set[LaneKey] = set()
 
-    def __contains__(self, key: LaneKey) -> bool:
-        return key in self._wanted
-
     def assign(self, lanes: Iterable[Lane]) -> None:
-        """Run exactly these lanes. Lanes that run already stay in their groups."""
+        """Run exactly these lanes. New ones join a running lease; those that run already stay in their groups.
+
+        A lane that ended in a terminal state stays so until it is left out once, or given with other properties.
+        """
         self._wanted = {lane.key: lane for lane in lanes}
         self._parked = {key: lane for key, lane in self._parked.items() if self._wanted.get(key) == lane}
         self._settle()
+        self._progress.forget(each.key for each in self._progress.reports() if each.key not in self._wanted)
 
     def park(self, keys: Iterable[LaneKey]) -> None:
         """Stop lanes that have ended for good: they run again only when they are assigned again."""

@@ -43,7 +43,8 @@ _RECEIPTS: Final = 1_000
 class LeaseScheduler:
     """Keeps the lanes of one link running on Spark, each by one lease at a time.
 
-    `assign` the lanes whenever they change and keep `run()` running; cancelling it ends all leases in good order.
+    Assign the lanes to its `distribution` whenever they change and keep `run()` running; cancelling it ends all leases
+    in good order.
     `ledger` has to be open, and to run concurrently. `progress` has the counts of earlier sessions. `receipts` are the
     newest, `cpu_s` is the CPU time of all leases, and `problem` is why a lease ended that should not have.
     """
@@ -73,19 +74,11 @@ class LeaseScheduler:
             self._add_group()
         self._progress = progress or RunProgress()
         self._progress.begin()
-        self._distribution = Distribution(self._groups, self._progress.load)
+        self.distribution = Distribution(self._groups, self._progress)
         self._declaring = asyncio.Lock()
         ledger.listen(self._hear)
 
     # What the controller does with it
-
-    def assign(self, lanes: Iterable[Lane]) -> None:
-        """Run exactly these lanes. New ones join a running lease, others are left undisturbed.
-
-        A lane that ended in a terminal state stays so until it is left out once, or given with other properties.
-        """
-        self._distribution.assign(lanes)
-        self._progress.forget(r.key for r in self.reports() if r.key not in self._distribution)
 
     def limit(self, limits: Limits) -> None:
         """Set the limits of the link from now on."""
@@ -94,7 +87,7 @@ class LeaseScheduler:
         self._context = replace(self._context, limits=limits)
         for group in self._groups:
             group.retell()
-        self._distribution.changed.set()
+        self.distribution.changed.set()
 
     def reports(self) -> list[LaneReport]:
         """Return the reports of the assigned lanes; counts are those of `progress`."""
@@ -188,7 +181,7 @@ class LeaseScheduler:
 
     async def _launch(self, group: LeaseGroup, *, is_urgent: bool) -> Ticket:
         """Start the group's next lease. It is in the ledger before Spark gets it, so that no reader overlooks it."""
-        parting = self._distribution.hand_over(group)
+        parting = self.distribution.hand_over(group)
         generation = group.generation
         await self._declare(group, also=parting)
         spec = LeaseSpec(
@@ -262,7 +255,7 @@ class LeaseScheduler:
         _log.info("link %s: lease %d.%d has ended", group.link, group.slot, lease.generation)
         self._progress.close(group.slot, lease.generation, reports, latency, time.monotonic())
         self._progress.note_end(receipt)
-        self._distribution.note_end(group, lease.generation, is_clean=is_clean)
+        self.distribution.note_end(group, lease.generation, is_clean=is_clean)
         self._park(reports)
 
     async def _revoke(self, group: LeaseGroup, lease: Ticket) -> None:
@@ -302,7 +295,7 @@ class LeaseScheduler:
 
     async def _tell(self) -> None:
         """Write changed lanes and limits to the ledger for running leases, within milliseconds."""
-        changed = self._distribution.changed
+        changed = self.distribution.changed
         while True:
             await changed.wait()
             changed.clear()
@@ -328,7 +321,7 @@ class LeaseScheduler:
                 elif document.has_ended:
                     self._hear_end(document)
                 else:
-                    self._distribution.let_go(self._groups[slot], document.generation, document.revision)
+                    self.distribution.let_go(self._groups[slot], document.generation, document.revision)
 
     def _lease(self, slot: int, generation: int) -> Ticket | None:
         running = self._running[self._groups[slot]]
@@ -339,7 +332,7 @@ class LeaseScheduler:
         group.marks = document.marks
         for generation in [held for held in group.held if held <= document.generation]:
             is_clean = document.is_clean if generation == document.generation else None
-            self._distribution.note_end(group, generation, is_clean=is_clean)
+            self.distribution.note_end(group, generation, is_clean=is_clean)
 
     def _hear_progress(self, document: ProgressDocument) -> None:
         slot, generation = document.slot, document.generation
@@ -356,7 +349,7 @@ class LeaseScheduler:
         return controller == self._ledger.generation and 0 <= slot < len(self._groups)
 
     def _park(self, reports: Iterable[LaneReport]) -> None:
-        self._distribution.park([report.key for report in reports if report.state.is_terminal])
+        self.distribution.park([report.key for report in reports if report.state.is_terminal])
 
     # The beginning and the end
 

@@ -96,7 +96,7 @@ async def running(
         slots=TaskSlots(cast(Any, None), count),
         timings=timings,
     )
-    scheduler.assign(lane(number) for number in lanes)
+    scheduler.distribution.assign(lane(number) for number in lanes)
     task = asyncio.create_task(scheduler.run())
     await steps()
     try:
