@@ -12,17 +12,13 @@ from isthmus.clusters.lastknown import lastknown
 from isthmus.doctor import examine as doctor
 from isthmus.fabric import operations
 from isthmus.kafka.session import ClientSession
-from isthmus.links import clientmoves, declaring, pausing, promotion
+from isthmus.links import clientmoves, declaring, promotion
 from isthmus.links.clientmoves import ClientMove
-from isthmus.links.pausing import Named, Resumed
+from isthmus.links.pausing import Resumed
 from isthmus.memory import declarations, forgetting, provenance
 from isthmus.memory.declared import Declared
 from isthmus.memory.forgetting import Forgotten
 from isthmus.memory.provenance import Provenance
-from isthmus.mirrormaker.predecessor import Predecessor
-from isthmus.mirrormaker.takeover import execution
-from isthmus.mirrormaker.takeover.execution import OnProgress, TakeoverSettings
-from isthmus.mirrormaker.takeover.plan import LinkTakeover
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration, LedgerSettings
 from isthmus.model.kafka.findings import Finding
@@ -31,12 +27,12 @@ from isthmus.model.links.promotion import Promotion
 from isthmus.model.links.recovery import Recovery
 from isthmus.model.namespace import NamespaceMap
 from isthmus.namespaces import namespaces
-from isthmus.recovery import holdings as held
 from isthmus.recovery import links as recovery
-from isthmus.recovery.replaying import QuarantinedPartition, ReplayedPartition
 from isthmus.trees import reshaping
+from testing.runs.running import configuration_of
 
 CoreT = TypeVar("CoreT")
+CoreT_co = TypeVar("CoreT_co", covariant=True)
 P = ParamSpec("P")
 ResultT = TypeVar("ResultT")
 
@@ -81,8 +77,8 @@ class LinkRecoverer(recovery.LinkRecoverer):
             return await recovery.LinkRecoverer.recover(replace(self, session=session), dry_run=dry_run)
 
 
-class _Verbs(Generic[CoreT]):
-    def __init__(self, core: Callable[[ClientSession], CoreT]) -> None:
+class _Verbs(Generic[CoreT_co]):
+    def __init__(self, core: Callable[[ClientSession], CoreT_co]) -> None:
         self.core = core
 
 
@@ -143,7 +139,12 @@ class AsyncLinkOperations(_Verbs[operations.AsyncLinkOperations]):
     def __init__(self, configuration: Configuration, name: str) -> None:
         super().__init__(lambda session: operations.AsyncLinkOperations(configuration, session, name))
 
+    pause = _with_session(operations.AsyncLinkOperations.pause)
+    resume = _with_session(operations.AsyncLinkOperations.resume)
     change_settings = _with_session(operations.AsyncLinkOperations.change_settings)
+    quarantine = _with_session(operations.AsyncLinkOperations.quarantine)
+    replay = _with_session(operations.AsyncLinkOperations.replay)
+    take_over = _with_session(operations.AsyncLinkOperations.take_over)
 
 
 async def examine(configuration: Configuration) -> list[Finding]:
@@ -158,28 +159,14 @@ async def provenance_of(clusters: Collection[Cluster], topic: str) -> Provenance
         return await provenance.provenance_of(clusters, session, topic)
 
 
-async def holdings(link: Link, topic: str | None = None) -> tuple[QuarantinedPartition, ...]:
+async def pause(link: Link, **part: Any) -> bool:
     """As the product's."""
-    async with ClientSession() as session:
-        return await held.holdings(link, session.client(link.target), topic)
+    return await AsyncLinkOperations(configuration_of(link), link.name).pause(**part)
 
 
-async def replay_of(configuration: Configuration, *args: Any, **kwargs: Any) -> tuple[ReplayedPartition, ...]:
+async def resume(link: Link, **part: Any) -> Resumed:
     """As the product's."""
-    async with ClientSession() as session:
-        return await held.replay_of(configuration, session, *args, **kwargs)
-
-
-async def pause(link: Link, named: Named, ledger: LedgerSettings) -> bool:
-    """As the product's."""
-    async with ClientSession() as session:
-        return await pausing.pause(link, session.client(link.target), named, ledger)
-
-
-async def resume(link: Link, named: Named, ledger: LedgerSettings) -> Resumed:
-    """As the product's."""
-    async with ClientSession() as session:
-        return await pausing.resume(link, session.client(link.target), named, ledger)
+    return await AsyncLinkOperations(configuration_of(link), link.name).resume(**part)
 
 
 async def forget(link: Link, topics: Collection[str], ledger: LedgerSettings) -> tuple[Forgotten, ...]:
@@ -192,14 +179,6 @@ async def forget_link(cluster: Cluster, link: str, ledger: LedgerSettings) -> tu
     """As the product's."""
     async with ClientSession() as session:
         return await forgetting.forget_link(session.client(cluster), link, ledger)
-
-
-async def take_over(
-    link: Link, predecessor: Predecessor, settings: TakeoverSettings, ledger: LedgerSettings, on_progress: OnProgress
-) -> LinkTakeover:
-    """As the product's."""
-    async with ClientSession() as session:
-        return await execution.take_over(link, session, predecessor, settings, ledger, on_progress)
 
 
 async def remember(links: Sequence[Link], declared: Iterable[str]) -> None:

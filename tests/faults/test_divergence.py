@@ -25,7 +25,7 @@ from testing.runs.mapping import Maps, assert_mapped
 from testing.runs.mirror import Mirror, Running, lanes_of
 from testing.runs.running import configuration_of, link_of
 from testing.runs.witness import until_told
-from testing.verbs import LinkRecoverer, holdings
+from testing.verbs import AsyncLinkOperations, LinkRecoverer
 
 pytestmark = pytest.mark.faults
 
@@ -161,7 +161,7 @@ def test_unclean_election_between_two_engines(
     recoverer = LinkRecoverer(configuration=configuration_of(link), name=source.name, topics=[source.name], quiet_s=0.2)
     (found,) = asyncio.run(recoverer.recover()).topics
     assert [each.shared for each in found.partitions] == [KEPT]
-    (held,) = asyncio.run(holdings(link))
+    (held,) = asyncio.run(AsyncLinkOperations(configuration_of(link), link.name).quarantine())
     assert (held.records, held.offset_first, held.offset_last) == (COPIED - KEPT, KEPT, COPIED - 1)
     assert oracle.ends(mirror3.target.admin_bootstrap_servers, source.name).high == 0
 

@@ -12,6 +12,7 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 from isthmus.kafka.session import ClientSession
 
 CoreT = TypeVar("CoreT")
+CoreT_co = TypeVar("CoreT_co", covariant=True)
 P = ParamSpec("P")
 ResultT = TypeVar("ResultT")
 OtherT = TypeVar("OtherT")
@@ -20,23 +21,23 @@ _HEED_S: Final = 1.0
 """A signal that comes just before a wait begins is heard of when it ends, so that none is endless."""
 
 
-class Shell(Generic[CoreT]):
+class Shell(Generic[CoreT_co]):
     """What a core offers to programs with an event loop, for those without.
 
     Each call makes a core over clients of its own, blocks until the answer is there, and leaves the clusters.
     """
 
-    def __init__(self, core: Callable[[ClientSession], CoreT]) -> None:
+    def __init__(self, core: Callable[[ClientSession], CoreT_co]) -> None:
         self._core = core
 
-    def _call(self, ask: Callable[[CoreT], Coroutine[Any, Any, ResultT]]) -> ResultT:
+    def _call(self, ask: Callable[[CoreT_co], Coroutine[Any, Any, ResultT]]) -> ResultT:
         async def answer() -> ResultT:
             async with ClientSession() as session:
                 return await ask(self._core(session))
 
         return in_loop(answer())
 
-    def _each(self, ask: Callable[[CoreT], AsyncIterator[ResultT]]) -> Iterator[ResultT]:
+    def _each(self, ask: Callable[[CoreT_co], AsyncIterator[ResultT]]) -> Iterator[ResultT]:
         async def answers() -> AsyncIterator[ResultT]:
             async with ClientSession() as session:
                 async for answer in ask(self._core(session)):

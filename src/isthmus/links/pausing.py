@@ -14,13 +14,12 @@ from isthmus.ledger.records import Deletion
 from isthmus.memory.filtering import apply_overrides
 from isthmus.memory.host import operator
 from isthmus.memory.links import now_ms, recollect
-from isthmus.model.configuration import LedgerSettings
+from isthmus.memory.named import NamedLink
 from isthmus.model.link import Link
 from isthmus.model.links.pauses import NO_PAUSES, Pauses
 from isthmus.model.loop import DATA_TASK, GROUPS_TASK, TOPICS_TASK
 from isthmus.model.namespace import Namespace, NamespaceMap, NamespaceNaming
 from isthmus.model.naming import MirrorMakerNaming, Naming, PrefixNaming, TargetTopic
-from isthmus.model.text.plain import PlainValue, plain
 from isthmus.status.tasks import LOOPS
 
 _SHOWN: Final = "isthmus plan shows which topics a link mirrors."
@@ -34,86 +33,100 @@ class Resumed:
     still_paused: Pauses
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Named(PlainValue):
-    """The part of a link that was named, at most one of these, and none for all of it: a `topic` or a `namespace` as at
-    the source or as at the target, or a `task`.
-    """
-
-    topic: str | None = None
-    namespace: str | None = None
-    task: str | None = None
-
-
 def task_names() -> list[str]:
     """Return the tasks of links that can be paused by themselves."""
     return [DATA_TASK, TOPICS_TASK, GROUPS_TASK, *(make().name for make in LOOPS)]
 
 
-async def pause(link: Link, target: Client, named: Named, ledger: LedgerSettings, *, dry_run: bool = False) -> bool:
+async def pause(
+    one: NamedLink,
+    topic: str | None = None,
+    *,
+    namespace: str | None = None,
+    task: str | None = None,
+    dry_run: bool = False,
+) -> bool:
     """Pause the link or a part of it; its controller obeys within a second, now or when it starts. Return whether it
     was paused before; then, and with `dry_run`, nothing is written. A pause made by a recovery stays at its end.
 
-    :raises ConfigError: The link does not mirror the topic or anything of the namespace, has no such task, or several
-        parts are named.
+    :raises ConfigError: There is no such link, it does not mirror the topic or anything of the namespace, has no such
+        task, or several parts are named.
     :raises ClusterError: The ledger at the target cannot be written.
     """
-    known = await recollect(link.name, target)
-    document = await _document(apply_overrides(link, known.documents), named, target)
+    target, known = one.target, await recollect(one.name, one.target)
+    link = apply_overrides(one.link, known.documents)
+    document = await _document(link, target, topic, namespace, task)
     held = known.documents.get(document.key)
     is_lent = isinstance(held, PauseDocument) and held.for_recovery
     was_paused = document.part in known.paused.parts and not is_lent
     if not (was_paused or dry_run):
-        await append_once(target, [document], replication_factor=ledger.replication_factor)
+        await append_once(target, [document], replication_factor=one.configuration.ledger.replication_factor)
     return was_paused
 
 
-async def resume(link: Link, target: Client, named: Named, ledger: LedgerSettings, *, dry_run: bool = False) -> Resumed:
+async def resume(
+    one: NamedLink,
+    topic: str | None = None,
+    *,
+    namespace: str | None = None,
+    task: str | None = None,
+    dry_run: bool = False,
+) -> Resumed:
     """Take a pause back: that of the link as a whole, or of a part of it. Other pauses stay. With `dry_run` nothing
     is written.
 
-    :raises ConfigError: The link does not mirror the topic or anything of the namespace, has no such task, or several
-        parts are named.
+    :raises ConfigError: There is no such link, it does not mirror the topic or anything of the namespace, has no such
+        task, or several parts are named.
     :raises ClusterError: The ledger at the target cannot be written.
     """
-    known = await recollect(link.name, target)
-    paused = known.paused
-    document = await _document(apply_overrides(link, known.documents), named, target, paused)
+    target, known = one.target, await recollect(one.name, one.target)
+    link, paused = apply_overrides(one.link, known.documents), known.paused
+    document = await _document(link, target, topic, namespace, task, paused)
     was_paused = document.part in paused.parts
     if was_paused and not dry_run:
-        await append_once(target, [Deletion(document.key)], replication_factor=ledger.replication_factor)
+        await append_once(
+            target, [Deletion(document.key)], replication_factor=one.configuration.ledger.replication_factor
+        )
     return Resumed(was_paused=was_paused, still_paused=paused.without(document.part))
 
 
-async def pauses(link: str, target: Client) -> Pauses:
+async def pauses(one: NamedLink) -> Pauses:
     """Return what is paused of a link.
 
+    :raises ConfigError: There is no such link.
     :raises ClusterError: The ledger at the target cannot be read.
     """
-    return (await recollect(link, target)).paused
+    return (await recollect(one.name, one.target)).paused
 
 
 async def _document(
-    link: Link, named: Named, target: Client, paused: Pauses = NO_PAUSES
+    link: Link,
+    target: Client,
+    topic: str | None,
+    namespace: str | None,
+    task: str | None,
+    paused: Pauses = NO_PAUSES,
 ) -> PauseDocument | TaskPauseDocument:
-    """Return the document of a pause, which may be one of those that are `paused`."""
-    if sum(part is not None for part in plain(named).values()) > 1:
+    """Return the document of a pause of the part that is named, of all of the link without a name. It may be one of
+    those that are `paused`.
+    """
+    if sum(part is not None for part in (topic, namespace, task)) > 1:
         raise ConfigError(
             "a pause is about a topic, about a namespace or about a task",
             hint="Give one of --topic, --namespace and --task.",
         )
-    if named.task is not None:
-        return TaskPauseDocument(link=link.name, task=_task(named.task), since_ms=now_ms(), by=operator())
-    if named.namespace is not None:
+    if task is not None:
+        return TaskPauseDocument(link=link.name, task=_task(task), since_ms=now_ms(), by=operator())
+    if namespace is not None:
         # A pause can always be taken back, whatever happened to its topics since.
-        part: Namespace | TargetTopic = Namespace.of(named.namespace)
+        part: Namespace | TargetTopic = Namespace.of(namespace)
         if part not in paused.parts:
-            part = part_there(link, named.namespace, (await target.metadata(None)).topics)
-        topic, prefix = (None, part.prefix) if isinstance(part, Namespace) else (part, None)
-        return PauseDocument(link=link.name, topic=topic, prefix=prefix, since_ms=now_ms(), by=operator())
-    target_topic = None if named.topic is None else link.topics.find_target(named.topic)
-    if named.topic is not None and target_topic is None:
-        raise ConfigError(f"link {link.name} does not mirror topic {named.topic}", hint=_SHOWN)
+            part = part_there(link, namespace, (await target.metadata(None)).topics)
+        whole, prefix = (None, part.prefix) if isinstance(part, Namespace) else (part, None)
+        return PauseDocument(link=link.name, topic=whole, prefix=prefix, since_ms=now_ms(), by=operator())
+    target_topic = None if topic is None else link.topics.find_target(topic)
+    if topic is not None and target_topic is None:
+        raise ConfigError(f"link {link.name} does not mirror topic {topic}", hint=_SHOWN)
     return PauseDocument(link=link.name, topic=target_topic, since_ms=now_ms(), by=operator())
 
 

@@ -10,14 +10,13 @@ from typing import Annotated, Any, ClassVar
 from isthmus.config.declared import check_not_both
 from isthmus.config.live import check_settable, in_plain_values, with_settings
 from isthmus.errors import ConfigError, PlanRefused
-from isthmus.kafka.client import Client
 from isthmus.ledger.documents.kinds import Document, SettingsDocument
 from isthmus.ledger.fencing import write_by_one
 from isthmus.ledger.poison import pass_over
 from isthmus.ledger.records import Deletion, LedgerChange
 from isthmus.memory.host import operator
 from isthmus.memory.links import now_ms, read_ledger
-from isthmus.model.configuration import LedgerSettings
+from isthmus.memory.named import NamedLink
 from isthmus.model.link import Link
 from isthmus.model.text.instant import written_instant
 from isthmus.model.text.plain import Flat, TextOrNull, instant_or_null
@@ -104,20 +103,19 @@ def settings_of(link: Link, documents: Mapping[str, Document]) -> LiveSettings:
     return found
 
 
-async def read_settings(link: Link, target: Client) -> LiveSettings:
-    """Read what an operator has set of a link.
+async def read_settings(one: NamedLink) -> LiveSettings:
+    """Read what an operator has set of a link in place of what the configuration says.
 
+    :raises ConfigError: There is no such link.
     :raises ClusterError: The ledger at the target cannot be read.
     """
-    return settings_of(link, (await read_ledger(target)).of(link.name).documents)
+    return settings_of(one.link, (await read_ledger(one.target)).of(one.name).documents)
 
 
 async def write_settings(
-    link: Link,
-    target: Client,
-    ledger: LedgerSettings,
-    *,
+    one: NamedLink,
     settings: Mapping[str, Any],
+    *,
     unset: Collection[str] = (),
     reset: bool = False,
     known: LiveSettings | None = None,
@@ -125,16 +123,24 @@ async def write_settings(
 ) -> LiveSettings:
     """Apply these settings to the link, and the values of the file to those in `unset`, or with `reset` to all that was
     set before; its controller follows within a second, without a new lease. `known` are the settings that the caller
-    saw when it looked, by default those of now.
+    saw when it looked, by default those of now. What was set before it was declared can be taken back, and nothing else
+    be set.
 
-    :raises ConfigError: A key cannot be set, a value is not possible, or something is both set and unset.
+    :raises ConfigError: There is no such link, it is declared, a key cannot be set, a value is not possible, or
+        something is both set and unset.
     :raises PlanRefused: The settings were changed since.
     :raises ClusterError: The ledger at the target cannot be read or written.
     """
+    link = one.link
+    if settings and one.name in (one.configuration.declared or ()):
+        raise ConfigError(
+            f"link {one.name} is declared, not written in the file",
+            hint=f"isthmus link update {one.name} --set KEY=VALUE changes its settings.",
+        )
     check_not_both(settings, unset)
     for key in (*settings, *unset):
         check_settable(link.name, key)
-    known = await read_settings(link, target) if known is None else known
+    known = await read_settings(one) if known is None else known
     before = {} if reset else {key: value for key, value in known.changed.items() if key not in unset}
     wanted = dict(sorted({**before, **settings}.items()))
     found = LiveSettings()
@@ -145,17 +151,17 @@ async def write_settings(
     found.of(link)
 
     async def change() -> LedgerChange:
-        held = await read_settings(link, target)
+        held = await read_settings(one)
         # A writer that was fenced half-way may read back its own document.
         if held not in (known, found):
-            raise changed_meanwhile("settings", link.name, since_ms=held.since_ms, by=held.by)
+            raise changed_meanwhile("settings", one.name, since_ms=held.since_ms, by=held.by)
         values = tuple((key, json.dumps(value)) for key, value in wanted.items())
-        document = SettingsDocument(link=link.name, settings=values, since_ms=found.since_ms, by=found.by)
+        document = SettingsDocument(link=one.name, settings=values, since_ms=found.since_ms, by=found.by)
         return document if wanted else Deletion(document.key)
 
     if not dry_run and (found != known or reset):
-        replication_factor = ledger.replication_factor
-        await write_by_one(target, link.name, change, role="settings", replication_factor=replication_factor)
+        replication_factor = one.configuration.ledger.replication_factor
+        await write_by_one(one.target, one.name, change, role="settings", replication_factor=replication_factor)
     return found
 
 

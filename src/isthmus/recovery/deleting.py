@@ -22,14 +22,13 @@ from isthmus.kafka.admin.topics import known_deleted
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.reading import OffsetRange
 from isthmus.kafka.metadata import NO_TOPIC_ID, TopicMetadata
-from isthmus.kafka.session import ClientSession
 from isthmus.ledger.documents.kinds import DeletionDocument, Document, LinkDocument, RecoveryDocument, TopicDocument
 from isthmus.ledger.log import append_once
 from isthmus.ledger.records import Deletion
 from isthmus.links.claiming import RecoveryClaim, hold_claim
 from isthmus.memory.host import operator
 from isthmus.memory.links import LinkMemory, now_ms, read_ledger, recollect
-from isthmus.model.configuration import Configuration
+from isthmus.memory.named import NamedLink
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.transactions import is_lone
 from isthmus.model.lane import LaneState
@@ -315,27 +314,21 @@ def departures(known: LinkMemory, found: Mapping[str, TopicMetadata], at_ms: int
 
 
 async def delete_departed(
-    configuration: Configuration,
-    session: ClientSession,
-    name: str,
-    topics: Collection[str],
-    *,
-    dry_run: bool,
-    on_step: OnStep = lambda _: None,
+    one: NamedLink, topics: Collection[str], *, dry_run: bool = False, on_step: OnStep = lambda _: None
 ) -> None:
     """Delete topics at the target of a link, named as there, whose source topics were deleted, by an operator's
     request. With `dry_run` it is only checked whether they may be deleted.
 
-    :raises ConfigError: No topic is named, or the link does not mirror one of them.
+    :raises ConfigError: There is no such link, no topic is named, or the link never mirrored one of them.
     :raises PlanRefused: See `TopicDeleter`; or another process works on the link.
     :raises GateNotMet: Clients are at work in one of them.
     :raises ClusterError: A cluster does not answer.
     """
     if not topics:
         raise ConfigError("no topics to delete are named", hint="Name them: they are deleted for good.")
-    link = configuration.link(name)
-    source, target = session.client(link.source), session.client(link.target)
-    attachment = LinkAttachment(current=lambda: configuration.link(name), name=name, source=source, target=target)
+    name, link, target = one.name, one.link, one.target
+    source = one.session.client(link.source)
+    attachment = LinkAttachment(current=lambda: one.link, name=name, source=source, target=target)
     known = (await recollect(name, target)).topics
     for topic in map(TargetTopic, sorted(set(topics))):
         if topic not in known:
@@ -343,7 +336,7 @@ async def delete_departed(
         deleter = TopicDeleter(link=link, attachment=attachment, topic=topic, is_asked_for=True, on_step=on_step)
         copy = await deleter.examine()
         if copy is not None and not dry_run:
-            async with hold_claim(target, name, configuration.ledger, does=DELETES) as claim:
+            async with hold_claim(target, name, one.configuration.ledger, does=DELETES) as claim:
                 await deleter.delete(claim, copy)
 
 

@@ -6,10 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from isthmus.errors import ConfigError
 from isthmus.kafka.client import Client
-from isthmus.kafka.session import ClientSession
 from isthmus.ledger.documents.kinds import RecoveryDocument
 from isthmus.memory.links import read_ledger
-from isthmus.model.configuration import Configuration
+from isthmus.memory.named import NamedLink
 from isthmus.model.link import Link
 from isthmus.model.links.recovery import QUARANTINE_PREFIX, quarantine_of
 from isthmus.model.naming import SourceTopic, TargetTopic
@@ -22,12 +21,13 @@ from isthmus.recovery.replaying import (
 )
 
 
-async def holdings(link: Link, target: Client, topic: str | None = None) -> tuple[QuarantinedPartition, ...]:
+async def holdings(one: NamedLink, topic: str | None = None) -> tuple[QuarantinedPartition, ...]:
     """Return the records set aside of the topics of a link, or of one, even if the link no longer mirrors it.
 
-    :raises ConfigError: The link does not mirror the topic, and never recovered it.
+    :raises ConfigError: There is no such link, or it does not mirror the topic, and never recovered it.
     :raises ClusterError: The target cannot be read.
     """
+    link, target = one.link, one.target
     recovered = await _find_recovered(target, link.name)
     if topic is not None:
         return await quarantine_holds(target, _at_target(link, topic, recovered))
@@ -71,9 +71,7 @@ async def _find_recovered(target: Client, link: str | None = None) -> dict[str, 
 
 
 async def replay_of(
-    configuration: Configuration,
-    session: ClientSession,
-    name: str,
+    one: NamedLink,
     topic: str,
     *,
     cluster: str | None = None,
@@ -90,9 +88,8 @@ async def replay_of(
     :raises GateNotMet: A transaction in the other topic does not end.
     :raises ClusterError: A cluster cannot be read or written; a repeated call continues.
     """
-    link = configuration.link(name)
-    target = session.client(link.target)
-    recovered = await _find_recovered(target, name)
+    link, target = one.link, one.target
+    recovered = await _find_recovered(target, link.name)
     at_target = _at_target(link, topic, recovered)
     source_topic = link.topics.source_of(at_target) or recovered.get(at_target)
     if into is None and (cluster not in (None, link.source.alias) or source_topic is None):
@@ -100,7 +97,7 @@ async def replay_of(
     replayer = Replayer(
         link=link.name,
         target=target,
-        destination=session.client(link.source if cluster is None else configuration.cluster(cluster)),
+        destination=one.session.client(link.source if cluster is None else one.configuration.cluster(cluster)),
         topic=at_target,
         into=into or source_topic or SourceTopic(""),
         selected=selected or QuarantineFilter(),

@@ -11,6 +11,7 @@ from typing import Annotated, Final
 from isthmus.errors import ConfigError
 from isthmus.kafka.session import ClientSession
 from isthmus.memory.filtering import in_force
+from isthmus.memory.named import NamedLink
 from isthmus.model.link import Link
 from isthmus.model.links.progress import LinkProgress, TopicProgress
 from isthmus.model.naming import TargetTopic
@@ -106,8 +107,7 @@ class Waiting(PlainValue):
 
 
 async def wait_until(
-    link: Link,
-    session: ClientSession,
+    one: NamedLink,
     topic: str | None,
     conditions: Sequence[WaitCondition],
     *,
@@ -119,11 +119,11 @@ async def wait_until(
 
     The topic is named as at the source or as at the target. A cluster that is away is waited for, too.
 
-    :raises ConfigError: The link does not mirror the topic.
+    :raises ConfigError: There is no such link, or it does not mirror the topic.
     """
     begun = time.monotonic()
-    name = None if topic is None else await _find_topic(link, topic, session)
-    reader = StatusReader((link,), session)
+    name = None if topic is None else await _find_topic(one.link, topic, one.session)
+    reader = StatusReader((one.link,), one.session)
     ends: SourceEnds | None = None
     while True:
         (progress,) = await reader.read()

@@ -36,10 +36,8 @@ from isthmus.ledger.log import LedgerTail, LedgerWriter, Poll
 from isthmus.ledger.records import Deletion, Entry
 from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, LedgerPlace, ensure_topic, locate
 from isthmus.ledger.view import LedgerView
-from isthmus.links.pausing import Named
 from isthmus.local import LocalCluster
 from isthmus.memory.links import read_ledger
-from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.process.whereabouts import Whereabouts
@@ -358,11 +356,7 @@ def test_a_missing_ledger_is_created_by_whoever_needs_it(west: LocalCluster, top
         ledger.close()
 
     async def paused(client: Client) -> None:
-        await pause(
-            Link(name=link, source=west.cluster(), target=west.cluster(), topics=TopicSettings()),
-            Named(),
-            LedgerSettings(),
-        )
+        await pause(Link(name=link, source=west.cluster(), target=west.cluster(), topics=TopicSettings()))
 
     run(work, west)
 

@@ -24,7 +24,6 @@ from isthmus.fabric.fabric import Fabric, open_fabric
 from isthmus.kafka.client import Client
 from isthmus.ledger.documents.kinds import ProgressDocument, ProvenanceDocument
 from isthmus.ledger.link import read_documents
-from isthmus.links import pausing
 from isthmus.links.cutover import promote_together
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
@@ -299,7 +298,7 @@ def test_a_topic_that_was_refused_is_told_as_missing(
             await run.until(lambda: remembers(both, "west", "east", name))
             await run.until(lambda: run.state_of(f"{name}.x-3") is LaneState.ACTIVE)
             (link,) = only.links
-            await pause(link, pausing.Named(topic=f"{name}.x-1"), only.ledger)
+            await pause(link, topic=f"{name}.x-1")
             await run.until_resting(link, f"{name}.x-1")
             resting_at = time.monotonic()
             await asyncio.to_thread(topics.produce, east, f"{name}.a-1", records(7))

@@ -25,7 +25,7 @@ from testing.records import topics
 from testing.runs.declaring import cut
 from testing.runs.recovering import log_of, topic_id
 from testing.runs.running import ends, running
-from testing.verbs import LinkRecoverer, Promoter, replay_of
+from testing.verbs import AsyncLinkOperations, LinkRecoverer, Promoter
 
 pytestmark = pytest.mark.integration
 
@@ -92,7 +92,7 @@ class Zones:
         return found
 
     async def replayed(self, way: str, topic: str) -> tuple[ReplayedPartition, ...]:
-        return await replay_of(self.only(way), f"{self.story}.{way}", topic)
+        return await AsyncLinkOperations(self.only(way), f"{self.story}.{way}").replay(topic)
 
 
 async def _is_at(cluster: LocalCluster, topic: str, end: int) -> bool:

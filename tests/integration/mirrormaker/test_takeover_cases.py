@@ -44,7 +44,7 @@ from testing.records.topics import SEPTEMBER, Given
 from testing.repeating import repeating
 from testing.runs.recovering import Interrupted, committed, cut_before_commit
 from testing.runs.running import configuration_of
-from testing.verbs import take_over
+from testing.verbs import AsyncLinkOperations
 
 pytestmark = pytest.mark.integration
 
@@ -107,7 +107,8 @@ class LeftBehind:
             worker_group=workers and f"{self.flow.source.alias}-{workers}",
         )
         chosen = TakeoverSettings(**{"quiet_s": 0.2, "patience_s": 0.5, **settings})
-        return asyncio.run(take_over(link, predecessor, chosen, configuration_of(link).ledger, on_progress))
+        one = AsyncLinkOperations(configuration_of(link), link.name)
+        return asyncio.run(one.take_over(predecessor, chosen, on_progress))
 
 
 def stretched(count: int) -> list[Given]:

@@ -61,7 +61,7 @@ from testing.runs.recovering import (
     written,
 )
 from testing.runs.running import ends, patient, running
-from testing.verbs import LinkRecoverer, Promoter, holdings, replay_of
+from testing.verbs import AsyncLinkOperations, LinkRecoverer, Promoter
 
 pytestmark = pytest.mark.integration
 
@@ -297,12 +297,12 @@ def test_what_the_source_lost_or_deleted_is_kept(
     with monkeypatch.context() as patched:
         patched.setattr(replaying, "parcels", in_single_records)
         with pytest.raises(Interrupted):
-            asyncio.run(replay_of(only, link, unclean))
+            asyncio.run(AsyncLinkOperations(only, link).replay(unclean))
     oracle.await_decided(east.admin_bootstrap_servers, unclean)
-    (counted,) = asyncio.run(replay_of(only, link, unclean, dry_run=True))
+    (counted,) = asyncio.run(AsyncLinkOperations(only, link).replay(unclean, dry_run=True))
     assert (counted.written, counted.present) == (len(aside) - 3, 3)
     for _ in range(2):
-        asyncio.run(replay_of(only, link, unclean))
+        asyncio.run(AsyncLinkOperations(only, link).replay(unclean))
     assert [told(each) for each in log_of(east, unclean)[17:]] == aside
     asyncio.run(caught_up(only, spark))
     assert log_of(west, unclean) == log_of(east, unclean)
@@ -387,7 +387,7 @@ def test_an_old_source_follows_the_new_one(
         (each.key, each.value, each.timestamp) for each in FOREIGN
     ]
     consumers.await_position(east, group, (orders, 0), 20)
-    (held,) = asyncio.run(holdings(only.link(name)))
+    (held,) = asyncio.run(AsyncLinkOperations(only, name).quarantine())
     assert (held.records, held.offset_first, held.offset_last) == (3, 20, 22)
     assert asyncio.run(recoverer.recover()).topics == ()
 

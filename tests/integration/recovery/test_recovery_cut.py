@@ -12,7 +12,6 @@ from isthmus.errors import GateNotMet
 from isthmus.kafka.batches.batch import Batch
 from isthmus.kafka.client import Client
 from isthmus.ledger.documents.kinds import RecoveryDocument
-from isthmus.links import pausing
 from isthmus.local import LocalCluster
 from isthmus.model.links.recovery import RecoveryStage, RecoveryWay, RestoredPosition
 from isthmus.model.naming import TargetTopic
@@ -192,7 +191,7 @@ def test_an_operator_who_pauses_a_topic_while_it_is_recovered_finds_it_paused(
 
     def pause() -> None:
         with ThreadPoolExecutor(1) as operator:
-            pausing_it = verbs.pause(only.link(link), pausing.Named(topic=name), only.ledger)
+            pausing_it = verbs.pause(only.link(link), topic=name)
             told.append(operator.submit(asyncio.run, pausing_it).result())
 
     (one,) = recovered(recoverer, "comparing", pause).topics

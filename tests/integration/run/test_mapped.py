@@ -16,7 +16,6 @@ from isthmus.kafka.admin.changes import add_partitions, await_leaders
 from isthmus.kafka.client import Client
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.maps import lane_maps
-from isthmus.links.pausing import Named
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.lane import LaneKey, LaneState
@@ -178,7 +177,7 @@ def test_a_paused_topic_has_caught_up_by_its_map(
     fabric = isthmus.open(configuration, spark=spark)
     assert fabric.run(until="caught-up").exit_code == 0
     produce(west, name, records(50))
-    asyncio.run(pause(configuration.links[0], Named(), configuration.ledger))
+    asyncio.run(pause(configuration.links[0]))
     assert fabric.run(until="caught-up").is_caught_up
 
     produce(east, name, records(5, begin=20))

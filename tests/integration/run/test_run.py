@@ -19,11 +19,9 @@ from isthmus.errors import ConfigError, JavaMissing, Unreachable
 from isthmus.fabric.fabric import Fabric
 from isthmus.kafka.client import Client
 from isthmus.ledger.documents.loops import LoopDocument
-from isthmus.links import pausing
 from isthmus.local import LocalCluster
 from isthmus.memory.links import recollect
 from isthmus.model.cluster import Cluster
-from isthmus.model.configuration import LedgerSettings
 from isthmus.model.lane import Gap, LaneKey, LaneState
 from isthmus.model.link import Link
 from isthmus.model.loop import LoopState
@@ -69,7 +67,7 @@ async def tasks_apart(
 
     async def paused(*names: str) -> None:
         for name in names:
-            assert not await verbs.pause(link, pausing.Named(task=name), LedgerSettings())
+            assert not await verbs.pause(link, task=name)
         await run.until(lambda: {name for name, state in tasks().items() if state is LoopState.PAUSED} == {*names})
         # A pass may be under way that began before: how a task stands is written when it has ended.
         if "configs" in names:
@@ -83,7 +81,7 @@ async def tasks_apart(
 
     async def resumed(*names: str) -> None:
         for name in names:
-            assert (await verbs.resume(link, pausing.Named(task=name), LedgerSettings())).was_paused
+            assert (await verbs.resume(link, task=name)).was_paused
 
     (end,) = await ends(west, first)
     await paused("topics", "configs")
@@ -208,19 +206,19 @@ def test_topics_come_grow_and_pause_while_it_runs(
             await asyncio.to_thread(topics.create, east, second, partitions=2)
             await asyncio.to_thread(topics.produce, east, second, records(5), partition=1)
             await run.until(lambda: is_at(second, 0, 5))
-            await verbs.pause(link, pausing.Named(topic=second), LedgerSettings())
+            await verbs.pause(link, topic=second)
             await run.until(lambda: run.state_of(second) is LaneState.PAUSED)
             await run.until_resting(link, second)
             await asyncio.to_thread(topics.produce, east, second, records(5))
             await asyncio.to_thread(topics.produce, east, first, records(10))
             await run.until(lambda: is_at(first, 20))
             assert await is_at(second, 0, 5)
-            await verbs.resume(link, pausing.Named(topic=second), LedgerSettings())
+            await verbs.resume(link, topic=second)
             await run.until(lambda: is_at(second, 5, 5))
-            await verbs.pause(link, pausing.Named(namespace=f"{stem}.s"), LedgerSettings())
+            await verbs.pause(link, namespace=f"{stem}.s")
             await run.until(lambda: run.state_of(second) is LaneState.PAUSED)
             assert run.state_of(first) is LaneState.ACTIVE
-            assert (await verbs.resume(link, pausing.Named(namespace=f"{stem}.s"), LedgerSettings())).was_paused
+            assert (await verbs.resume(link, namespace=f"{stem}.s")).was_paused
             await run.until(lambda: run.state_of(second) is LaneState.ACTIVE)
             await tasks_apart(run, link, (east, west), (first, f"{stem}.third"))
             await asyncio.to_thread(add_partitions, east, first, 2)

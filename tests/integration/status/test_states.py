@@ -20,7 +20,6 @@ from isthmus.cli.links.run import show_outcome
 from isthmus.cli.output import OutputFormat
 from isthmus.errors import ConfigError, GateNotMet
 from isthmus.fabric.fabric import Fabric
-from isthmus.links import pausing
 from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneState
 from isthmus.model.links.outcome import RunOutcome
@@ -269,7 +268,7 @@ def test_with_a_controller(scene: Scene, spark: SparkSession) -> None:
                 (scene.name("new"), False),
                 (scene.name("refused"), True),
             ]
-            await verbs.pause(configuration.links[0], pausing.Named(), configuration.ledger)
+            await verbs.pause(configuration.links[0])
             await run.until(lambda: agree(LaneState.PAUSED, 0))
             await run.until_resting(configuration.links[0], scene.name("copied"))
             await asyncio.to_thread(topics.produce, scene.east, scene.name("copied"), records(4))

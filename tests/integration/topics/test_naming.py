@@ -12,9 +12,7 @@ from pyspark.sql import SparkSession
 import isthmus
 from isthmus.kafka.client import Client
 from isthmus.kafka.groups.groups import committed_offsets
-from isthmus.links.pausing import Named
 from isthmus.local import LocalCluster
-from isthmus.model.configuration import LedgerSettings
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.kafka.findings import Level
 from isthmus.model.lane import LaneState
@@ -172,9 +170,9 @@ def test_a_renamed_topic_is_paused_by_either_name(
         async with running(configuration_of(link), spark) as run:
             await run.until(lambda: run.state_of(f"copy-{name}") is LaneState.ACTIVE)
             for paused, resumed in ((name, f"copy-{name}"), (f"copy-{name}", name)):
-                await pause(link, Named(topic=paused), LedgerSettings())
+                await pause(link, topic=paused)
                 await run.until(lambda: run.state_of(f"copy-{name}") is LaneState.PAUSED)
-                assert (await resume(link, Named(topic=resumed), LedgerSettings())).was_paused
+                assert (await resume(link, topic=resumed)).was_paused
                 await run.until(lambda: run.state_of(f"copy-{name}") is LaneState.ACTIVE)
 
     asyncio.run(scenario())

@@ -13,7 +13,6 @@ from isthmus.errors import PlanRefused
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.offsets import leaders_of
 from isthmus.kafka.metadata import NO_TOPIC_ID
-from isthmus.kafka.session import ClientSession
 from isthmus.kafka.transactions.producers import active_producers
 from isthmus.ledger.documents.kinds import (
     Document,
@@ -33,6 +32,7 @@ from isthmus.memory.hearing import is_run
 from isthmus.memory.host import operator
 from isthmus.memory.identity import cluster_ids
 from isthmus.memory.links import LinkMemory, now_ms, recollect
+from isthmus.memory.named import NamedLink
 from isthmus.mirrormaker.predecessor import Predecessor
 from isthmus.mirrormaker.takeover.examination import BothLogs, Examiner, contradiction
 from isthmus.mirrormaker.takeover.plan import LinkTakeover, Outcome, PartitionTakeover, TopicTakeover
@@ -80,23 +80,20 @@ class TakeoverSettings:
 
 
 async def take_over(
-    link: Link,
-    session: ClientSession,
-    predecessor: Predecessor,
-    settings: TakeoverSettings,
-    ledger: LedgerSettings,
-    on_progress: OnProgress,
+    one: NamedLink, predecessor: Predecessor, settings: TakeoverSettings, on_progress: OnProgress
 ) -> LinkTakeover:
     """Have a link go on where a flow of MirrorMaker 2 stopped. `on_progress` gets the current step, and how many
     records of the target were compared.
 
     A repeated call resumes: topics that were taken over stay as they are.
 
+    :raises ConfigError: There is no such link.
     :raises GateNotMet: MirrorMaker 2 has not stopped.
     :raises PlanRefused: A controller runs the link or came meanwhile, or MirrorMaker 2 keeps no positions there.
     :raises ClusterError: A cluster or a log cannot be read, or the ledger cannot be written.
     """
-    source, target = session.client(link.source), session.client(link.target)
+    link, ledger = one.link, one.configuration.ledger
+    source, target = one.session.client(link.source), one.target
     return await _Takeover(link, predecessor, settings, ledger, source, target, on_progress).run()
 
 
