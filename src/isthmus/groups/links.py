@@ -191,11 +191,12 @@ async def look_at(link: Link, group: str | None, session: ClientSession) -> Grou
     await cluster_ids(link, source, target)
     documents = (await read_ledger(target)).documents()
     memory = GroupMemory(link.name, documents)
-    commits = CommitSource(source, wanted, [name for name in link.groups.literals if wanted(name)])
+    followed = CommitSource(source, wanted, [name for name in link.groups.literals if wanted(name)])
     try:
-        await commits.wait_for_changes(0)
+        await followed.wait_for_changes(0)
     finally:
-        await commits.aclose()
+        await followed.aclose()
+    commits = followed.known
     review = review_of(link, source, target, memory, documents)
     await review.refresh()
     known = {name for name in memory.groups | review.groups if wanted(name)}

@@ -100,7 +100,7 @@ class GroupLoop:
         if time.monotonic() > self._wanted_at + self._timings.patience_s:
             return True
         is_settled = not any(map(_is_pending, self._groups.values()))
-        return self._passes_ended >= number and self.problem is None and is_settled and not self._commits.unheard
+        return self._passes_ended >= number and self.problem is None and is_settled and not self._commits.known.unheard
 
     async def run(self) -> None:
         """Carry groups until cancelled.
@@ -135,7 +135,7 @@ class GroupLoop:
         if now >= self._all_at or self._passes_begun < self._passes_wanted:
             self._passes_begun += 1
             await self._review.refresh()
-            self._changed |= self._commits.positions.keys() | self._memory.groups | self._review.groups
+            self._changed |= self._commits.known.positions.keys() | self._memory.groups | self._review.groups
             self._all_at = now + self._timings.groups_s
         if (topics := self._begun_topics()) != self._topics:
             # Commits in a topic from before it was mirrored are carried now, though no client commits there again.
@@ -165,7 +165,7 @@ class GroupLoop:
         return frozenset((each.source_topic, each.target_topic_id) for each in known)
 
     async def _carry(self, due: Collection[str]) -> None:
-        plans = await self._review.send(await self._review.plan(self._commits, due))
+        plans = await self._review.send(await self._review.plan(self._commits.known, due))
         for plan in await apply_groups(plans, self._committer, self._memory, self._target, self.remember):
             self._groups[plan.group] = plan
         # Groups that are gone on both sides are forgotten.

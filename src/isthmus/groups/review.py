@@ -20,10 +20,8 @@ from isthmus.groups.uncarried import plan_gone, plan_name_clash, plan_unlisted, 
 from isthmus.kafka import codes
 from isthmus.kafka.client import Client
 from isthmus.kafka.commits.poller import CARRIED_TYPES
-from isthmus.kafka.commits.source import CommitWay
-from isthmus.kafka.commits.table import Transacted
-from isthmus.kafka.groups.groups import Positions, describe_groups
-from isthmus.kafka.log.listoffsets import PartitionKey
+from isthmus.kafka.commits.source import KnownCommits
+from isthmus.kafka.groups.groups import describe_groups
 from isthmus.lanes.maps import LinkMaps
 from isthmus.ledger.documents.kinds import Document
 from isthmus.memory.closed import read_closed
@@ -34,23 +32,6 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
 
 _MOVED: Final = (Standing.AHEAD_AT_TARGET, Standing.MOVED_AT_TARGET)
-
-
-class KnownCommits(Protocol):
-    """The knowledge of the groups at the source."""
-
-    @property
-    def way(self) -> CommitWay: ...
-    @property
-    def listings(self) -> Mapping[str, GroupListing]: ...
-    @property
-    def positions(self) -> Mapping[str, Positions]: ...
-    @property
-    def errors(self) -> Mapping[str, ClusterError]: ...
-    @property
-    def unheard(self) -> Mapping[int, ClusterError]: ...
-    def find_transacted(self, group: str) -> Mapping[PartitionKey, Collection[Transacted]]: ...
-    def writers(self, group: str) -> Mapping[PartitionKey, int]: ...
 
 
 class Review(Protocol):

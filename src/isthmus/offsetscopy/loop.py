@@ -15,7 +15,7 @@ from isthmus.kafka.batches.batch import scan
 from isthmus.kafka.batches.records import Headers, encode_records
 from isthmus.kafka.client import Client
 from isthmus.kafka.commits.records import CommitKey, commit_key_bytes, commit_value_bytes
-from isthmus.kafka.commits.source import CommitSource
+from isthmus.kafka.commits.source import CommitSource, KnownCommits
 from isthmus.kafka.transactions.appending import CurrentAppender
 from isthmus.loops.loop import LinkView
 from isthmus.memory.links import now_ms
@@ -78,8 +78,9 @@ class OffsetsCopyLoop:
         topic = await _topic(view.source)
         if is_missing(topic, left):
             return left
-        commits = await self._follow_commits(view)
-        await commits.wait_for_changes(0)
+        followed = await self._follow_commits(view)
+        await followed.wait_for_changes(0)
+        commits = followed.known
         unread = commits.errors
 
         def is_told(group: str) -> bool:
@@ -184,7 +185,7 @@ async def _topic(source: Client) -> str:
     return copy_topic((await describe_cluster(source)).cluster_id)
 
 
-def _positions(commits: CommitSource) -> dict[CommitKey, Committed]:
+def _positions(commits: KnownCommits) -> dict[CommitKey, Committed]:
     return {
         CommitKey(group, topic, partition): committed
         for group, own in commits.positions.items()

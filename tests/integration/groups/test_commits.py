@@ -166,17 +166,17 @@ def test_polling_where_the_log_may_not_be_read(secured: LocalCluster, topic: Top
         async with Client(secured.cluster()) as client:
             source = CommitSource(client, {group}.__contains__)
             deadline = time.monotonic() + TERM_S
-            while source.way == "log" and time.monotonic() < deadline:
+            while source.known.way == "log" and time.monotonic() < deadline:
                 # The brokers learn of the rule a moment later than the controller.
                 await source.aclose()
                 source = CommitSource(client, {group}.__contains__)
                 await source.wait_for_changes(0.2)
-            assert source.way == "polling"
+            assert source.known.way == "polling"
             assert "__consumer_offsets" in source.reason
-            await settled(client, source, [group])
+            await settled(client, source.known, [group])
             await asyncio.to_thread(consumers.commit, secured, {group: {(name, 0): 4}})
-            await settled(client, source, [group])
-            assert source.positions[group][name, 0].offset == 4
+            await settled(client, source.known, [group])
+            assert source.known.positions[group][name, 0].offset == 4
             await source.aclose()
 
     with denied(secured, ResourceType.TOPIC, OFFSETS_TOPIC, AclOperation.READ):

@@ -20,10 +20,11 @@ from isthmus.groups.positions.carrying import Standing
 from isthmus.groups.positions.clocks import read_until
 from isthmus.groups.positions.mirrored import ended_partitions, mirrored_topics
 from isthmus.groups.positions.translation import TargetPosition, Translation, offsets_or_ends, rounds
-from isthmus.groups.review import KnownCommits, is_denied, note_unstable, unreadable_groups, with_listings
+from isthmus.groups.review import is_denied, note_unstable, unreadable_groups, with_listings
 from isthmus.groups.trees.positions import PositionMap
 from isthmus.groups.trees.times import RecordTime, RecordTimes
 from isthmus.kafka.client import Client
+from isthmus.kafka.commits.source import KnownCommits
 from isthmus.kafka.groups.groups import Positions
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.lanes.maps import LinkMaps

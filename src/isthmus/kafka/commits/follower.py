@@ -26,7 +26,6 @@ from isthmus.kafka.log.listoffsets import READ_UNCOMMITTED, PartitionKey
 from isthmus.kafka.log.offsets import leaders_of, log_ranges, may_pass
 from isthmus.kafka.metadata import NO_TOPIC_ID, Metadata
 from isthmus.kafka.outcomes import Outcomes
-from isthmus.model.kafka.group import GroupListing
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.rights import on_topic
 
@@ -46,16 +45,13 @@ class LogLost(Unreachable):
     """The log of commits does not continue where it was read: everything has to be read again."""
 
 
-class CommitFollower:
-    """The positions of all wanted groups, as they change. Call `wait_for_changes` repeatedly.
+class CommitFollower(GroupSurvey):
+    """The positions of all wanted groups, as they change; see `KnownCommits`."""
 
-    `errors` are groups that cannot be read; `problem` is why the log cannot be read at the moment.
-    """
+    way: Final = "log"
 
     def __init__(self, client: Client, wanted: Callable[[str], bool], literals: Collection[str] = ()) -> None:
-        self._client = client
-        self._wanted = wanted
-        self._survey = GroupSurvey(client, wanted, literals)
+        super().__init__(client, wanted, literals)
         self._table = CommitTable(wanted)
         self._offsets: dict[int, int] = {}
         self._epochs: dict[int, int] = {}
@@ -67,22 +63,6 @@ class CommitFollower:
         self._stirred = asyncio.Event()
         self._reading: asyncio.Task[None] | None = None
         self._surveyed_at = 0.0
-        self.problem: ClusterError | None = None
-
-    @property
-    def listings(self) -> dict[str, GroupListing]:
-        """The existing groups, at most some seconds old."""
-        return self._survey.listings
-
-    @property
-    def errors(self) -> dict[str, ClusterError]:
-        """Groups whose positions cannot be read, and why."""
-        return self._survey.errors
-
-    @property
-    def unheard(self) -> Mapping[int, ClusterError]:
-        """Brokers that did not list their groups, and why."""
-        return self._survey.unheard
 
     @property
     def positions(self) -> Mapping[str, Positions]:
@@ -132,11 +112,11 @@ class CommitFollower:
     async def _start(self) -> None:
         self._table = CommitTable(self._wanted)
         before = await self._log_ranges()
-        await self._survey.take()
-        for group, positions in self._survey.positions.items():
+        await self.survey()
+        for group, positions in self.answered.items():
             self._table.seed(group, positions)
-        self._whole = self._survey.listings.keys() - self._survey.errors.keys()
-        self._lacking = set(self._survey.errors)
+        self._whole = self.listings.keys() - self.errors.keys()
+        self._lacking = set(self.errors)
         after = await self._log_ranges()
         self._unreadable = before.errors.keys() | after.errors.keys()
         ends = {partition: log.end for partition, log in after.values.items() if partition not in self._unreadable}
@@ -158,7 +138,7 @@ class CommitFollower:
                 raise self._stuck_error()
         if self._unlisted:
             try:
-                await self._survey.take(known=self._whole, unlisted=self._unlisted)
+                await self.survey(known=self._whole, unlisted=self._unlisted)
             except ClusterError:
                 await self.aclose()
                 raise
@@ -169,7 +149,7 @@ class CommitFollower:
     @property
     def _unlisted(self) -> set[str]:
         """Groups that are only in the log: hidden from us by a missing right, or not listed yet."""
-        return self._table.keys() - self._survey.listings.keys()
+        return self._table.keys() - self.listings.keys()
 
     async def _look_again(self) -> None:
         """List the groups, and ask once for the positions of those that were added since the start.
@@ -178,15 +158,15 @@ class CommitFollower:
         right, has older positions: then reading starts again, at once if its broker did not answer before. It also
         starts again if a partition of the log can be read again.
         """
-        had_unheard = bool(self._survey.unheard)
-        await self._survey.take(known=self._whole, unlisted=self._unlisted)
+        had_unheard = bool(self.unheard)
+        await self.survey(known=self._whole, unlisted=self._unlisted)
         self._surveyed_at = time.monotonic()
-        found, errors = self._survey.positions, self._survey.errors.keys()
+        found, errors = self.answered, self.errors.keys()
         lacking = {group for group in found.keys() - errors if found[group].keys() - self._table.get(group, {}).keys()}
         # The coordinator may be ahead of the log as read: a single difference proves nothing.
         is_overdue = bool(lacking if had_unheard else lacking & self._lacking)
         self._lacking = lacking | errors
-        self._whole |= self._survey.listings.keys() - self._lacking
+        self._whole |= self.listings.keys() - self._lacking
         if is_overdue or (self._unreadable and self._unreadable & (await self._log_ranges()).values.keys()):
             await self.aclose()
             await self._start()
@@ -231,16 +211,15 @@ class CommitFollower:
                         # Some partitions have no leader: find it again later.
                         group.create_task(_restart_readers())
             except ClusterError as error:
-                self._note_problem(error)
+                self._pass_over(error)
             except BaseExceptionGroup as errors:
-                self._note_problem(errors.exceptions[0])
+                self._pass_over(errors.exceptions[0])
             await asyncio.sleep(_RETRY_S)
 
-    def _note_problem(self, error: BaseException) -> None:
+    def _pass_over(self, error: BaseException) -> None:
         if not isinstance(error, ClusterError) or not error.retryable or isinstance(error, LogLost):
             self._stirred.set()
             raise error
-        self.problem = error
 
     async def _read_from(self, node: int, metadata: Metadata, leader_epochs: Mapping[PartitionKey, int]) -> None:
         topic_id = metadata.topics[OFFSETS_TOPIC].topic_id
@@ -269,7 +248,6 @@ class CommitFollower:
                     self._unheard -= {partition for _, partition in leader_epochs}
                     self._stirred.set()
                 wait_ms = _LONG_POLL_MS
-                self.problem = None
         finally:
             connection.close()
         await _restart_readers()

@@ -22,22 +22,23 @@ CARRIED_TYPES: Final = frozenset({GroupType.CLASSIC, GroupType.CONSUMER, GroupTy
 
 
 class GroupSurvey:
-    """One look at all wanted groups: their listings and their committed positions.
+    """All wanted groups as coordinators describe them.
 
-    `literals` are asked for even if not listed, so that a missing right shows. `unheard` are brokers that did not list
-    their groups, and why: a group that is not known may be one of theirs.
+    `listings` are the existing groups, at most some seconds old, `answered` their positions at the last look, and
+    `errors` groups that cannot be read, and why. `literals` are asked for even if not listed, so that a missing right
+    shows. `unheard` are brokers that did not list their groups, and why: an unknown group may be one of theirs.
     """
 
     def __init__(self, client: Client, wanted: Callable[[str], bool], literals: Collection[str] = ()) -> None:
         self.listings: dict[str, GroupListing] = {}
-        self.positions: dict[str, Positions] = {}
+        self.answered: dict[str, Positions] = {}
         self.errors: dict[str, ClusterError] = {}
         self.unheard: Mapping[int, ClusterError] = {}
         self._client = client
         self._wanted = wanted
         self._literals = frozenset(literals)
 
-    async def take(self, *, known: Collection[str] = (), unlisted: Collection[str] = ()) -> None:
+    async def survey(self, *, known: Collection[str] = (), unlisted: Collection[str] = ()) -> None:
         """Take a look. A group that cannot be read is among `errors`, and keeps its former positions.
 
         `known` groups are not asked for; `unlisted` ones are asked for in addition.
@@ -53,39 +54,26 @@ class GroupSurvey:
         self.listings = {**before, **{name: one for name, one in merge_listings(found).items() if self._wanted(name)}}
         shares = {name for name, listing in self.listings.items() if listing.type not in CARRIED_TYPES}
         # No broker lists a group whose coordinator is just moving; the new one knows whether the group is gone.
-        asked = ({*self.listings, *self.positions, *unlisted} | self._literals) - shares - set(known)
+        asked = ({*self.listings, *self.answered, *unlisted} | self._literals) - shares - set(known)
         outcome = await committed_offsets(self._client, asked, patience_s=_PATIENCE_S)
-        kept = {group: self.positions[group] for group in outcome.errors if group in self.positions}
-        self.positions = {**{g: p for g, p in outcome.values.items() if p}, **kept}
+        kept = {group: self.answered[group] for group in outcome.errors if group in self.answered}
+        self.answered = {**{g: p for g, p in outcome.values.items() if p}, **kept}
         self.errors = dict(outcome.errors)
 
 
-class CommitPoller:
-    """The positions of all wanted groups, at most `INTERVAL_S` old. Has the same interface as `CommitFollower`."""
+class CommitPoller(GroupSurvey):
+    """The positions of all wanted groups, at most `INTERVAL_S` old; see `KnownCommits`."""
+
+    way: Final = "polling"
 
     def __init__(self, client: Client, wanted: Callable[[str], bool], literals: Collection[str] = ()) -> None:
-        self._survey = GroupSurvey(client, wanted, literals)
+        super().__init__(client, wanted, literals)
         self._due = 0.0
 
     @property
-    def listings(self) -> dict[str, GroupListing]:
-        """The existing groups."""
-        return self._survey.listings
-
-    @property
-    def errors(self) -> dict[str, ClusterError]:
-        """Groups whose positions cannot be read, and why."""
-        return self._survey.errors
-
-    @property
-    def unheard(self) -> Mapping[int, ClusterError]:
-        """Brokers that did not list their groups, and why."""
-        return self._survey.unheard
-
-    @property
-    def positions(self) -> dict[str, Positions]:
+    def positions(self) -> Mapping[str, Positions]:
         """All positions by group; groups without any are left out."""
-        return self._survey.positions
+        return self.answered
 
     def find_transacted(self, group: str) -> Mapping[PartitionKey, tuple[Transacted, ...]]:
         """Return nothing: coordinators do not report whether a commit was transactional."""
@@ -107,10 +95,10 @@ class CommitPoller:
                 await asyncio.sleep(wait_s)
             if time.monotonic() < self._due:
                 return frozenset()
-            before = self._survey.positions
+            before = self.answered
             self._due = time.monotonic() + INTERVAL_S
-            await self._survey.take()
-            now = self._survey.positions
+            await self.survey()
+            now = self.answered
             found = frozenset(group for group in before.keys() | now.keys() if before.get(group) != now.get(group))
             if found or time.monotonic() >= deadline:
                 return found
