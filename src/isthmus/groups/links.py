@@ -13,11 +13,11 @@ from isthmus.groups.away import remembered_groups
 from isthmus.groups.committing import GroupCommitter
 from isthmus.groups.drill import GroupDrill, drill, is_tried
 from isthmus.groups.execution import apply_groups
+from isthmus.groups.loop import review_of
 from isthmus.groups.memory import GroupMemory
 from isthmus.groups.notes import notes_of
 from isthmus.groups.plan import GroupPlan, GroupsPlan
 from isthmus.groups.review import Review
-from isthmus.groups.reviewing import review_of
 from isthmus.groups.sealing import group_key
 from isthmus.kafka.client import Client
 from isthmus.kafka.commits.source import CommitSource

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from isthmus.errors import ClusterError, Fenced
@@ -15,10 +15,11 @@ from isthmus.groups.memory import GroupMemory
 from isthmus.groups.notes import notes_of
 from isthmus.groups.plan import GroupPlan, GroupsPlan
 from isthmus.groups.positions.carrying import Standing
-from isthmus.groups.reviewing import review_of
+from isthmus.groups.review import GroupReview, Review
+from isthmus.groups.trees.distribution import DistributedReview
 from isthmus.kafka.client import Client
 from isthmus.kafka.commits.source import CommitSource
-from isthmus.ledger.documents.kinds import TopicDocument
+from isthmus.ledger.documents.kinds import Document, TopicDocument
 from isthmus.ledger.link import LinkLedger
 from isthmus.memory.links import pauses
 from isthmus.model.link import Link
@@ -199,3 +200,12 @@ def _is_pending(plan: GroupPlan) -> bool:
 def _reads_elsewhere(plan: GroupPlan) -> bool:
     """Whether some of a group's positions are in topics that were not mirrored when it was looked at."""
     return any(position.standing is Standing.NOT_MIRRORED for position in plan.positions)
+
+
+def review_of(
+    link: Link, source: Client, target: Client, memory: GroupMemory, documents: Mapping[str, Document]
+) -> Review:
+    """Return the planner for the groups of a link: a mirror carries positions, a distributor of a tree sends them."""
+    if link.distributor is not None:
+        return DistributedReview(link, link.distributor, source, target, memory, documents)
+    return GroupReview(link, source, target, memory, documents)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 
 from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized
 from isthmus.groups.counterparts import Counterparts
@@ -34,54 +35,12 @@ from isthmus.model.problem import Problem
 _MOVED: Final = (Standing.AHEAD_AT_TARGET, Standing.MOVED_AT_TARGET)
 
 
-class Review(Protocol):
-    """Plans for the groups of one link. `maps` are those of its lanes.
+class Review(ABC):
+    """Plans for the groups of one link. `documents` are the ledger's, always up to date; `maps` are those of its lanes.
 
     `unstable` are the groups at the target for which commits in a transaction were pending at the last look, and since
-    when (on the monotonic clock). `groups` are known by other means than commits at the source.
+    when (on the monotonic clock). A mirror knows its groups by their commits at the source, and sends nothing.
     """
-
-    maps: LinkMaps
-    unstable: dict[str, float]
-
-    @property
-    def groups(self) -> frozenset[str]: ...
-
-    async def refresh(self) -> None:
-        """Look at what seldom changes.
-
-        :raises ClusterError: A cluster as a whole did not answer.
-        """
-        ...
-
-    async def find_news(self) -> frozenset[str]:
-        """Return the groups with news from other means than commits at the source.
-
-        :raises ClusterError: The news cannot be read.
-        """
-        ...
-
-    async def plan(self, commits: KnownCommits, due: Collection[str]) -> list[GroupPlan]:
-        """Plan what to do with the groups that are due, and with all that cannot be carried.
-
-        :raises ClusterError: A cluster as a whole did not answer.
-        """
-        ...
-
-    async def send(self, plans: Sequence[GroupPlan]) -> list[GroupPlan]:
-        """Do what has to be done before anything is committed; return the plans as they are then.
-
-        :raises ClusterError: It cannot be done.
-        """
-        ...
-
-    def close(self) -> None:
-        """Close the resources."""
-        ...
-
-
-class GroupReview:
-    """Plans for one link that mirrors. `documents` are the ledger's, always up to date."""
 
     def __init__(
         self, link: Link, source: Client, target: Client, memory: GroupMemory, documents: Mapping[str, Document]
@@ -90,30 +49,59 @@ class GroupReview:
         self._source, self._target = source, target
         self._memory = memory
         self._documents = documents
-        self._counterparts = Counterparts(source, target)
         self.maps = LinkMaps(link.name, documents)
+        self.unstable: dict[str, float] = {}
+
+    @abstractmethod
+    async def refresh(self) -> None:
+        """Look at what seldom changes.
+
+        :raises ClusterError: A cluster as a whole did not answer.
+        """
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """The groups known by other means than commits at the source."""
+        return frozenset()
+
+    async def find_news(self) -> frozenset[str]:
+        """Return the groups with news from other means than commits at the source.
+
+        :raises ClusterError: The news cannot be read.
+        """
+        return frozenset()
+
+    @abstractmethod
+    async def plan(self, commits: KnownCommits, due: Collection[str]) -> list[GroupPlan]:
+        """Plan what to do with the groups that are due, and with all that cannot be carried.
+
+        :raises ClusterError: A cluster as a whole did not answer.
+        """
+
+    async def send(self, plans: Sequence[GroupPlan]) -> list[GroupPlan]:
+        """Do what has to be done before anything is committed; return the plans as they are then.
+
+        :raises ClusterError: It cannot be done.
+        """
+        return list(plans)
+
+    def close(self) -> None:  # noqa: B027 - most have no resources
+        """Close the resources."""
+
+
+class GroupReview(Review):
+    """Plans for one link that mirrors."""
+
+    def __init__(
+        self, link: Link, source: Client, target: Client, memory: GroupMemory, documents: Mapping[str, Document]
+    ) -> None:
+        super().__init__(link, source, target, memory, documents)
+        self._counterparts = Counterparts(source, target)
         self._returning = ReturningTopics(source, target)
         self._mirrored: Mapping[SourceTopic, TargetTopic] = {}
         self._home: Mapping[SourceTopic, TargetTopic] = {}
         self._named: Collection[str] = frozenset()
         self._meeting: Mapping[str, Problem] = {}
-        self.unstable: dict[str, float] = {}
-
-    @property
-    def groups(self) -> frozenset[str]:
-        """No groups: a mirror knows its groups by their commits."""
-        return frozenset()
-
-    async def find_news(self) -> frozenset[str]:
-        """Return no groups, for the same reason."""
-        return frozenset()
-
-    async def send(self, plans: Sequence[GroupPlan]) -> list[GroupPlan]:
-        """Return the plans as they are: a mirror commits, and sends nothing."""
-        return list(plans)
-
-    def close(self) -> None:
-        """Do nothing: there are no resources."""
 
     async def refresh(self) -> None:
         """Find out which topics are mirrored, and which are copies of the target's own.

@@ -20,14 +20,13 @@ from isthmus.groups.positions.carrying import Standing
 from isthmus.groups.positions.clocks import read_until
 from isthmus.groups.positions.mirrored import ended_partitions, mirrored_topics
 from isthmus.groups.positions.translation import TargetPosition, Translation, offsets_or_ends, rounds
-from isthmus.groups.review import is_denied, note_unstable, unreadable_groups, with_listings
+from isthmus.groups.review import Review, is_denied, note_unstable, unreadable_groups, with_listings
 from isthmus.groups.trees.positions import PositionMap
 from isthmus.groups.trees.times import RecordTime, RecordTimes
 from isthmus.kafka.client import Client
 from isthmus.kafka.commits.source import KnownCommits
 from isthmus.kafka.groups.groups import Positions
 from isthmus.kafka.log.listoffsets import PartitionKey
-from isthmus.lanes.maps import LinkMaps
 from isthmus.ledger.documents.kinds import Document
 from isthmus.memory.links import now_ms
 from isthmus.model.groupsettings import GroupSettings
@@ -91,8 +90,8 @@ class _Due:
     doubtful: set[PartitionKey] = field(default_factory=set)
 
 
-class DistributedReview:
-    """Plans for one distributor of a tree; the same interface as `GroupReview`."""
+class DistributedReview(Review):
+    """Plans for one distributor of a tree, whose `role` it is."""
 
     def __init__(
         self,
@@ -103,17 +102,13 @@ class DistributedReview:
         memory: GroupMemory,
         documents: Mapping[str, Document],
     ) -> None:
-        self._link, self._role = link, role
-        self._source, self._target = source, target
-        self._memory = memory
-        self._documents = documents
+        super().__init__(link, source, target, memory, documents)
+        self._role = role
         self._here, self._there = PositionMap(source), PositionMap(target)
         self._authors = CommitAuthors(source, target, dict(role.inbound))
         self._times = RecordTimes(source)
         self._margin_ms = int(link.groups.margin_s * _MS_PER_S)
         self._topics: Mapping[SourceTopic, TargetTopic] = {}
-        self.maps = LinkMaps(link.name, documents)
-        self.unstable: dict[str, float] = {}
 
     @property
     def groups(self) -> frozenset[str]:
