@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from isthmus.groups.positions.carrying import Standing
 from isthmus.kafka.client import Client
@@ -15,6 +15,9 @@ from isthmus.lanes.maps import LinkMaps, mapped_position
 from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.translation import timestamp_to_look_up
+
+if TYPE_CHECKING:
+    from isthmus.groups.returning import ReturningTopics
 
 RANGES_S: Final = 3.0
 _MS_PER_S: Final = 1000
@@ -35,28 +38,49 @@ class Translation:
     unreached: set[TargetPosition] = field(default_factory=set)
     untold: dict[TargetPosition, Standing] = field(default_factory=dict)
 
+    def __or__(self, other: Translation) -> Translation:
+        return Translation(self.offsets | other.offsets, self.unreached | other.unreached, self.untold | other.untold)
 
-async def translation(
-    settings: GroupSettings,
-    wanted: Iterable[TargetPosition],
-    mirrored: Mapping[SourceTopic, TargetTopic],
-    maps: LinkMaps,
-    source: Client,
-    target: Client,
-) -> Translation:
-    """Translate positions. `mirrored` maps source topics to target topics.
 
-    :raises ClusterError: A cluster as a whole did not answer.
+@dataclass(frozen=True, slots=True)
+class TopicPaths:
+    """The topics of a link. `mirrored` maps those of the source to those of the target: those that the link copies, and
+    those that came from the target as copies, whose originals are `home`.
     """
-    if settings.way == "timestamp":
-        return Translation(await _by_time(settings, wanted, mirrored, source, target))
-    asked = set(wanted)
-    # Another program copied the records there: their times show where to.
-    before = {at for at in asked if settings.way == "mapped" and maps.is_before(*at)}
-    found = by_offset(settings, asked - before, maps)
-    if before:
-        found.offsets.update(await _by_time(settings, before, mirrored, source, target))
-    return found
+
+    mirrored: Mapping[SourceTopic, TargetTopic]
+    maps: LinkMaps
+    returning: ReturningTopics
+    home: frozenset[str] = frozenset()
+
+    @property
+    def mapped(self) -> frozenset[str]:
+        """The topics of the target whose offsets differ from those at the source."""
+        return frozenset(
+            topic
+            for topic in self.mirrored.values()
+            if (self.returning.is_mapped(topic) if topic in self.home else self.maps.is_mapped(topic))
+        )
+
+    async def translation(
+        self, settings: GroupSettings, wanted: Collection[TargetPosition], source: Client, target: Client
+    ) -> Translation:
+        """Translate positions at the source into positions at the target.
+
+        :raises ClusterError: A cluster as a whole did not answer.
+        """
+        back = {at for at in wanted if at[0][0] in self.home}
+        asked = set(wanted) - back
+        found = self.returning.translation(back)
+        if settings.way == "timestamp":
+            timed = asked
+        else:
+            # Another program copied the records there: their times show where to.
+            timed = {at for at in asked if settings.way == "mapped" and self.maps.is_before(*at)}
+            found |= by_offset(settings, asked - timed, self.maps)
+        if timed:
+            found.offsets |= await _by_time(settings, timed, self.mirrored, source, target)
+        return found
 
 
 def by_offset(settings: GroupSettings, wanted: Iterable[TargetPosition], maps: LinkMaps) -> Translation:
