@@ -27,7 +27,8 @@ def descriptions(spark: SparkSession) -> set[str]:
     """What describes the jobs of an application, from the store behind the UI and the REST API."""
     context: Any = spark.sparkContext
     jobs = context._jsc.sc().statusStore().jobsList(None)
-    return {jobs.apply(n).description().getOrElse(None) for n in range(jobs.size())}
+    found = (jobs.apply(number).description() for number in range(jobs.size()))
+    return {each.get() for each in found if each.isDefined()}
 
 
 def controller(link: str, process: Whereabouts, beat: int = 1) -> ControllerDocument:

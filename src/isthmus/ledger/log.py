@@ -330,6 +330,7 @@ class LedgerTail:
         self._untold = News([], is_other_log=False)
         self._confirmed: Connection | None = None
         self._end = 0
+        self._newest_epoch = -1
 
     @property
     def node_id(self) -> int:
@@ -366,13 +367,13 @@ class LedgerTail:
         :raises ClusterError: The ledger cannot be read, or because of quotas not within `patience_s`, unless the caller
             `is_patient`; another call returns the records read so far.
         """
-        before = self.position, self.topic_id, self._transactions.copy(), self._is_other_log
+        before = self.position, self.topic_id, self._transactions.copy(), self._is_other_log, self._newest_epoch
         untold = self._untold
         try:
             return await self._read_on(untold, is_patient=is_patient)
         except BaseException:
             if self._untold is untold:
-                self.position, self.topic_id, self._transactions, self._is_other_log = before
+                self.position, self.topic_id, self._transactions, self._is_other_log, self._newest_epoch = before
             raise
 
     async def _read_on(self, untold: News, *, is_patient: bool) -> News:
@@ -439,6 +440,7 @@ class LedgerTail:
     def _take(self, fetched: Any, asked_at: float) -> Poll:
         entries: list[Entry] = []
         self._throttle.end()
+        self._newest_epoch = max(self._newest_epoch, self._leader.place.leader_epoch)
         for batch, found in unpack_batches(bytes(fetched.records or b"")):
             new = [entry for entry in found if entry.offset >= self.position]
             entries += self._transactions.take(batch, new)
@@ -474,7 +476,14 @@ class LedgerTail:
         return end.offset
 
     async def _begin_again(self, connection: Connection) -> None:
-        """Start again at the log's beginning: the log was truncated, or deleted and created again."""
+        """Start again at the log's beginning: the log was truncated, or deleted and created again.
+
+        :raises Unreachable: The broker led before the one that was read last: its log is outdated, not another one.
+        """
+        # Without IDs of topics (Kafka before 2.8) it may be another one, whose epochs begin again.
+        if self.topic_id != NO_TOPIC_ID and self._leader.place.leader_epoch < self._newest_epoch:
+            self._leader.close()
+            raise _outdated_error(connection)
         key = (LEDGER_TOPIC, PARTITION)
         start = (await list_offsets(connection, {key: -1}, EARLIEST, timeout_s=_ANSWER_S))[key]
         self._leader.check(start.error_code, "DESCRIBE")
@@ -484,6 +493,7 @@ class LedgerTail:
     def _begin_at(self, position: int) -> None:
         self.position = position
         self._confirmed, self._end = None, 0
+        self._newest_epoch = -1
         self._transactions = OpenTransactions()
         self._held_until = {}
 

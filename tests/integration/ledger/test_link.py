@@ -550,6 +550,46 @@ def test_nobody_begins_by_a_look_without_their_own_mark(
     run(work, west)
 
 
+def test_a_former_leader_makes_no_other_ledger(west3: LocalCluster, topic: Callable[[str], str]) -> None:
+    """A leader that its peers have replaced, and that is cut off from them, has a shorter log than what was read of
+    its successor: that is an outdated ledger, not another one.
+    """
+    link = topic("link")
+
+    async def work(client: Client) -> None:
+        await ensure_topic(client)
+        writer, tail = LedgerWriter(client), LedgerTail(client)
+        await writer.append([PauseDocument(link=link, since_ms=1)])
+        await tail.read_to_end()
+        former = west3.broker((await locate(client)).node_id)
+        others = [west3.broker(node) for node in (1, 2, 3) if node != former.node_id]
+        former.pause()
+        try:
+            await writer.append([PauseDocument(link=link, since_ms=2)], term_s=TERM_S)
+            tail.renew()
+            await tail.read_to_end()
+            for broker in others:
+                broker.pause()
+            former.resume()
+            try:
+                tail.renew()
+                with pytest.raises(Unreachable, match="does not show what was just written there"):
+                    await tail.read_on()
+            finally:
+                for broker in others:
+                    broker.resume()
+        finally:
+            former.resume()
+            writer.close()
+        while True:
+            with contextlib.suppress(Unreachable):
+                assert not (await tail.read_on()).is_other_log
+                break
+        tail.close()
+
+    run(work, west3)
+
+
 def test_nobody_begins_by_an_older_state(
     west3: LocalCluster, topic: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
