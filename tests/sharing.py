@@ -1,7 +1,11 @@
-"""In which order tests run, and how long what they share is kept: idle brokers cost processor time too."""
+"""In which order tests run, and how long what they share is kept: idle brokers cost processor time too.
+
+Ledgers are kept for a file: what its tests have left there would be part of what the next one's see.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Generator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -9,9 +13,12 @@ from typing import Any, Final
 
 import pytest
 from _pytest.fixtures import SubRequest  # what fixtures are set up with, and ended by
+from confluent_kafka import KafkaException
 
+from isthmus.ledger.topic import LEDGER_TOPIC
 from isthmus.local import LocalCluster
 from isthmus.local.apicurio import ApicurioServer
+from testing.records import topics
 
 COSTLY: Final = ("west3", "east3", "guarded", "secured", "east", "west")
 """Fixtures by what it takes to keep them, the most first."""
@@ -48,7 +55,8 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: SubRequest
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
-    """End the servers that no test asks for that is still to come in this file, or in the next one.
+    """End the servers that no test asks for that is still to come in this file, or in the next one. Forget what those
+    that stay have in their ledgers, before the next file.
 
     Tests and fixtures ask by the names of their arguments: what they get otherwise may be ended while they use it.
     """
@@ -58,7 +66,17 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         coming = _coming(item.session.stash[_FILES], item, nextitem)
         for fixture in [each for each in running if not any(_asks(test, each) for test in coming)]:
             fixture.finish(running.pop(fixture))
+        if nextitem is not None and nextitem.path != item.path:
+            for fixture, request in running.items():
+                _forget(request.getfixturevalue(fixture.argname))
     return value
+
+
+def _forget(server: object) -> None:
+    """Delete the ledger: links that the tests of one file have declared are none of the next one's."""
+    if isinstance(server, LocalCluster):
+        with contextlib.suppress(KafkaException):
+            topics.delete(server, LEDGER_TOPIC)
 
 
 def _coming(
