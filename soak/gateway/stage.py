@@ -33,7 +33,7 @@ from soak.mirrors.isthmus import Isthmus
 from soak.mirrors.mirror import Supervisor
 from soak.network import Network
 from testing.brokers.proxy import HOST
-from testing.runs.driver import COMMAND, ROOT
+from testing.runs.command import COMMAND, ROOT
 
 SIDES: Final = ("source", "target")
 GATEWAYS: Final = ("gateway-1", "gateway-2")

@@ -15,7 +15,8 @@ import yaml
 from soak.conditions import Conditions
 from soak.naming import PREFIX
 from soak.side import Side
-from testing.runs.driver import COMMAND, ROOT, Driver, launch
+from testing.runs.command import COMMAND, ROOT
+from testing.runs.driver import Driver, launch
 
 LINK: Final = "soak"
 _COMMAND_S: Final = 180.0

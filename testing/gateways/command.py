@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
-
-ISTHMUS = (sys.executable, "-c", "from isthmus.cli.entry import main; main()")
 
 
 def served_by(running: subprocess.Popen[str] | subprocess.Popen[bytes]) -> set[int]:

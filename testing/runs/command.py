@@ -15,9 +15,25 @@ import yaml
 
 from isthmus.local import LocalCluster
 from testing.patience import TERM_S
+from testing.runs.forking import ForkedCommand
 
 ROOT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-c", "from isthmus.cli.app import main; main()"]
+COMMAND = (sys.executable, "-c", "from isthmus.cli.entry import main; main()")
+
+
+def start(*words: object, **options: Any) -> subprocess.Popen[Any]:
+    """The command `isthmus` with these words, running; for the options see `ForkedCommand`."""
+    return ForkedCommand([str(each) for each in words], **options)
+
+
+def run(*words: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    """The command `isthmus` with these words, once it has ended."""
+    with start(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options) as command:
+        try:
+            stdout, stderr = command.communicate(timeout=TERM_S)
+        finally:
+            command.kill()
+    return subprocess.CompletedProcess([*map(str, words)], command.returncode, stdout, stderr)
 
 
 class Shell:
@@ -30,7 +46,7 @@ class Shell:
         west: LocalCluster,
         stem: str,
         *,
-        python: str = sys.executable,
+        python: str | None = None,
         **environment: str,
     ) -> None:
         self.stem = stem
@@ -61,13 +77,10 @@ class Shell:
 
     def start(self, *arguments: str, stderr: int = subprocess.PIPE) -> subprocess.Popen[str]:
         """The command, running."""
-        return subprocess.Popen(
-            [self._python, *COMMAND[1:], *arguments],
-            env=self._environment,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-        )
+        options: dict[str, Any] = {"env": self._environment, "stdout": subprocess.PIPE, "stderr": stderr, "text": True}
+        if self._python is None:
+            return start(*arguments, **options)
+        return subprocess.Popen([self._python, *COMMAND[1:], *arguments], **options)
 
     def run(self, *arguments: str, code: int = 0) -> Any:
         """What the command prints as JSON; it ends with `code`."""

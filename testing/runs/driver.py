@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,9 +18,9 @@ import yaml
 
 from isthmus.local import LocalCluster
 from testing.patience import TERM_S, pause_s
+from testing.runs.command import start
 
 ROOT: Final = Path(__file__).parents[2]
-COMMAND: Final = (sys.executable, "-c", "from isthmus.cli.app import main; main()")
 _LOOK_S: Final = 0.05
 
 
@@ -104,9 +103,7 @@ def launch(*arguments: str, log: Path, **environment: str) -> Driver:
     """Run `isthmus`; call `end` when it is not needed any more."""
     found = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "200", **environment}
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            [*COMMAND, *arguments], env=found, stdout=output, stderr=output, start_new_session=True
-        )
+        process = start(*arguments, env=found, stdout=output, stderr=output, start_new_session=True)
     return Driver(process=process, log=log)
 
 

@@ -6,7 +6,6 @@ import json
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,9 +16,9 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from isthmus.local import LocalCluster
 from isthmus.model.naming import LEDGER_TOPIC
 from testing.patience import TERM_S
+from testing.runs.command import start
 from testing.runs.recovering import log_of
 
-_COMMAND: Final = (sys.executable, "-c", "from isthmus.cli.entry import main; main()")
 _CHANCE: Final = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b|\b1\d{12}\b")
 """Ids of topics, and moments in ms."""
 
@@ -43,7 +42,7 @@ class LedgerWatch:
         """
         for reader in self._readers:
             reader.rest()
-        with subprocess.Popen([*_COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        with start(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             seen = 0
             while process.poll() is None and seen < step:
                 seen += sum(reader.look() for reader in self._readers)
@@ -93,11 +92,6 @@ class _Reader:
             found += self.look()
             assert time.monotonic() < deadline, f"read to {self._read_to} of {end}"
         return found
-
-
-def finished(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """A command that nobody kills."""
-    return subprocess.run([*_COMMAND, *arguments], capture_output=True, text=True, timeout=TERM_S, check=False)
 
 
 def written_down(cluster: LocalCluster, link: str, kinds: Iterable[str]) -> dict[str, object]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter, defaultdict
@@ -19,11 +18,11 @@ from isthmus.local import LocalCluster
 from testing.patience import TERM_S, pause_s
 from testing.records import oracle, topics
 from testing.records.topics import Given
+from testing.runs import command
 
 PARTITIONS: Final = 2
 AHEAD_MS: Final = {"south": 3_600_000}
 """By how much the clocks of producers differ: nothing in a tree goes by time."""
-ISTHMUS: Final = (sys.executable, "-c", "from isthmus.cli.app import main; main()")
 Clusters = Mapping[str, LocalCluster]
 
 
@@ -100,8 +99,7 @@ class Load:
             self._writers[alias].join(TERM_S)
 
     def done(self, *words: str, file: Path | None = None) -> subprocess.CompletedProcess[str]:
-        command = [*ISTHMUS, *words, "-c", str(file or self.file), "-o", "json"]
-        return subprocess.run(command, capture_output=True, text=True, timeout=TERM_S, check=False)
+        return command.run(*words, "-c", file or self.file, "-o", "json")
 
     def call(self, *words: str) -> Any:
         done = self.done(*words)
@@ -109,10 +107,9 @@ class Load:
         return json.loads(done.stdout)
 
     def run(self, told: Path = Path(os.devnull)) -> subprocess.Popen[bytes]:
-        command = [*ISTHMUS, "run", "-c", str(self.file)]
         with told.open("wb") as stderr:
             # A process group of its own: what it has started is killed with it.
-            return subprocess.Popen(command, stderr=stderr, start_new_session=True)
+            return command.start("run", "-c", self.file, stderr=stderr, start_new_session=True)
 
     def switch(self, cluster: str, to: str, *more: str) -> None:
         (found,) = self.call("tree", "switch", self.name, cluster, str(self.level), "--to", to, *more)

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,13 +14,12 @@ import yaml
 
 from isthmus.local import LocalCluster
 from testing.groups import consumers
-from testing.patience import TERM_S
 from testing.records import topics
+from testing.runs import command
 
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[3]
-COMMAND = [sys.executable, "-c", "from isthmus.cli.app import main; main()", "cluster"]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -38,9 +36,7 @@ def run(configured: dict[str, str]) -> Run:
     """Runs `isthmus cluster` to its end."""
 
     def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*COMMAND, *arguments], env=configured, capture_output=True, text=True, timeout=TERM_S, check=False
-        )
+        return command.run("cluster", *arguments, env=configured)
 
     return _run
 
@@ -98,8 +94,8 @@ def test_lists_show_the_logical_names(
     path = tmp_path / "named.yaml"
     path.write_text(yaml.safe_dump({"clusters": {"east": cluster}}))
 
-    for command, part in (("topics", "partitions"), ("groups", "groups")):
-        question = (command, "east", f"--{command[:-1]}", name)
+    for listed, part in (("topics", "partitions"), ("groups", "groups")):
+        question = (listed, "east", f"--{listed[:-1]}", name)
         told = json.loads(run(*question, "-c", str(path), "-o", "json").stdout)
         assert [each["name"] for each in told[part]] == [logical]
         assert logical in run(*question, "-c", str(path)).stdout.replace(name, "")
@@ -133,9 +129,8 @@ def test_watched_registry_tells_what_changes(
 ) -> None:
     """The tree first, then a line for each change as it happens, until it is interrupted."""
     name = topic("watched")
-    with subprocess.Popen(
-        [*COMMAND, "registry", "east", "--watch"], env=configured, stdout=subprocess.PIPE, text=True
-    ) as watching:
+    words = ("cluster", "registry", "east", "--watch")
+    with command.start(*words, env=configured, stdout=subprocess.PIPE, text=True) as watching:
         assert watching.stdout is not None
         assert watching.stdout.readline() == "east\n"
         topics.create(east, name)

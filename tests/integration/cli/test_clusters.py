@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,10 +14,9 @@ import isthmus
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.model.namespace import NamespaceMap
+from testing.runs.command import run
 
 pytestmark = pytest.mark.integration
-
-COMMAND = [sys.executable, "-c", "from isthmus.cli.entry import main; main()", "cluster", "list", "-o", "json"]
 
 
 def test_clusters_are_asked_and_remembered(
@@ -35,13 +32,8 @@ def test_clusters_are_asked_and_remembered(
     links = isthmus.open(file).declarations
 
     def listed(*words: str) -> tuple[int, dict[str, dict[str, Any]]]:
-        done = subprocess.run(
-            [*COMMAND, "-c", str(file), *words],
-            env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+        done = run("cluster", "list", "-o", "json", "-c", file, *words, env=environment)
         return done.returncode, {row["cluster"]: row for row in json.loads(done.stdout)}
 
     links.create(name, source="east", target="west", maps=(NamespaceMap.parse(f"{name}-:{name}-"),), validate=False)

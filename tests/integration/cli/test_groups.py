@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +17,8 @@ from isthmus.local import LocalCluster
 from testing.groups import consumers
 from testing.groups.carrying import between, declared, filled
 from testing.patience import TERM_S
-from testing.runs.command import COMMAND, ROOT
+from testing.runs import command
+from testing.runs.command import ROOT
 
 pytestmark = pytest.mark.integration
 
@@ -51,21 +51,13 @@ def test_groups_are_shown_carried_and_drilled(
     environment = {**os.environ, "ISTHMUS_CONFIG": str(path), "PYTHONPATH": str(ROOT / "src")}
 
     def run(*arguments: str, code: int = 0, output: str = "json") -> Any:
-        command = subprocess.run(
-            [*COMMAND, "groups", *arguments, "-o", output],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=TERM_S,
-            check=False,
-        )
-        assert command.returncode == code, command.stderr
-        return json.loads(command.stdout) if output == "json" and code < 2 else command.stdout + command.stderr
+        done = command.run("groups", *arguments, "-o", output, env=environment)
+        assert done.returncode == code, done.stderr
+        return json.loads(done.stdout) if output == "json" and code < 2 else done.stdout + done.stderr
 
     # The first question has a new cluster elect its coordinators, which takes as long as it takes.
     deadline = time.monotonic() + TERM_S
-    planning = [*COMMAND, "groups", "sync", "--dry-run"]
-    while subprocess.run(planning, env=environment, capture_output=True, timeout=TERM_S, check=False).returncode:
+    while command.run("groups", "sync", "--dry-run", env=environment).returncode:
         assert time.monotonic() < deadline
     (planned,) = run("sync", "--dry-run")
     assert {each["group"]: each["standing"] for each in planned["groups"]} == {group: "DUE", hostile: "DUE"}

@@ -28,7 +28,8 @@ from testing.groups import consumers
 from testing.patience import TERM_S
 from testing.records import oracle, topics
 from testing.records.topics import Given
-from testing.runs.command import COMMAND, Shell
+from testing.runs import command
+from testing.runs.command import Shell
 from testing.values.monitoring import ALERTS, PANEL_QUERIES, RULES, filled_in
 from testing.values.promql import Scrapes, Vector
 from testing.values.standing import OPEN_METRICS, free_port
@@ -465,8 +466,6 @@ def test_a_port_in_use_is_an_error_before_anything_starts(tmp_path_factory: pyte
 
 def refused(path: str, *arguments: str, code: int) -> str:
     """What a run says on stderr that ends with this code, and copies nothing."""
-    done = subprocess.run(
-        [*COMMAND, "run", "-c", path, *arguments], capture_output=True, text=True, timeout=TERM_S, check=False
-    )
+    done = command.run("run", "-c", path, *arguments)
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
     return " ".join(done.stderr.split())

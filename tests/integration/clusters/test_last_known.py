@@ -7,8 +7,6 @@ import hashlib
 import json
 import os
 import socket
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -30,13 +28,13 @@ from testing.brokers.acls import denied
 from testing.groups import consumers
 from testing.groups.carrying import records
 from testing.records import topics
+from testing.runs.command import run
 from testing.runs.running import link_of
 from testing.verbs import remember
 
 pytestmark = pytest.mark.integration
 
 Namer = Callable[[str], str]
-COMMAND = [sys.executable, "-c", "from isthmus.cli.entry import main; main()", "cluster", "describe", "guarded"]
 
 
 async def looked_at(link: Link) -> None:
@@ -48,8 +46,8 @@ async def looked_at(link: Link) -> None:
 
 def shown(file: Path, output: str) -> str:
     """What is printed of a cluster that is away, for people and for programs."""
-    asked = [*COMMAND, "--last-known", "-o", output, "-c", str(file)]
-    done = subprocess.run(asked, capture_output=True, text=True, env={**os.environ, "COLUMNS": "250"}, check=False)
+    words = ("cluster", "describe", "guarded", "--last-known", "-o", output, "-c", file)
+    done = run(*words, env={**os.environ, "COLUMNS": "250"})
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
 

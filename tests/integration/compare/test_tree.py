@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -21,7 +20,8 @@ from isthmus.spark.compare.trees import standings as counting
 from isthmus.spark.compare.trees.records import STANDING_FIELDS
 from testing.records import topics
 from testing.records.forgery import Record, append, built
-from testing.runs.treeload import ISTHMUS, PARTITIONS, file_of, produce
+from testing.runs import command
+from testing.runs.treeload import PARTITIONS, file_of, produce
 
 pytestmark = pytest.mark.integration
 
@@ -66,8 +66,7 @@ def test_what_is_wrong_in_a_tree_is_found(
     written_by_a_distributor(west, name, [61, 60])
     written_by_a_distributor(west, name, [7])
     written_by_a_distributor(west, name, [63])
-    command = [*ISTHMUS, "tree", "verify", name, "-o", "json", "-c", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = command.run("tree", "verify", name, "-o", "json", "-c", file)
     assert done.returncode == 4, done.stderr
     wrong = {
         (each["partition"], each["cluster"]): each

@@ -18,9 +18,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from isthmus.local import LocalCluster
 from isthmus.model.naming import LEDGER_TOPIC
-from testing.gateways.command import ISTHMUS, served_by
+from testing.gateways.command import served_by
 from testing.gateways.gateways import HOST, free_range
 from testing.patience import TERM_S
+from testing.runs.command import run, start
 from testing.values.standing import free_port
 
 pytestmark = pytest.mark.integration
@@ -30,21 +31,20 @@ def command(east: LocalCluster, port: int, *options: str) -> list[str]:
     """The command that has a gateway listen at two ports."""
     servers = f"east={east.bootstrap_servers}"
     where = ("--listen", f"{HOST}:{port}-{port + 1}", "--advertise", f"{HOST}:{port}")
-    return [*ISTHMUS, "-b", servers, "gateway", "east", *where, *options]
+    return ["-b", servers, "gateway", "east", *where, *options]
 
 
-def ended(run: list[str]) -> tuple[int, str]:
+def ended(words: list[str]) -> tuple[int, str]:
     """How a command ends, and what it says."""
-    done = subprocess.run(run, capture_output=True, text=True, timeout=TERM_S, check=False)
+    done = run(*words)
     return done.returncode, done.stderr
 
 
 def test_it_serves_until_it_is_ended(east: LocalCluster, topic: Callable[[str], str]) -> None:
     """It says where the brokers are, passes on what is written, and ends by SIGTERM in good order."""
     port, name, telling = free_range(2), topic("command"), free_port()
-    with subprocess.Popen(
-        command(east, port, "--metrics", f"{HOST}:{telling}"), stderr=subprocess.PIPE, text=True
-    ) as running:
+    words = command(east, port, "--metrics", f"{HOST}:{telling}")
+    with start(*words, stderr=subprocess.PIPE, text=True) as running:
         assert running.stderr is not None
         told = ""
         while f"are behind {HOST}:{port}-{port + 1}" not in told:
@@ -68,10 +68,9 @@ def test_it_serves_until_it_is_ended(east: LocalCluster, topic: Callable[[str], 
 
 def shown_status(port: int, is_so: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """What `isthmus gateway status` shows, once something is so."""
-    ask = [*ISTHMUS, "gateway", "status", f"{HOST}:{port}", "-o", "json"]
     deadline = time.monotonic() + TERM_S
     while True:
-        shown = json.loads(subprocess.run(ask, capture_output=True, check=True).stdout)
+        shown = json.loads(run("gateway", "status", f"{HOST}:{port}", "-o", "json").stdout)
         if is_so(shown) or time.monotonic() > deadline:
             return dict(shown)
 
@@ -82,7 +81,7 @@ def test_several_processes(east: LocalCluster, topic: Callable[[str], str]) -> N
     """
     port, name, telling = free_range(2), topic("processes"), free_port()
     options = ("--metrics", f"{HOST}:{telling}", "--processes", "2")
-    with subprocess.Popen(command(east, port, *options), stderr=subprocess.PIPE, text=True) as running:
+    with start(*command(east, port, *options), stderr=subprocess.PIPE, text=True) as running:
         assert running.stderr is not None
         told = ""
         while told.count(f"are behind {HOST}:{port}-{port + 1}") < 2:

@@ -20,10 +20,10 @@ from isthmus.ledger.documents.kinds import GatewayDocument
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.gateways.registered import GatewaysReport, RegisteredGateway
-from testing.gateways.command import ISTHMUS
 from testing.gateways.gateways import HOST, free_range
 from testing.gateways.registered import elsewhere, movable, written
 from testing.patience import TERM_S, UNFENCED
+from testing.runs.command import run, start
 from tests.conftest import HEAP_MB
 
 pytestmark = pytest.mark.integration
@@ -58,7 +58,7 @@ def command(*clusters: LocalCluster) -> list[str]:
     """The command, for these clusters."""
     aliases = [each.cluster().alias for each in clusters]
     named = zip(aliases, (each.bootstrap_servers for each in clusters), strict=True)
-    return [*ISTHMUS, *(word for alias, servers in named for word in ("-b", f"{alias}={servers}")), "gateway"]
+    return [*(word for alias, servers in named for word in ("-b", f"{alias}={servers}")), "gateway"]
 
 
 @contextmanager
@@ -67,8 +67,7 @@ def serving(
 ) -> Iterator[subprocess.Popen[str]]:
     """The command that serves the first of these clusters, until the block ends."""
     where = ("--listen", f"{HOST}:{port}-{port + ports - 1}", "--advertise", f"{HOST}:{port}")
-    run = [*command(*clusters), "east", *where, *options]
-    with subprocess.Popen(run, stderr=subprocess.PIPE, text=True) as running:
+    with start(*command(*clusters), "east", *where, *options, stderr=subprocess.PIPE, text=True) as running:
         assert running.stderr is not None
         while "are behind" not in (line := running.stderr.readline()):
             assert line
@@ -119,8 +118,7 @@ def test_an_operator_says_that_one_has_ended(east: LocalCluster, west: LocalClus
         written(west, movable(one, east))
 
     def forget(gateway: str, *options: str) -> tuple[int, str]:
-        run = [*command(east, west), "forget", "east", gateway, "-o", "json", *options]
-        done = subprocess.run(run, capture_output=True, text=True, timeout=TERM_S, check=False)
+        done = run(*command(east, west), "forget", "east", gateway, "-o", "json", *options)
         return done.returncode, done.stdout + done.stderr
 
     code, told = forget("twice.example:19092", "--yes")
@@ -161,7 +159,7 @@ def test_one_that_runs_is_not_forgotten(east: LocalCluster, west: LocalCluster) 
     forget = [*command(east, west), "forget", "east", f"{HOST}:{port}", "--yes"]
 
     def refused() -> str:
-        done = subprocess.run(forget, capture_output=True, text=True, timeout=TERM_S, check=False)
+        done = run(*forget)
         assert done.returncode == 6, done.stderr
         return done.stderr
 

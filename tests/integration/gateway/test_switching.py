@@ -33,7 +33,6 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.gateways.producerids import is_tagged
 from isthmus.model.namespace import NamespaceMap
 from testing.brokers.proxy import Proxy, Weather
-from testing.gateways.command import ISTHMUS
 from testing.gateways.commits import Doing, await_held
 from testing.gateways.gateways import HOST, free_range, gateway
 from testing.gateways.moving import (
@@ -55,6 +54,7 @@ from testing.gateways.moving import (
 )
 from testing.gateways.synchronous import lanes, synchronous
 from testing.patience import TERM_S
+from testing.runs.command import start
 from testing.runs.mirror import Mirror
 from testing.runs.running import patient
 
@@ -121,8 +121,8 @@ def standing(configuration: Path, folder: Path, *, size: int) -> Iterator[Standi
     """A gateway before the first cluster."""
     port = free_range(size)
     where = ("--listen", f"{HOST}:{port}-{port + size - 1}", "--advertise", f"{HOST}:{port}", "--processes", "2")
-    run = [*ISTHMUS, "-v", "-c", str(configuration), "gateway", "serve", "one", *where]
-    with (folder / "gateway.log").open("w") as log, subprocess.Popen(run, stderr=log, text=True) as process:
+    words = ("-v", "-c", configuration, "gateway", "serve", "one", *where)
+    with (folder / "gateway.log").open("w") as log, start(*words, stderr=log, text=True) as process:
         try:
             deadline = time.monotonic() + TERM_S
             while (folder / "gateway.log").read_text().count(f"are behind {HOST}:{port}") < 2:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import struct
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +36,7 @@ from testing.groups import consumers
 from testing.groups.carrying import between
 from testing.patience import TERM_S
 from testing.records.topics import create
-from testing.runs.command import COMMAND, ROOT
+from testing.runs.command import run
 from tests.integration.groups.deaf import committed_long_ago, unlisted
 
 pytestmark = pytest.mark.integration
@@ -299,15 +297,7 @@ def document(east: LocalCluster, west: LocalCluster, copied: Copied) -> dict[str
 
 def isthmus(folder: Path, *arguments: str, code: int = 0) -> str:
     """What a command of groups prints, with the configuration of a folder. It never shows the secret."""
-    done = subprocess.run(
-        [*COMMAND, "groups", *arguments, "-c", str(folder / "isthmus.yaml")],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-        capture_output=True,
-        text=True,
-        timeout=TERM_S,
-        check=False,
-        cwd=folder,
-    )
+    done = run("groups", *arguments, "-c", folder / "isthmus.yaml", cwd=folder)
     assert done.returncode == code, (arguments, done.stdout, done.stderr)
     assert SECRET not in done.stdout + done.stderr
     return done.stdout

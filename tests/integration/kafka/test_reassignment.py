@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -38,12 +37,13 @@ from testing.patience import TERM_S
 from testing.records import topics
 from testing.records.topics import Given
 from testing.rest.asking import serving
+from testing.runs import command
 from testing.runs.running import link_of
 
 pytestmark = pytest.mark.integration
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-COMMAND = (sys.executable, "-c", "from isthmus.cli.app import main; main()", "cluster", "reassign", "east3")
+COMMAND = ("cluster", "reassign", "east3")
 RECORDS, RECORD_BYTES = 300, 10_000
 
 
@@ -67,8 +67,7 @@ def run(east3: LocalCluster, tmp_path: Path) -> Run:
     config.write_text(json.dumps({"clusters": {"east3": {"bootstrap_servers": east3.bootstrap_servers}}}))
 
     def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [*COMMAND, "-c", str(config), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=TERM_S, check=False)
+        return command.run(*COMMAND, "-c", config, *arguments)
 
     return _run
 
@@ -99,8 +98,8 @@ def throttles(cluster: LocalCluster, name: str) -> set[str]:
 @contextmanager
 def begun(config: Path, plan: Path) -> Iterator[None]:
     """`--execute` at a rate at which nothing comes about, until `with` ends: then it is killed."""
-    command = [*COMMAND, "-c", str(config), "--execute", str(plan), "--throttle", "1kB", "--yes"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    words = (*COMMAND, "-c", config, "--execute", plan, "--throttle", "1kB", "--yes")
+    with command.start(*words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             yield
         finally:

@@ -25,8 +25,9 @@ from testing.groups.carrying import records
 from testing.links.promoting import created, ends_at, written
 from testing.patience import TERM_S
 from testing.records import oracle, topics
+from testing.runs import command
 from testing.runs.declaring import both as both
-from testing.runs.killing import LedgerWatch, configured, finished, written_down
+from testing.runs.killing import LedgerWatch, configured, written_down
 from testing.runs.recovering import Interrupted, log_of
 from testing.runs.running import running
 from testing.verbs import AsyncDeclaredLinks, Promoter
@@ -53,7 +54,7 @@ class Verb:
 
 
 VERBS: Final = {
-    "failover": Verb(words=("failover",), links=8),
+    "failover": Verb(words=("failover",), links=12),
     "promote": Verb(words=("promote", "--quiet", "100ms"), links=10),
     "reverse": Verb(words=("reverse", "--quiet", "100ms", "--as"), links=16, leader="west"),
     "detach": Verb(words=("detach",), links=8),
@@ -175,7 +176,7 @@ def test_a_verb_is_killed_at_every_step(
                     break
                 continue
             step = seen + 1
-            again = finished(arguments(file, verb, name))
+            again = command.run(*arguments(file, verb, name))
             is_gone = verb == "delete" and again.returncode == 2 and f"no link {name}" in again.stderr
             assert again.returncode == 0 or is_gone, (step, again.stderr)
     assert not was_killed, f"it takes more than {len(chosen)} links to kill it at each step"

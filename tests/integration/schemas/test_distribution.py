@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import json
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -38,9 +37,9 @@ from isthmus.model.loop import Change
 from isthmus.schemas.loop import SchemasLoop
 from isthmus.topics.plan import LinkPlan
 from testing.brokers.registry import registry_server
-from testing.patience import TERM_S
 from testing.records import topics
 from testing.records.schemas import configuration_of, held, record
+from testing.runs.command import run
 from testing.runs.running import running
 
 pytestmark = pytest.mark.integration
@@ -51,8 +50,7 @@ def command(folder: Path, text: str, *arguments: str) -> subprocess.CompletedPro
     """`isthmus schemas` with this file."""
     file = folder / "isthmus.yaml"
     file.write_text(text)
-    told = [sys.executable, "-c", "from isthmus.cli.app import main; main()", "schemas", *arguments, "-c", str(file)]
-    return subprocess.run(told, capture_output=True, text=True, timeout=TERM_S, check=False)
+    return run("schemas", *arguments, "-c", file)
 
 
 @pytest.fixture

@@ -19,11 +19,12 @@ from isthmus.fabric.fabric import open_fabric
 from isthmus.local import LocalCluster
 from isthmus.model.links.pair import PairState
 from testing.brokers.proxy import HOST, Proxy, Weather
-from testing.gateways.command import ISTHMUS, served_by
+from testing.gateways.command import served_by
 from testing.gateways.gateways import free_range
 from testing.links.synchronous import Trial, Writer, begun, reached_through, run_beside
 from testing.patience import TERM_S
 from testing.records import oracle
+from testing.runs.command import start
 
 pytestmark = pytest.mark.integration
 MANY = 12
@@ -36,7 +37,7 @@ def gateway(east: LocalCluster, guarded: LocalCluster, log: Path) -> Iterator[tu
     port, deadline = free_range(1), time.monotonic() + TERM_S
     clusters = ("-b", f"east={east.bootstrap_servers}", "-b", f"guarded={guarded.admin_bootstrap_servers}")
     where = ("--listen", f"{HOST}:{port}-{port}", "--advertise", f"{HOST}:{port}", "--processes", "2")
-    with log.open("wb") as told, subprocess.Popen([*ISTHMUS, *clusters, "gateway", "east", *where], stderr=told) as run:
+    with log.open("wb") as told, start(*clusters, "gateway", "east", *where, stderr=told) as run:
         while log.read_text().count(f"are behind {HOST}:{port}") < 2:
             assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.1)

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -32,8 +31,9 @@ from testing.links.treerefusals import deleted_unusable, refused_beside
 from testing.patience import TERM_S
 from testing.records import oracle, topics
 from testing.records.topics import Given
+from testing.runs import command
 from testing.runs.running import Running, running
-from testing.runs.treeload import ISTHMUS, PARTITIONS, Clusters, Load, check, file_of, has_all, produce, read
+from testing.runs.treeload import PARTITIONS, Clusters, Load, check, file_of, has_all, produce, read
 
 pytestmark = pytest.mark.integration
 
@@ -90,8 +90,7 @@ def test_every_message_comes_to_every_cluster_once(
     check(used, name, written)
     file = tmp_path / "isthmus.yaml"
     file.write_text(json.dumps(file_of(used, tree, name)))
-    command = [*ISTHMUS, "tree", "show", "--counts", "-o", "json", "-c", str(file)]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True)
+    shown = command.run("tree", "show", "--counts", "-o", "json", "-c", file)
     came = dict(written)
     for each in json.loads(shown.stdout)[0]["distributors"]:
         came[each["target"]] += each["copied_records"] // PARTITIONS
