@@ -32,11 +32,11 @@ from isthmus.engine.target import look
 from isthmus.errors import AuthenticationFailed, ClusterError
 from isthmus.kafka import codes
 from isthmus.kafka.connect.connection import Connection
-from isthmus.kafka.log.listoffsets import PartitionKey, TopicT
+from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.model.kafka.rights import grant, on_topic
 from isthmus.model.lane import LaneState
 from isthmus.model.links.remedies import BEGIN_ANEW, HeldOffsets, explain_recreated
-from isthmus.model.naming import TargetTopicPartition
+from isthmus.model.naming import TargetTopicPartition, TopicT
 
 _SLOW: Final = (LaneState.BLOCKED, LaneState.NOT_AUTHORIZED)
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import Any, Final, NewType, Protocol, Self
+from typing import Any, Final, NewType, Protocol, Self, TypeVar
 
 from isthmus.errors import ConfigError
 from isthmus.model.problem import Problem, problem_of
@@ -19,6 +19,8 @@ SourceTopic = NewType("SourceTopic", str)
 TargetTopic = NewType("TargetTopic", str)
 SourceTopicPartition = tuple[SourceTopic, int]
 TargetTopicPartition = tuple[TargetTopic, int]
+TopicT = TypeVar("TopicT", bound=str)
+"""The topics of one cluster: an answer about them keeps the side that they are known to be of."""
 
 RESERVED_PREFIX: Final = "__"
 """Names that begin with it belong to Kafka and to Isthmus itself."""

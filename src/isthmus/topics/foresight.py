@@ -30,7 +30,7 @@ from isthmus.engine.source import Bounds
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.kafka.admin.brokers import topic_operations
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.listoffsets import PartitionKey, TopicT
+from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.log.timestamps import offsets_by_time
 from isthmus.kafka.outcomes import Outcomes
@@ -53,7 +53,7 @@ from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.transactions import OpenTransaction, waited_for
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneState, Milestone
 from isthmus.model.link import Link
-from isthmus.model.naming import SourceTopicPartition, TargetTopicPartition
+from isthmus.model.naming import SourceTopicPartition, TargetTopicPartition, TopicT
 from isthmus.model.offsets import Cursor
 from isthmus.model.problem import Problem
 from isthmus.model.process.timings import USUAL

@@ -12,9 +12,8 @@ from isthmus.errors import ClusterError, Unreachable
 from isthmus.kafka import codes
 from isthmus.kafka.client import Client
 from isthmus.kafka.connect.connection import Connection
-from isthmus.kafka.log.listoffsets import TopicT
 from isthmus.kafka.metadata import NO_TOPIC_ID, Metadata, PartitionMetadata, TopicMetadata
-from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.naming import SourceTopic, TargetTopic, TopicT
 
 T = TypeVar("T")
 

@@ -37,18 +37,11 @@ from isthmus.errors import ClusterError, Unreachable
 from isthmus.kafka import codes
 from isthmus.kafka.batches.batch import SEQUENCE_MASK
 from isthmus.kafka.connect.connection import Connection
-from isthmus.kafka.log.listoffsets import (
-    EARLIEST_LOCAL_FROM,
-    READ_UNCOMMITTED,
-    Offset,
-    TopicT,
-    epoch_ends,
-    list_offsets,
-)
+from isthmus.kafka.log.listoffsets import EARLIEST_LOCAL_FROM, READ_UNCOMMITTED, Offset, epoch_ends, list_offsets
 from isthmus.kafka.log.reading import LogReader, OffsetRange, StoredBatch
 from isthmus.model.copyflags import is_done_with
 from isthmus.model.lane import Lane, LaneKey, LaneState
-from isthmus.model.naming import SourceTopicPartition, TargetTopicPartition
+from isthmus.model.naming import SourceTopicPartition, TargetTopicPartition, TopicT
 from isthmus.model.offsets import EARLIEST, EARLIEST_LOCAL, LATEST, Cursor
 from isthmus.model.problem import Problem
 from isthmus.model.translation import MappedRange

@@ -29,12 +29,12 @@ from isthmus.errors import ClusterError, UnsupportedByBroker
 from isthmus.kafka import codes
 from isthmus.kafka.batches.batch import Batch
 from isthmus.kafka.log.fetch import Want
-from isthmus.kafka.log.listoffsets import READ_COMMITTED, READ_UNCOMMITTED, Offset, TopicT, epoch_ends
+from isthmus.kafka.log.listoffsets import READ_COMMITTED, READ_UNCOMMITTED, Offset, epoch_ends
 from isthmus.kafka.log.tail import UNTOLD, Found, NoBatch, batches_at
 from isthmus.model.cluster import Cluster
 from isthmus.model.kafka.rights import on_topic
 from isthmus.model.lane import Lane, LaneKey, LaneState, Milestone
-from isthmus.model.naming import SourceTopicPartition, TargetTopicPartition
+from isthmus.model.naming import SourceTopicPartition, TargetTopicPartition, TopicT
 
 
 class TailLook(NamedTuple):

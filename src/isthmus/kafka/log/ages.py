@@ -7,8 +7,8 @@ from typing import Final
 
 from isthmus.kafka.batches.batch import Batch
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.listoffsets import TopicT
 from isthmus.kafka.log.tail import batches_before
+from isthmus.model.naming import TopicT
 
 _PARTITION_BYTES: Final = 16 << 10
 """Many small batches come in one answer; of larger ones, one in each."""

@@ -16,9 +16,10 @@ from kafka.protocol.consumer import FetchRequest
 from isthmus.errors import Unreachable
 from isthmus.kafka import codes
 from isthmus.kafka.connect.connection import Connection
-from isthmus.kafka.log.listoffsets import READ_COMMITTED, TopicT
+from isthmus.kafka.log.listoffsets import READ_COMMITTED
 from isthmus.kafka.metadata import NO_TOPIC_ID
 from isthmus.model.kafka.rights import on_topic
+from isthmus.model.naming import TopicT
 
 _TOPIC_IDS_FROM: Final = 13
 _VERSION_MIN: Final = 7

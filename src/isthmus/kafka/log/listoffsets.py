@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from kafka.protocol.consumer import (
     ListOffsetsRequest,
@@ -13,6 +13,7 @@ from kafka.protocol.consumer import (
 
 from isthmus.kafka import codes
 from isthmus.kafka.connect.connection import Connection
+from isthmus.model.naming import TopicT
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -28,8 +29,6 @@ DEBUGGER: Final = -2
 
 PartitionKey = tuple[str, int]
 """A partition of any cluster; for those known to be of a link's source or target, `isthmus.model.naming` has types."""
-TopicT = TypeVar("TopicT", bound=str)
-"""The names of one cluster: a question about them keeps the side that they are known to be of."""
 
 
 class Offset(NamedTuple):

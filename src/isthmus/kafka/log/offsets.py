@@ -21,7 +21,6 @@ from isthmus.kafka.log.listoffsets import (
     READ_UNCOMMITTED,
     Offset,
     PartitionKey,
-    TopicT,
     epoch_ends,
     list_offsets,
 )
@@ -29,6 +28,7 @@ from isthmus.kafka.metadata import Metadata
 from isthmus.kafka.outcomes import Outcomes
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.rights import on_topic
+from isthmus.model.naming import TopicT
 
 _RETRY_S: Final = 0.2
 _BROKER_S: Final = 3.0

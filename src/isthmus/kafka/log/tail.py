@@ -23,11 +23,11 @@ from isthmus.kafka.log.listoffsets import (
     EARLIEST_LOCAL,
     EARLIEST_LOCAL_FROM,
     READ_UNCOMMITTED,
-    TopicT,
     list_offsets,
 )
 from isthmus.kafka.log.offsets import leaders_of
 from isthmus.model.kafka.rights import on_topic
+from isthmus.model.naming import TopicT
 
 _TIMEOUT_S: Final = 3.0
 _AT_ONCE: Final = 64

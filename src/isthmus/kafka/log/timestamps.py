@@ -11,11 +11,12 @@ from isthmus.kafka import codes
 from isthmus.kafka.batches.batch import Batch
 from isthmus.kafka.batches.records import records_in
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.listoffsets import PartitionKey, TopicT, list_offsets
+from isthmus.kafka.log.listoffsets import PartitionKey, list_offsets
 from isthmus.kafka.log.offsets import leaders_of
 from isthmus.kafka.log.reading import LogReader, OffsetRange, unreadable
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.rights import on_topic
+from isthmus.model.naming import TopicT
 
 _AT_ONCE: Final = 32
 _BACK_MAX: Final = 1_000

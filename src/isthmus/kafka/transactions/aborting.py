@@ -19,7 +19,7 @@ from isthmus.errors import ClusterError, Unreachable
 from isthmus.kafka import codes
 from isthmus.kafka.admin.partitions import partitions_of
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.listoffsets import PartitionKey, TopicT
+from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import log_ranges, may_pass
 from isthmus.kafka.transactions.open import ongoing, open_transactions
 from isthmus.kafka.transactions.transaction import Transaction
@@ -28,6 +28,7 @@ from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.partitions import NO_LEADER, PartitionState
 from isthmus.model.kafka.rights import on_cluster
 from isthmus.model.kafka.transactions import OpenTransaction, TransactionState
+from isthmus.model.naming import TopicT
 
 _TERM_S: Final = 30.0
 _LOOK_S: Final = 0.05

@@ -13,9 +13,9 @@ from kafka.protocol.producer import InitProducerIdRequest
 from isthmus.errors import ClusterError
 from isthmus.kafka import codes
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.listoffsets import TopicT
 from isthmus.kafka.outcomes import Outcomes
 from isthmus.model.kafka.rights import on_cluster, on_topic
+from isthmus.model.naming import TopicT
 
 _NONE: Final = -1
 _RETRIES: Final = 100

@@ -12,11 +12,10 @@ from isthmus.deadline import Deadline
 from isthmus.errors import GateNotMet
 from isthmus.kafka.client import Client
 from isthmus.kafka.groups.groups import describe_groups, list_groups, merge_listings
-from isthmus.kafka.log.listoffsets import TopicT
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.mirrormaker.takeover.positions import PositionsTopic
 from isthmus.model.kafka.log import LogRange
-from isthmus.model.naming import TargetTopicPartition
+from isthmus.model.naming import TargetTopicPartition, TopicT
 from isthmus.model.problem import Problem
 from isthmus.model.text.wording import first_few, format_count
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from isthmus.kafka import codes
 from isthmus.kafka.admin.configs import describe_topic_configs
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.listoffsets import TopicT, list_offsets
+from isthmus.kafka.log.listoffsets import list_offsets
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.log.reading import LogReader, OffsetRange
 from isthmus.kafka.log.slices import slices
@@ -18,7 +18,7 @@ from isthmus.kafka.metadata import Metadata
 from isthmus.ledger.maps import LaneMap
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.rights import on_topic
-from isthmus.model.naming import SourceTopic, SourceTopicPartition, TargetTopic
+from isthmus.model.naming import SourceTopic, SourceTopicPartition, TargetTopic, TopicT
 from isthmus.model.text.wording import format_count
 from isthmus.spark.compare.links.extent import (
     ComparedRange,
