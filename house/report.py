@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -21,6 +22,8 @@ FLAGS_MAX: Final = 25
 PARTICIPLES_MAX: Final = 60
 DIALECT_MAX: Final = 100
 _RUN: Final = "isthmus.run"
+SIDELESS: Final = re.compile(r"tuple\[str, int\]|\bPartitionKey\b")
+"""The types of a partition that is not known to be of a link's source or of its target."""
 
 
 @dataclass(frozen=True)
@@ -93,10 +96,16 @@ def _take_values(product: list[Module]) -> list[Figure]:
     named = find_modules_naming(product, set(list_settings(product)))
     spread = sorted(((len(homes), name) for name, homes in named.items()), reverse=True)
     wide = [f"{name}: {count}" for count, name in spread if count > MODULES_PER_SETTING_MAX]
+    sideless = sorted((-count, module.name) for module in product if (count := len(SIDELESS.findall(module.text))))
     return [
         Figure("TypedDicts named *Json", len(forms), 0, forms),
         Figure("TypedDicts", len(typed)),
         Figure("functions called as_dict", len(twice)),
+        Figure(
+            "partitions of no stated side",
+            -sum(count for count, _ in sideless),
+            places=[f"{name}: {-count}" for count, name in sideless],
+        ),
         Figure(f"settings written down in more than {MODULES_PER_SETTING_MAX} modules", len(wide), 0, wide),
         *_take_lanes(product),
         *_take_links(product),

@@ -85,5 +85,5 @@ def test_every_figure_is_taken() -> None:
 
     assert figures["files of the product"].count > 100
     assert figures["lines of the product"].count > 10_000
-    assert len(figures) == 19
+    assert len(figures) == 20
     assert figures["fields of LaneRun"].count > 10
