@@ -26,7 +26,7 @@ from isthmus.kafka.admin.brokers import describe_cluster
 from isthmus.kafka.admin.partitions import partitions_of
 from isthmus.kafka.admin.reassignment import reassign
 from isthmus.kafka.client import Client
-from isthmus.kafka.groups.groups import committed_offsets
+from isthmus.kafka.groups.groups import CommittedOffsets, committed_offsets
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.transactions.producers import active_producers
@@ -476,7 +476,8 @@ def committed_records(cluster: LocalCluster, topic: str) -> dict[int, list[bytes
 async def committed_at(cluster: LocalCluster, group: str) -> Mapping[PartitionKey, Committed]:
     """What a cluster has of a group."""
     async with asyncio.timeout(TERM_S), Client(cluster.cluster()) as client:
-        return (await committed_offsets(client, [group])).all()[group]
+        answers: CommittedOffsets[str] = await committed_offsets(client, [group])
+        return answers.all()[group]
 
 
 async def await_gateway(cluster: LocalCluster) -> None:

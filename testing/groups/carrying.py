@@ -18,7 +18,7 @@ from isthmus.groups.plan import GroupPlan
 from isthmus.groups.positions.carrying import Standing
 from isthmus.kafka import codes
 from isthmus.kafka.client import Client
-from isthmus.kafka.groups.groups import Positions, committed_offsets
+from isthmus.kafka.groups.groups import CommittedOffsets, Positions, committed_offsets
 from isthmus.ledger.documents.kinds import LinkDocument, TopicDocument
 from isthmus.ledger.link import LinkLedger
 from isthmus.local import LocalCluster
@@ -67,11 +67,11 @@ class Carrying:
         (known,) = (d for d in ledger.documents.values() if isinstance(d, TopicDocument) and d.target_topic == topic)
         await ledger.write(replace(known, **settings))
 
-    async def position(self, group: str) -> Positions:
+    async def position(self, group: str) -> Positions[str]:
         """What the target says of a group, once no transaction holds it: also ours ends a moment after it is told."""
         deadline = time.monotonic() + TERM_S
         while True:
-            found = await committed_offsets(self.target, [group], require_stable=True)
+            found: CommittedOffsets[str] = await committed_offsets(self.target, [group], require_stable=True)
             if group not in found.errors:
                 return dict(found.values.get(group, {}))
             error = found.errors[group]

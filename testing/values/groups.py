@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from isthmus.groups.observation import GroupsView, GroupView
 from isthmus.groups.positions.translation import Translation
@@ -15,7 +15,9 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import MappedRange
 
-KEY = ("orders", 0)
+ORDERS: Final[Any] = "orders"
+"""Its name on both sides."""
+KEY: Final[tuple[Any, int]] = (ORDERS, 0)
 
 
 def described(state: GroupState = GroupState.EMPTY, kind: GroupType = GroupType.CLASSIC) -> GroupDescription:
@@ -25,8 +27,8 @@ def described(state: GroupState = GroupState.EMPTY, kind: GroupType = GroupType.
 
 
 def view(
-    source: dict[tuple[str, int], int],
-    target: dict[tuple[str, int], int],
+    source: dict[tuple[Any, int], int],
+    target: dict[tuple[Any, int], int],
     *,
     state: GroupState = GroupState.EMPTY,
     kind: GroupType = GroupType.CLASSIC,

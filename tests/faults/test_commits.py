@@ -14,6 +14,7 @@ from isthmus.kafka.commits.follower import CommitFollower
 from isthmus.kafka.groups.groups import describe_groups
 from isthmus.local import LocalCluster
 from isthmus.model.kafka.group import offsets_partition
+from isthmus.model.naming import SourceTopic
 from testing.groups import consumers
 from testing.patience import TERM_S
 from testing.records.topics import as_admin, create
@@ -45,7 +46,7 @@ def test_a_part_of_the_log_without_a_leader(topic: Callable[[str], str]) -> None
 
                 async def until_told(expected: dict[str, int], in_error: set[str]) -> None:
                     while {
-                        g: p[name, 0].offset for g, p in follower.positions.items()
+                        g: p[SourceTopic(name), 0].offset for g, p in follower.positions.items()
                     } != expected or follower.errors.keys() != in_error:
                         assert time.monotonic() < deadline, (follower.positions, follower.errors)
                         await follower.wait_for_changes(0.2)

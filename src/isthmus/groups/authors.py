@@ -11,13 +11,13 @@ from isthmus.groups.review import unsure_groups
 from isthmus.kafka.client import Client
 from isthmus.kafka.commits.table import NO_PRODUCER
 from isthmus.kafka.groups.groups import Positions
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.ledger.documents.kinds import GroupDocument
 from isthmus.memory.links import read_ledger
 from isthmus.model.copyflags import bit
+from isthmus.model.naming import SourceTopic, SourceTopicPartition
 from isthmus.model.trees.positions import PositionKey, split_flags
 
-Writers = Mapping[str, Mapping[PartitionKey, int]]
+Writers = Mapping[str, Mapping[SourceTopicPartition, int]]
 """By group and partition the producer in whose transaction a position was committed, as far as that is known."""
 
 
@@ -30,7 +30,7 @@ class CommitAuthors:
         self._links = Counterparts(source, target, named=levels.keys())
 
     async def flags(
-        self, known: Mapping[str, Positions], writers: Writers
+        self, known: Mapping[str, Positions[SourceTopic]], writers: Writers
     ) -> tuple[dict[PositionKey, int], dict[str, GroupPlan]]:
         """Return the copy flags of positions, where they have some; and the groups for which they are unknown now.
 
@@ -67,7 +67,7 @@ class CommitAuthors:
         except (NotAuthorized, PlanRefused):
             return {}
         return {
-            (PositionKey(document.group, position.topic, position.partition), position.target): bit(
+            (PositionKey(document.group, SourceTopic(position.topic), position.partition), position.target): bit(
                 self._levels[document.link]
             )
             for document in GroupDocument.find_all(documents)

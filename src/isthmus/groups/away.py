@@ -11,8 +11,7 @@ from typing import Final
 from isthmus.groups.plan import GroupPlan, PositionPlan
 from isthmus.groups.positions.carrying import Standing
 from isthmus.kafka.client import Client
-from isthmus.kafka.groups.groups import Positions, committed_offsets, describe_groups
-from isthmus.kafka.log.listoffsets import PartitionKey
+from isthmus.kafka.groups.groups import CommittedOffsets, Positions, committed_offsets, describe_groups
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.lanes.maps import LinkMaps
 from isthmus.ledger.documents.kinds import GroupDocument, GroupPosition
@@ -20,6 +19,7 @@ from isthmus.memory.links import LinkMemory, now_ms, recollect
 from isthmus.model.kafka.group import NO_OFFSET, Committed, GroupState
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.link import Link
+from isthmus.model.naming import NOWHERE, SourceTopic, TargetTopic, TargetTopicPartition
 from isthmus.model.problem import Problem
 
 _RANGES_S: Final = 3.0
@@ -29,9 +29,9 @@ _RANGES_S: Final = 3.0
 class _Target:
     """The target's answers about the groups, by their names there, and about the partitions they read."""
 
-    committed: Mapping[str, Positions]
+    committed: Mapping[str, Positions[TargetTopic]]
     states: Mapping[str, GroupState]
-    ranges: Mapping[PartitionKey, LogRange]
+    ranges: Mapping[TargetTopicPartition, LogRange]
 
 
 async def remembered_groups(link: Link, target: Client, wanted: Callable[[str], bool]) -> list[GroupPlan]:
@@ -43,6 +43,7 @@ async def remembered_groups(link: Link, target: Client, wanted: Callable[[str], 
     documents = {each.group: each for each in GroupDocument.find_all(known.documents.values())}
     groups = sorted(name for name in {*documents, *link.groups.literals} if wanted(name))
     names = {group: link.groups.naming.to_target(group) or group for group in groups}
+    committed: CommittedOffsets[TargetTopic]
     committed, described = await asyncio.gather(
         committed_offsets(target, names.values()), describe_groups(target, names.values())
     )
@@ -62,7 +63,7 @@ async def remembered_groups(link: Link, target: Client, wanted: Callable[[str], 
 def _without_source(maps: LinkMaps, position: PositionPlan, *, is_time: bool) -> PositionPlan:
     """Complete a position from the maps; a distributor remembers a time in place of the source's position."""
     source = Committed(NO_OFFSET) if is_time else position.source
-    return replace(position, source=source, is_mapped=maps.is_mapped(position.target_topic or ""))
+    return replace(position, source=source, is_mapped=maps.is_mapped(position.target_topic or NOWHERE))
 
 
 def _group(known: LinkMemory, document: GroupDocument | None, group: str, name: str, seen: _Target) -> GroupPlan:
@@ -78,16 +79,16 @@ def _group(known: LinkMemory, document: GroupDocument | None, group: str, name: 
 
 
 def _positions(known: LinkMemory, document: GroupDocument | None, name: str, seen: _Target) -> Iterator[PositionPlan]:
-    written: dict[PartitionKey, GroupPosition] = {}
+    written: dict[TargetTopicPartition, GroupPosition] = {}
     if document is not None:
         written = {(p.topic, p.partition): p for p in document.positions}
     age_s = 0.0 if document is None else known.document_age_s(document, now_ms())
-    sources: dict[str, str] = {topic: d.source_topic for topic, d in known.topics.items()}
+    sources = {topic: d.source_topic for topic, d in known.topics.items()}
     committed = seen.committed.get(name, {})
     for key in {*written, *committed}:
         position, log = written.get(key), seen.ranges.get(key)
         yield PositionPlan(
-            topic=sources.get(key[0], key[0]),
+            topic=sources.get(key[0]) or SourceTopic(key[0]),
             partition=key[1],
             target_topic=key[0],
             source=Committed(NO_OFFSET if position is None else position.source),

@@ -10,8 +10,8 @@ from isthmus.errors import ClusterError, NotAuthorized, Unreachable, Unsupported
 from isthmus.groups.transaction import PATIENCE_S, Accepted, GroupTransaction, Placed, commit_outside
 from isthmus.kafka.client import Client
 from isthmus.kafka.commits.elders import groups_with_elders
-from isthmus.kafka.groups.groups import Positions, committed_offsets, describe_groups
-from isthmus.kafka.log.listoffsets import PartitionKey
+from isthmus.kafka.groups.groups import CommittedOffsets, Positions, committed_offsets, describe_groups
+from isthmus.model.naming import TargetTopic
 
 CommitGuard = Literal["transaction", "membership"]
 _ROUNDS: Final = 4
@@ -21,8 +21,8 @@ _ROUNDS: Final = 4
 class GroupCommit:
     """The positions to commit for one group. `based_on` are the target's positions the decision was made on."""
 
-    positions: Positions
-    based_on: Positions
+    positions: Positions[TargetTopic]
+    based_on: Positions[TargetTopic]
 
     @property
     def sets_back(self) -> bool:
@@ -157,7 +157,7 @@ class GroupCommitter:
         # consumer that left its group with a transaction open is not excluded.
         elders = await groups_with_elders(self._client, groups, producer_id) or frozenset()
         described = await describe_groups(self._client, groups, patience_s=PATIENCE_S)
-        positions = await committed_offsets(self._client, groups, patience_s=PATIENCE_S)
+        positions: CommittedOffsets[TargetTopic] = await committed_offsets(self._client, groups, patience_s=PATIENCE_S)
         outcome.errors.update({**described.errors, **positions.errors})
         return {
             group
@@ -179,6 +179,5 @@ class GroupCommitter:
         outcome.uncertain |= {group for group, error in committed.errors.items() if error.retryable}
 
 
-def _differs(commit: GroupCommit, positions: Positions) -> bool:
-    keys: Collection[PartitionKey] = commit.positions
-    return any(commit.based_on.get(key) != positions.get(key) for key in keys)
+def _differs(commit: GroupCommit, positions: Positions[TargetTopic]) -> bool:
+    return any(commit.based_on.get(key) != positions.get(key) for key in commit.positions)

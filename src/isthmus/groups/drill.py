@@ -18,8 +18,7 @@ from isthmus.groups.plan import GroupPlan, PositionPlan
 from isthmus.groups.transaction import commit_outside
 from isthmus.kafka.batches.batch import Batch
 from isthmus.kafka.client import Client
-from isthmus.kafka.groups.groups import Positions, committed_offsets, delete_groups
-from isthmus.kafka.log.listoffsets import PartitionKey
+from isthmus.kafka.groups.groups import CommittedOffsets, Positions, committed_offsets, delete_groups
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.log.reading import LogReader, OffsetRange
 from isthmus.kafka.log.spans import spans_of
@@ -32,7 +31,7 @@ from isthmus.model.kafka.group import NO_OFFSET, Committed
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.rights import grant, on_group
 from isthmus.model.link import DistributorRole, Link
-from isthmus.model.naming import SourceTopic
+from isthmus.model.naming import SourceTopic, TargetTopic, TargetTopicPartition, TopicT
 from isthmus.model.problem import Problem
 from isthmus.model.text.plain import PlainValue, computed_field
 from isthmus.model.text.wording import format_count
@@ -51,7 +50,7 @@ class PositionDrill(PlainValue):
     partition are not counted.
     """
 
-    topic: str
+    topic: SourceTopic
     partition: int
     source_position: int
     target_position: int
@@ -145,13 +144,13 @@ def _position(plan: PositionPlan) -> Committed:
     return Committed(min(max(plan.translated or 0, plan.log_start or 0), plan.high_watermark or 0))
 
 
-async def _commit_and_fetch(target: Client, scratch: str, positions: Positions) -> Positions:
+async def _commit_and_fetch(target: Client, scratch: str, positions: Positions[TargetTopic]) -> Positions[TargetTopic]:
     """Commit the positions for the scratch group, and return those that a consumer of it would begin with."""
     if not positions:
         return {}
     for error in (await commit_outside(target, {scratch: positions})).errors.values():
         raise error
-    fetched = await committed_offsets(target, [scratch])
+    fetched: CommittedOffsets[TargetTopic] = await committed_offsets(target, [scratch])
     for error in fetched.errors.values():
         raise error
     return fetched.values[scratch]
@@ -160,8 +159,8 @@ async def _commit_and_fetch(target: Client, scratch: str, positions: Positions) 
 async def _compare_all(
     link: Link,
     clients: tuple[Client, Client],
-    able: Mapping[PartitionKey, PositionPlan],
-    committed: Positions,
+    able: Mapping[TargetTopicPartition, PositionPlan],
+    committed: Positions[TargetTopic],
     maps: LinkMaps,
     records: int,
 ) -> tuple[PositionDrill, ...]:
@@ -179,7 +178,7 @@ async def _compare_all(
     return tuple(found)
 
 
-async def _ranges(client: Client, keys: list[PartitionKey]) -> Mapping[PartitionKey, LogRange]:
+async def _ranges(client: Client, keys: list[tuple[TopicT, int]]) -> Mapping[tuple[TopicT, int], LogRange]:
     outcome = await log_ranges(client, keys)
     errors: list[ClusterError] = list(outcome.errors.values())
     for error in errors:
@@ -233,7 +232,7 @@ async def _compare_mapped(
     if link.distributor is not None:
         # Earlier records went to another leaf.
         begins = link.distributor.begins
-        begin = max(begin, begin_of(begins, SourceTopic(plan.topic), NO_TOPIC_ID, plan.partition))
+        begin = max(begin, begin_of(begins, plan.topic, NO_TOPIC_ID, plan.partition))
     end = min(here.stable_end, seen_end, begin + records)
     expected = await _read(readers[0], OffsetRange(plan.topic, plan.partition, begin, end), role=link.distributor)
     expected = [record for record in expected if record.timestamp >= _read_elsewhere_ms(link, plan)]

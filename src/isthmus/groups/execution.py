@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -13,9 +13,8 @@ from isthmus.groups.plan import GroupPlan, Memory, PositionPlan, commit_of, plan
 from isthmus.groups.positions.carrying import Standing
 from isthmus.groups.transaction import Accepted, without_metadata
 from isthmus.kafka.client import Client
-from isthmus.kafka.groups.groups import committed_offsets, delete_groups, describe_groups
-from isthmus.kafka.log.listoffsets import PartitionKey
-from isthmus.model.kafka.group import Committed
+from isthmus.kafka.groups.groups import CommittedOffsets, Positions, committed_offsets, delete_groups, describe_groups
+from isthmus.model.naming import TargetTopic, TargetTopicPartition
 from isthmus.model.problem import Problem
 
 _CHANGED: Final = Problem(
@@ -77,7 +76,7 @@ def _not_carried(plan: GroupPlan, error: ClusterError | None) -> GroupPlan:
     return replace(plan, standing=found.standing, problem=found.problem)
 
 
-def _without(plan: GroupPlan, refused: Collection[PartitionKey]) -> GroupPlan:
+def _without(plan: GroupPlan, refused: Collection[TargetTopicPartition]) -> GroupPlan:
     """Return the plan without refused positions: those are looked at again."""
     positions = (
         replace(p, standing=Standing.UNAVAILABLE, commit=None) if p.target_key in refused else p for p in plan.positions
@@ -94,7 +93,7 @@ def _carried_out(plan: GroupPlan, accepted: Accepted) -> GroupPlan:
     return done if done.standing is not plan.standing or done.problem else replace(done, problem=plan.problem)
 
 
-def _as_committed(position: PositionPlan, bare: Collection[PartitionKey]) -> PositionPlan:
+def _as_committed(position: PositionPlan, bare: Collection[TargetTopicPartition]) -> PositionPlan:
     if position.commit is None:
         return position
     standing = Standing.IN_STEP if position.standing is Standing.DUE else position.standing
@@ -107,7 +106,8 @@ async def _delete(plan: GroupPlan, memory: GroupMemory, target: Client) -> Group
     """Delete a group at the target if no consumer used it there: all its positions are those written by the link."""
     name = plan.target_group
     described = (await describe_groups(target, [name])).values.get(name)
-    committed = (await committed_offsets(target, [name])).values.get(name)
+    found: CommittedOffsets[TargetTopic] = await committed_offsets(target, [name])
+    committed = found.values.get(name)
     written: Memory = memory.written.get(plan.group, {})
     if described is None or committed is None or not described.state.is_vacant or not _is_ours(committed, written):
         return replace(plan, delete=False)
@@ -118,5 +118,5 @@ async def _delete(plan: GroupPlan, memory: GroupMemory, target: Client) -> Group
     return plan
 
 
-def _is_ours(committed: Mapping[tuple[str, int], Committed], written: Memory) -> bool:
+def _is_ours(committed: Positions[TargetTopic], written: Memory) -> bool:
     return all(key in written and written[key].target == found.offset for key, found in committed.items())

@@ -9,10 +9,9 @@ from isthmus.groups.plan import GroupPlan, Memory
 from isthmus.groups.positions.carrying import Written
 from isthmus.kafka.commits.table import Transacted
 from isthmus.kafka.groups.groups import Positions
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.ledger.documents.kinds import Document, GroupDocument, GroupPosition
 from isthmus.ledger.records import Deletion, LedgerChange
-from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.naming import NOWHERE, SourceTopicPartition, TargetTopic, TargetTopicPartition
 
 
 class GroupMemory:
@@ -24,16 +23,16 @@ class GroupMemory:
     def __init__(self, link: str, documents: Mapping[str, Document]) -> None:
         self._link = link
         self._documents = {each.group: each for each in GroupDocument.find_all(documents.values(), link)}
-        self._written: dict[str, dict[PartitionKey, Written]] = {
+        self._written: dict[str, dict[TargetTopicPartition, Written]] = {
             group: _from_positions(document.positions) for group, document in self._documents.items()
         }
-        self._attempted: dict[str, dict[PartitionKey, Written]] = {
+        self._attempted: dict[str, dict[TargetTopicPartition, Written]] = {
             group: _from_positions(document.attempted)
             for group, document in self._documents.items()
             if document.attempted
         }
         self._changed: set[str] = set()
-        self._heard: dict[str, dict[PartitionKey, int]] = {}
+        self._heard: dict[str, dict[SourceTopicPartition, int]] = {}
 
     @property
     def groups(self) -> frozenset[str]:
@@ -45,7 +44,7 @@ class GroupMemory:
         """What was last written, by group."""
         return self._written
 
-    def settle(self, group: str, committed: Positions) -> None:
+    def settle(self, group: str, committed: Positions[TargetTopic]) -> None:
         """Settle, by the positions found at the target, whether the last attempt without an answer succeeded."""
         for key, written in self._attempted.pop(group, {}).items():
             found = committed.get(key)
@@ -53,7 +52,7 @@ class GroupMemory:
                 self._written.setdefault(group, {})[key] = written
 
     def echoes(
-        self, group: str, transacted: Mapping[PartitionKey, Collection[Transacted]], theirs: Mapping[int, str]
+        self, group: str, transacted: Mapping[SourceTopicPartition, Collection[Transacted]], theirs: Mapping[int, str]
     ) -> Echoes:
         """Return the commits of links in the other direction at the source since the last call of `note_echo`.
 
@@ -74,7 +73,7 @@ class GroupMemory:
         """
         for key, echo in group.echoes.items():
             topic, partition = key
-            target_key = (view.mirrored.get(SourceTopic(topic), ""), partition)
+            target_key = (view.mirrored.get(topic, NOWHERE), partition)
             translated = view.translated.offsets.get((target_key, echo.committed.offset))
             if translated is not None:
                 self._heard.setdefault(group.group, {})[key] = echo.place
@@ -146,7 +145,7 @@ class GroupMemory:
         return self._documents.get(group) or Deletion(GroupDocument.key_of(self._link, group))
 
 
-def _written_positions(plan: GroupPlan) -> dict[PartitionKey, Written]:
+def _written_positions(plan: GroupPlan) -> dict[TargetTopicPartition, Written]:
     return {
         p.target_key: Written(p.basis.offset, p.commit, p.basis.metadata)
         for p in plan.positions
@@ -154,12 +153,12 @@ def _written_positions(plan: GroupPlan) -> dict[PartitionKey, Written]:
     }
 
 
-def _from_positions(positions: Iterable[GroupPosition]) -> dict[PartitionKey, Written]:
+def _from_positions(positions: Iterable[GroupPosition]) -> dict[TargetTopicPartition, Written]:
     return {(p.topic, p.partition): Written(p.source, p.target) for p in positions}
 
 
 def _to_positions(written: Memory) -> tuple[GroupPosition, ...]:
     return tuple(
-        GroupPosition(TargetTopic(topic), partition, each.source, each.target)
+        GroupPosition(topic, partition, each.source, each.target)
         for (topic, partition), each in sorted(written.items())
     )

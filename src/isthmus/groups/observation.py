@@ -11,20 +11,19 @@ from isthmus.errors import ClusterError
 from isthmus.groups.positions.translation import RANGES_S, TargetPosition, Translation
 from isthmus.kafka.client import Client
 from isthmus.kafka.commits.table import Transacted
-from isthmus.kafka.groups.groups import Positions, committed_offsets, describe_groups
-from isthmus.kafka.log.listoffsets import PartitionKey
+from isthmus.kafka.groups.groups import CommittedOffsets, Positions, committed_offsets, describe_groups
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.kafka.group import Committed, GroupDescription
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.link import Link
 from isthmus.model.namespace import Namespace
-from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.naming import SourceTopic, SourceTopicPartition, TargetTopic, TargetTopicPartition
 
 _PATIENCE_S: Final = 0.5
 """A group that is not ready must not keep the others waiting: it is looked at again anyway."""
 
-Echoes = Mapping[PartitionKey, Transacted]
+Echoes = Mapping[SourceTopicPartition, Transacted]
 """Commits at the source, by its partitions."""
 
 
@@ -37,10 +36,10 @@ class GroupView:
 
     group: str
     target_group: str
-    positions: Positions
+    positions: Positions[SourceTopic]
     echoes: Echoes = field(default_factory=dict)
     target: GroupDescription | None = None
-    committed: Positions | None = None
+    committed: Positions[TargetTopic] | None = None
     error: ClusterError | None = None
 
 
@@ -58,11 +57,11 @@ class GroupsView:
     settings: GroupSettings
     groups: tuple[GroupView, ...]
     mirrored: Mapping[SourceTopic, TargetTopic] = field(default_factory=dict)
-    ended: frozenset[PartitionKey] = frozenset()
-    ranges: Mapping[PartitionKey, LogRange] = field(default_factory=dict)
+    ended: frozenset[SourceTopicPartition] = frozenset()
+    ranges: Mapping[TargetTopicPartition, LogRange] = field(default_factory=dict)
     translated: Translation = field(default_factory=Translation)
-    mapped: frozenset[str] = frozenset()
-    home: frozenset[str] = frozenset()
+    mapped: frozenset[TargetTopic] = frozenset()
+    home: frozenset[TargetTopic] = frozenset()
     closed: tuple[Namespace, ...] = ()
 
 
@@ -72,9 +71,9 @@ class Paths(Protocol):
     @property
     def mirrored(self) -> Mapping[SourceTopic, TargetTopic]: ...
     @property
-    def mapped(self) -> frozenset[str]: ...
+    def mapped(self) -> frozenset[TargetTopic]: ...
     @property
-    def home(self) -> frozenset[str]: ...
+    def home(self) -> frozenset[TargetTopic]: ...
 
     async def translation(
         self, settings: GroupSettings, wanted: Collection[TargetPosition], source: Client, target: Client
@@ -88,13 +87,13 @@ class Paths(Protocol):
 
 async def observe_groups(
     link: Link,
-    positions: Mapping[str, Positions],
+    positions: Mapping[str, Positions[SourceTopic]],
     echoes: Mapping[str, Echoes],
     paths: Paths,
     source: Client,
     target: Client,
     *,
-    ended: frozenset[PartitionKey] = frozenset(),
+    ended: frozenset[SourceTopicPartition] = frozenset(),
 ) -> GroupsView:
     """Observe the groups that have these positions at the source, as they stand at the target. For `ended` see
     `GroupsView`.
@@ -105,12 +104,13 @@ async def observe_groups(
     names = {
         group: target_name for group in positions if (target_name := link.groups.naming.to_target(group)) is not None
     }
-    keys: set[PartitionKey] = {
-        (mirrored[SourceTopic(topic)], partition)
+    keys = {
+        (mirrored[topic], partition)
         for group in names
         for topic, partition in positions[group]
         if topic in mirrored and (topic, partition) not in ended
     }
+    committed: CommittedOffsets[TargetTopic]
     described, committed, ranges = await asyncio.gather(
         describe_groups(target, names.values(), patience_s=_PATIENCE_S),
         committed_offsets(target, names.values(), require_stable=True, patience_s=_PATIENCE_S),
@@ -129,10 +129,10 @@ async def observe_groups(
         for group, name in names.items()
     ]
     wanted = {
-        ((mirrored[SourceTopic(topic)], partition), committed.offset)
+        ((mirrored[topic], partition), committed.offset)
         for view in views
         for (topic, partition), committed in _positions_to_translate(view)
-        if topic in mirrored and (mirrored[SourceTopic(topic)], partition) in ranges.values
+        if topic in mirrored and (mirrored[topic], partition) in ranges.values
     }
     return GroupsView(
         link=link.name,
@@ -147,7 +147,7 @@ async def observe_groups(
     )
 
 
-def _positions_to_translate(view: GroupView) -> Iterable[tuple[PartitionKey, Committed]]:
+def _positions_to_translate(view: GroupView) -> Iterable[tuple[SourceTopicPartition, Committed]]:
     """Yield all positions to be translated."""
     yield from view.positions.items()
     yield from ((key, echo.committed) for key, echo in view.echoes.items())

@@ -10,11 +10,18 @@ from isthmus.errors import IsthmusError, NotAuthorized
 from isthmus.groups.committing import GroupCommit
 from isthmus.groups.observation import GroupsView, GroupView
 from isthmus.groups.positions.carrying import Situation, Standing, Written, decide
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.model.kafka.group import NO_OFFSET, Committed, GroupState, GroupType
 from isthmus.model.loop import GROUPS_TASK, Change
 from isthmus.model.namespace import Namespace
-from isthmus.model.naming import NO_NAMES, LogicalNames, SourceTopic
+from isthmus.model.naming import (
+    NO_NAMES,
+    NOWHERE,
+    LogicalNames,
+    SourceTopic,
+    SourceTopicPartition,
+    TargetTopic,
+    TargetTopicPartition,
+)
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.text.plain import Flat, Hidden, PlainValue, computed_field, tenths, texts
@@ -51,9 +58,9 @@ class PositionPlan(PlainValue):
     target's position `is_bare` where the target does not accept the consumer's metadata.
     """
 
-    topic: str
+    topic: SourceTopic
     partition: int
-    target_topic: str | None
+    target_topic: TargetTopic | None
     is_returning: Annotated[bool, "returning"] = False
     source: Annotated[Committed, "source_position", _offset]
     source_age_s: Annotated[float, "source_position_age_seconds", tenths] = 0.0
@@ -81,8 +88,8 @@ class PositionPlan(PlainValue):
         return Committed(self.commit or 0, metadata=self.basis.metadata if written is None else written)
 
     @property
-    def target_key(self) -> PartitionKey:
-        return self.target_topic or "", self.partition
+    def target_key(self) -> TargetTopicPartition:
+        return self.target_topic or NOWHERE, self.partition
 
     def changes(self, subject: str) -> Iterator[Change]:
         """Yield the changes: where the group continues at the target, and in a tree the time that is sent on."""
@@ -173,11 +180,11 @@ class PositionTranslation:
 
     link: str
     way: Way
-    topic: str
+    topic: SourceTopic
     partition: int
     offsets: OffsetPolicy
     source: Annotated[Committed, "source_position", _offset]
-    target_topic: str | None
+    target_topic: TargetTopic | None
     translated: int | None
 
 
@@ -234,7 +241,7 @@ class GroupsPlan(PlainValue):
         return tuple(NamedGroupPlan(plan=each, name=self.names.group(each.group)) for each in self.groups)
 
 
-Memory = Mapping[PartitionKey, Written]
+Memory = Mapping[TargetTopicPartition, Written]
 """The positions of a group on both sides when they were last in step, by target partition."""
 
 
@@ -364,11 +371,11 @@ def worst(standings: Iterable[Standing]) -> Standing:
     return max(standings, key=_ATTENTION.index, default=Standing.IN_STEP)
 
 
-def _position(view: GroupsView, group: GroupView, key: PartitionKey, memory: Memory) -> PositionPlan:
+def _position(view: GroupsView, group: GroupView, key: SourceTopicPartition, memory: Memory) -> PositionPlan:
     topic, partition = key
     source = group.positions[key]
-    target_topic = view.mirrored.get(SourceTopic(topic))
-    target_key = (target_topic or "", partition)
+    target_topic = view.mirrored.get(topic)
+    target_key = (target_topic or NOWHERE, partition)
     committed = (group.committed or {}).get(target_key)
     log = view.ranges.get(target_key)
     translated = view.translated.offsets.get((target_key, source.offset))

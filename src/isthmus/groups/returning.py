@@ -16,12 +16,11 @@ from isthmus.groups.positions.carrying import Standing
 from isthmus.groups.positions.mirrored import ended_partitions, mirrored_topics
 from isthmus.groups.positions.translation import TargetPosition, Translation
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.lanes.maps import LinkMaps, gapless_from
 from isthmus.ledger.documents.kinds import LinkDocument
 from isthmus.ledger.maps import LaneMap
 from isthmus.memory.links import LedgerMemory
-from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.naming import SourceTopic, SourceTopicPartition, TargetTopic
 
 
 class ReturningTopics:
@@ -33,9 +32,9 @@ class ReturningTopics:
 
     def __init__(self, source: Client, target: Client) -> None:
         self.topics: Mapping[SourceTopic, TargetTopic] = {}
-        self.ended: frozenset[PartitionKey] = frozenset()
-        self._copies: Mapping[str, str] = {}
-        self._maps: dict[str, LinkMaps] = {}
+        self.ended: frozenset[SourceTopicPartition] = frozenset()
+        self._copies: Mapping[TargetTopic, SourceTopic] = {}
+        self._maps: dict[SourceTopic, LinkMaps] = {}
         self._source, self._target = source, target
         self._ledger = source.companion(LedgerMemory)
 
@@ -45,8 +44,8 @@ class ReturningTopics:
         :raises ClusterError: A cluster does not answer.
         """
         topics: dict[SourceTopic, TargetTopic] = {}
-        ended: set[PartitionKey] = set()
-        maps: dict[str, LinkMaps] = {}
+        ended: set[SourceTopicPartition] = set()
+        maps: dict[SourceTopic, LinkMaps] = {}
         with contextlib.suppress(NotAuthorized, PlanRefused):
             await self._ledger.refresh()
             here = (await self._target.metadata()).cluster_id
@@ -58,9 +57,7 @@ class ReturningTopics:
                 back = {SourceTopic(copy): TargetTopic(original) for original, copy in made.items()}
                 topics.update(back)
                 gone = ended_partitions(known.link, known.documents)
-                ended |= {
-                    (copy, partition) for copy, original in back.items() for at, partition in gone if at == original
-                }
+                ended |= {(SourceTopic(made[topic]), partition) for topic, partition in gone if topic in made}
                 maps.update(dict.fromkeys(back, LinkMaps(known.link, known.documents)))
         self.topics, self.ended, self._maps = topics, frozenset(ended), maps
         self._copies = {original: copy for copy, original in topics.items()}
@@ -70,16 +67,20 @@ class ReturningTopics:
 
         :raises ClusterError: The source does not answer.
         """
-        if any(maps.is_mapped(copy) for copy, maps in self._maps.items()):
+        if any(map(self._is_mapped, self._maps)):
             with contextlib.suppress(NotAuthorized, PlanRefused):
                 await self._ledger.refresh()
         for maps in {id(maps): maps for maps in self._maps.values()}.values():
             maps.look()
 
-    def is_mapped(self, original: str) -> bool:
+    def is_mapped(self, original: TargetTopic) -> bool:
         """Whether a topic of the target has other offsets than its copy at the source."""
-        copy = self._copies.get(original, "")
-        return copy in self._maps and self._maps[copy].is_mapped(copy)
+        copy = self._copies.get(original)
+        return copy is not None and self._is_mapped(copy)
+
+    def _is_mapped(self, copy: SourceTopic) -> bool:
+        # The link that copies back has its target here.
+        return self._maps[copy].is_mapped(TargetTopic(copy))
 
     def translation(self, wanted: Iterable[TargetPosition]) -> Translation:
         """Translate positions on copies at the source into positions on the target's own topics."""
@@ -87,11 +88,10 @@ class ReturningTopics:
         for at in wanted:
             (original, partition), position = at
             copy = self._copies[original]
-            maps = self._maps[copy]
-            if not maps.is_mapped(copy):
+            if not self._is_mapped(copy):
                 found.offsets[at] = position
                 continue
-            lane = maps.of((TargetTopic(copy), partition))
+            lane = self._maps[copy].of((TargetTopic(copy), partition))
             home = None if lane is None else home_position(lane, position)
             if home is None or lane is None:
                 found.untold[at] = Standing.WAITING_FOR_MAP

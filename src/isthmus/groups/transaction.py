@@ -29,11 +29,11 @@ from isthmus.kafka import codes
 from isthmus.kafka.client import Client
 from isthmus.kafka.groups.coordinators import Answer, ask_coordinators
 from isthmus.kafka.groups.groups import Positions
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.outcomes import Outcomes
 from isthmus.kafka.transactions.transaction import Transaction
 from isthmus.model.kafka.group import NO_LEADER_EPOCH, Committed
 from isthmus.model.kafka.rights import Right, on_group, on_topic
+from isthmus.model.naming import TargetTopic, TargetTopicPartition
 from isthmus.model.trees.positions import add_flags, split_flags
 
 TIMEOUT_MS: Final = 10_000
@@ -45,7 +45,7 @@ _OFFSET_COMMIT_BY_NAME: Final = 9
 PATIENCE_S: Final = 1.0
 _ANSWER_S: Final = 10.0
 
-GroupPositions = Mapping[str, Positions]
+GroupPositions = Mapping[str, Positions[TargetTopic]]
 """The positions to commit, by group."""
 
 
@@ -66,8 +66,8 @@ class Accepted:
     were accepted without the metadata of their consumer, as that was too long for its brokers.
     """
 
-    bare: frozenset[PartitionKey] = frozenset()
-    refused: Mapping[PartitionKey, ClusterError] = field(default_factory=dict)
+    bare: frozenset[TargetTopicPartition] = frozenset()
+    refused: Mapping[TargetTopicPartition, ClusterError] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class GroupTransaction(Transaction):
             request, lambda answer: answer.error_code, f"adding group {group} to a transaction", on_group("READ", group)
         )
 
-    def _txn_offset_commit(self, group: str, positions: Positions) -> TxnOffsetCommitRequest:
+    def _txn_offset_commit(self, group: str, positions: Positions[TargetTopic]) -> TxnOffsetCommitRequest:
         topic_class: Any = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
         return TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
@@ -174,7 +174,7 @@ async def commit_outside(client: Client, commits: GroupPositions) -> Outcomes[st
     return await commit_at_coordinators(client, commits, _offset_commit)
 
 
-def _offset_commit(group: str, positions: Positions) -> OffsetCommitRequest:
+def _offset_commit(group: str, positions: Positions[TargetTopic]) -> OffsetCommitRequest:
     topic_class: Any = OffsetCommitRequest.OffsetCommitRequestTopic
     return OffsetCommitRequest(
         group_id=group,
@@ -187,7 +187,7 @@ def _offset_commit(group: str, positions: Positions) -> OffsetCommitRequest:
     )
 
 
-def _topics(positions: Positions, topic_class: Any, partition_class: Any) -> list[Any]:
+def _topics(positions: Positions[TargetTopic], topic_class: Any, partition_class: Any) -> list[Any]:
     by_topic: dict[str, list[Any]] = {}
     for (topic, partition), committed in positions.items():
         by_topic.setdefault(topic, []).append(
@@ -202,7 +202,7 @@ def _topics(positions: Positions, topic_class: Any, partition_class: Any) -> lis
 
 
 async def commit_at_coordinators(
-    client: Client, commits: GroupPositions, request_for: Callable[[str, Positions], Any]
+    client: Client, commits: GroupPositions, request_for: Callable[[str, Positions[TargetTopic]], Any]
 ) -> Outcomes[str, Accepted]:
     """Send each group's commit to its coordinator; `request_for(group, positions)` builds it. Metadata that is too long
     for the brokers is left out: the position is what matters.
@@ -211,7 +211,7 @@ async def commit_at_coordinators(
     def rights(group: str) -> tuple[Right, Right]:
         return on_group("READ", group), on_topic("READ", *sorted({topic for topic, _ in commits[group]}))
 
-    async def send(node: int, group: str, positions: Positions) -> dict[PartitionKey, int]:
+    async def send(node: int, group: str, positions: Positions[TargetTopic]) -> dict[TargetTopicPartition, int]:
         answer = await client.broker(node, request_for(group, positions), timeout_s=_ANSWER_S)
         return {(each.name, p.partition_index): p.error_code for each in answer.topics for p in each.partitions}
 
@@ -235,9 +235,9 @@ def without_metadata(committed: Committed) -> Committed:
 
 
 def _summarize(
-    answers: Mapping[PartitionKey, int],
-    bare: Sequence[PartitionKey],
-    refusal: Callable[[PartitionKey, int], ClusterError],
+    answers: Mapping[TargetTopicPartition, int],
+    bare: Sequence[TargetTopicPartition],
+    refusal: Callable[[TargetTopicPartition, int], ClusterError],
 ) -> Answer[Accepted]:
     """Summarize the answers about its partitions for a group: the first that is about all of it, or about each."""
     refused = {key: code for key, code in answers.items() if code in _OF_ONE_PARTITION}
@@ -248,7 +248,7 @@ def _summarize(
     return Answer(codes.NONE, accepted)
 
 
-def _refusal(client: Client, group: str, key: PartitionKey, code: int) -> ClusterError:
+def _refusal(client: Client, group: str, key: TargetTopicPartition, code: int) -> ClusterError:
     topic, partition = key
     what = f"committing a position in {topic}-{partition} for group {group}"
     return codes.error_for(code, what, on_group("READ", group), on_topic("READ", topic), cluster=client.cluster.alias)

@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from isthmus.errors import ConfigError
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.ledger.documents.kinds import Document, MapDocument, PartedDocument
 from isthmus.ledger.maps import LaneMap, lane_map, map_segments, mapped_topics, newest_segment, trimmed_ordinal
 from isthmus.model.lane import LaneKey
-from isthmus.model.naming import TargetTopic
+from isthmus.model.naming import TargetTopic, TargetTopicPartition
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import OffsetMap
 
@@ -88,7 +87,7 @@ class LinkMaps:
         self._documents = documents
         self._segments: dict[LaneKey, list[MapDocument]] = {}
         self._topics: frozenset[TargetTopic] = frozenset()
-        self._parted: frozenset[str] = frozenset()
+        self._parted: frozenset[TargetTopic] = frozenset()
         self._made: dict[LaneKey, tuple[list[MapDocument], LaneMap | None]] = {}
 
     def look(self) -> None:
@@ -98,22 +97,22 @@ class LinkMaps:
         self._parted = frozenset(each.topic for each in PartedDocument.find_all(self._documents.values(), self._link))
         self._made = {key: made for key, made in self._made.items() if key in self._segments}
 
-    def is_mapped(self, topic: str) -> bool:
+    def is_mapped(self, topic: TargetTopic) -> bool:
         """Whether the records of a target topic have other offsets than at the source."""
         return topic in self._topics
 
-    def is_parted(self, topic: str) -> bool:
+    def is_parted(self, topic: TargetTopic) -> bool:
         """Whether a topic that was to have the same offsets has others from where both sides parted."""
         return topic in self._parted and topic in self._topics
 
-    def is_before(self, key: PartitionKey, position: int) -> bool:
+    def is_before(self, key: TargetTopicPartition, position: int) -> bool:
         """Whether a position of a target partition is one that another program copied, and its map does not know."""
         lane = self.of(key)
         return lane is not None and is_before(lane, position)
 
-    def of(self, key: PartitionKey) -> LaneMap | None:
+    def of(self, key: TargetTopicPartition) -> LaneMap | None:
         """The map of a target partition; `None` while there is none, or none that can be true."""
-        lane = LaneKey(TargetTopic(key[0]), key[1])
+        lane = LaneKey(*key)
         segments = self._segments.get(lane)
         if segments is None:
             return None

@@ -19,6 +19,8 @@ SourceTopic = NewType("SourceTopic", str)
 TargetTopic = NewType("TargetTopic", str)
 SourceTopicPartition = tuple[SourceTopic, int]
 TargetTopicPartition = tuple[TargetTopic, int]
+NOWHERE: Final = TargetTopic("")
+"""Stands for the topic of the target where a topic of the source has none."""
 TopicT = TypeVar("TopicT", bound=str)
 """The topics of one cluster: an answer about them keeps the side that they are known to be of."""
 

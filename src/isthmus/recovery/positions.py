@@ -10,16 +10,24 @@ from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError, GateNotMet
 from isthmus.groups.transaction import commit_outside
 from isthmus.kafka.client import Client
-from isthmus.kafka.groups.groups import Positions, committed_offsets, describe_groups, list_groups, merge_listings
+from isthmus.kafka.groups.groups import (
+    CommittedOffsets,
+    Positions,
+    committed_offsets,
+    describe_groups,
+    list_groups,
+    merge_listings,
+)
 from isthmus.model.kafka.group import NO_LEADER_EPOCH, Committed
 from isthmus.model.links.recovery import DivergedPartition, HeldPosition, RestoredPosition
+from isthmus.model.naming import TargetTopic
 from isthmus.model.text.wording import first_few
 
 _FORGETTING_S: Final = 15.0
 _LOOK_S: Final = 0.2
 
 
-async def held_positions(target: Client, topic: str) -> tuple[HeldPosition, ...]:
+async def held_positions(target: Client, topic: TargetTopic) -> tuple[HeldPosition, ...]:
     """Return the positions of all groups of a cluster in a topic.
 
     :raises ClusterError: Not all of them could be read: unknown positions cannot be restored.
@@ -27,7 +35,9 @@ async def held_positions(target: Client, topic: str) -> tuple[HeldPosition, ...]
     names = await list_groups(target)
     for error in names.errors.values():
         raise error
-    found = await committed_offsets(target, list(merge_listings(names)), require_stable=True)
+    found: CommittedOffsets[TargetTopic] = await committed_offsets(
+        target, list(merge_listings(names)), require_stable=True
+    )
     for each in found.errors.values():
         raise each
     return tuple(
@@ -56,7 +66,7 @@ async def require_nobody(target: Client, groups: Collection[str]) -> None:
 
 
 async def await_forgotten(
-    target: Client, topic: str, groups: Collection[str], *, term_s: float = _FORGETTING_S
+    target: Client, topic: TargetTopic, groups: Collection[str], *, term_s: float = _FORGETTING_S
 ) -> None:
     """Wait until coordinators have dropped the positions of a deleted topic, so that none does so later.
 
@@ -67,7 +77,7 @@ async def await_forgotten(
     """
     deadline = Deadline(term_s)
     while groups:
-        found = await committed_offsets(target, sorted(groups))
+        found: CommittedOffsets[TargetTopic] = await committed_offsets(target, sorted(groups))
         if not found.errors and not any(name == topic for positions in found.values.values() for name, _ in positions):
             return
         if deadline.has_passed:
@@ -77,7 +87,7 @@ async def await_forgotten(
         await asyncio.sleep(_LOOK_S)
 
 
-def _unknown_error(topic: str, alias: str, errors: Mapping[str, ClusterError]) -> GateNotMet:
+def _unknown_error(topic: TargetTopic, alias: str, errors: Mapping[str, ClusterError]) -> GateNotMet:
     first = min(errors)
     return GateNotMet(
         f"it is unknown whether {alias} has dropped the positions in {topic}, which was deleted, of "
@@ -106,7 +116,7 @@ def _foreseen(each: HeldPosition, shared: int) -> RestoredPosition:
 
 
 async def restore(
-    target: Client, topic: str, held: Sequence[HeldPosition], wanted: Sequence[RestoredPosition]
+    target: Client, topic: TargetTopic, held: Sequence[HeldPosition], wanted: Sequence[RestoredPosition]
 ) -> tuple[RestoredPosition, ...]:
     """Restore positions, unless a group has one there by now: then it, or the link, was quicker. A position that it had
     in the topic before is one that its coordinator has kept.
@@ -115,11 +125,11 @@ async def restore(
     :raises ClusterError: The groups cannot be read.
     """
     groups = sorted({each.group for each in wanted})
-    now = await committed_offsets(target, groups)
+    now: CommittedOffsets[TargetTopic] = await committed_offsets(target, groups)
     for error in now.errors.values():
         raise error
     metadata = {(each.group, each.partition): each.metadata for each in held}
-    commits: dict[str, Positions] = {}
+    commits: dict[str, Positions[TargetTopic]] = {}
     for each in wanted:
         there = now.values.get(each.group, {}).get((topic, each.partition))
         if there is None or (there.offset == each.before != each.after):
@@ -138,7 +148,10 @@ async def restore(
 
 
 def _result_of(
-    topic: str, each: RestoredPosition, now: Mapping[str, Positions], commits: Mapping[str, Positions]
+    topic: TargetTopic,
+    each: RestoredPosition,
+    now: Mapping[str, Positions[TargetTopic]],
+    commits: Mapping[str, Positions[TargetTopic]],
 ) -> RestoredPosition:
     if (topic, each.partition) in commits.get(each.group, {}):
         return each

@@ -14,12 +14,12 @@ from isthmus.errors import Unreachable
 from isthmus.groups.positions.carrying import Standing
 from isthmus.groups.review import GroupReview
 from isthmus.kafka.client import Client
-from isthmus.kafka.groups.groups import committed_offsets, describe_groups
+from isthmus.kafka.groups.groups import CommittedOffsets, committed_offsets, describe_groups
 from isthmus.ledger.documents.kinds import EndedPartition
 from isthmus.local import LocalCluster
 from isthmus.model.kafka.group import Committed, GroupState
 from isthmus.model.link import Link
-from isthmus.model.naming import NameTemplate, PrefixNaming, TemplateNaming
+from isthmus.model.naming import NameTemplate, PrefixNaming, SourceTopic, TemplateNaming
 from isthmus.model.process.timings import Timings
 from testing.groups import consumers
 from testing.groups.carrying import Carrying, between, carrying, commit_in_transaction, filled, records
@@ -50,7 +50,8 @@ def test_positions_follow_their_group(east: LocalCluster, west: LocalCluster, to
                 noted = TopicPartition(name, 0, 7, metadata="noted")
                 await asyncio.to_thread(member.commit, offsets=[noted], asynchronous=False)
             await link.until_at(group, {0: 7})
-            noted_at_source = (await committed_offsets(link.source, [group])).values[group][name, 0]
+            answers: CommittedOffsets[str] = await committed_offsets(link.source, [group])
+            noted_at_source = answers.values[group][name, 0]
             assert noted_at_source.metadata.startswith("noted")
             assert await link.position(group) == {(name, 0): Committed(7, metadata=noted_at_source.metadata)}
 
@@ -175,7 +176,7 @@ def test_what_was_written_survives_a_restart(east: LocalCluster, west: LocalClus
             await link.until_at(group, {0: 15})
             found = link.group(group)
             assert found is not None
-            assert {p.topic: p.standing for p in found.positions}[other] is Standing.NOT_MIRRORED
+            assert {p.topic: p.standing for p in found.positions}[SourceTopic(other)] is Standing.NOT_MIRRORED
         await asyncio.to_thread(consumers.commit, east, {group: {(name, 0): 4}})
         async with carrying(link_settings) as link:
             await link.until_at(group, {0: 4})
@@ -320,7 +321,8 @@ def test_two_hundred_groups_in_one_pass(east: LocalCluster, west: LocalCluster, 
             )
 
             async def are_there() -> bool:
-                found = (await committed_offsets(link.target, groups, require_stable=True)).values
+                answers: CommittedOffsets[str] = await committed_offsets(link.target, groups, require_stable=True)
+                found = answers.values
                 return all({p: c.offset for (_, p), c in found.get(g, {}).items()} == later for g in groups)
 
             await link.until(are_there)

@@ -17,9 +17,10 @@ from isthmus.kafka.client import Client
 from isthmus.kafka.commits.follower import CommitFollower
 from isthmus.kafka.commits.poller import CommitPoller
 from isthmus.kafka.commits.source import CommitSource
-from isthmus.kafka.groups.groups import OFFSETS_TOPIC, committed_offsets
+from isthmus.kafka.groups.groups import OFFSETS_TOPIC, CommittedOffsets, committed_offsets
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
+from isthmus.model.naming import SourceTopic
 from testing.brokers.acls import denied
 from testing.groups import consumers
 from testing.patience import TERM_S
@@ -72,7 +73,8 @@ async def settled(client: Client, source: Any, groups: list[str]) -> None:
     deadline = time.monotonic() + TERM_S
     while True:
         await source.wait_for_changes(0.2)
-        truth = {group: found for group, found in (await committed_offsets(client, groups)).values.items() if found}
+        answers: CommittedOffsets[str] = await committed_offsets(client, groups)
+        truth = {group: found for group, found in answers.values.items() if found}
         told = {group: found for group, found in source.positions.items() if found}
         if told == truth:
             return
@@ -123,7 +125,7 @@ def test_a_commit_is_heard_of_at_once(east: LocalCluster, topic: TopicNamer) -> 
             for offset in range(1, 30):
                 await asyncio.to_thread(consumers.commit, east, {group: {(name, 0): offset}})
                 begun = time.monotonic()
-                while follower.positions[group][name, 0].offset != offset:
+                while follower.positions[group][SourceTopic(name), 0].offset != offset:
                     await follower.wait_for_changes(1)
                 delays.append(time.monotonic() - begun)
             member.close()
@@ -150,7 +152,7 @@ def test_commits_of_the_console_consumer(east: LocalCluster, topic: TopicNamer) 
         async with Client(east.cluster()) as client:
             follower = CommitFollower(client, {group}.__contains__)
             await settled(client, follower, [group])
-            assert follower.positions[group][name, 0].offset == 5
+            assert follower.positions[group][SourceTopic(name), 0].offset == 5
             await follower.aclose()
 
     asyncio.run(scenario())
@@ -176,7 +178,7 @@ def test_polling_where_the_log_may_not_be_read(secured: LocalCluster, topic: Top
             await settled(client, source.known, [group])
             await asyncio.to_thread(consumers.commit, secured, {group: {(name, 0): 4}})
             await settled(client, source.known, [group])
-            assert source.known.positions[group][name, 0].offset == 4
+            assert source.known.positions[group][SourceTopic(name), 0].offset == 4
             await source.aclose()
 
     with denied(secured, ResourceType.TOPIC, OFFSETS_TOPIC, AclOperation.READ):

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 
 from isthmus.kafka.client import Client
-from isthmus.kafka.groups.groups import committed_offsets
+from isthmus.kafka.groups.groups import CommittedOffsets, committed_offsets
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
 from testing.groups import consumers
@@ -58,7 +58,8 @@ def test_a_group_goes_over_and_comes_back(
 
 async def offsets_at(client: Client, group: str) -> dict[int, int]:
     """Where a group stands, by partition."""
-    found = (await committed_offsets(client, [group])).values[group]
+    answers: CommittedOffsets[str] = await committed_offsets(client, [group])
+    found = answers.values[group]
     return {partition: committed.offset for (_, partition), committed in found.items()}
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import isthmus
 from isthmus.kafka.client import Client
-from isthmus.kafka.groups.groups import committed_offsets
+from isthmus.kafka.groups.groups import CommittedOffsets, committed_offsets
 from isthmus.local import LocalCluster
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.lane import LaneState
@@ -46,7 +46,8 @@ def test_a_run_until_caught_up_carries_groups_too(
 
     async def position() -> int:
         async with Client(west.cluster()) as client:
-            return (await committed_offsets(client, [group], require_stable=True)).values[group][name, 0].offset
+            answers: CommittedOffsets[str] = await committed_offsets(client, [group], require_stable=True)
+            return answers.values[group][name, 0].offset
 
     assert asyncio.run(position()) == 2000
 
@@ -68,7 +69,8 @@ def test_a_controller_carries_groups(
 
     async def position() -> int:
         async with Client(west.cluster()) as client:
-            found = (await committed_offsets(client, [group], require_stable=True)).values.get(group, {})
+            answers: CommittedOffsets[str] = await committed_offsets(client, [group], require_stable=True)
+            found = answers.values.get(group, {})
         return found[name, 0].offset if found else -1
 
     async def scenario() -> None:
@@ -103,7 +105,8 @@ def test_groups_are_not_carried_onto_what_is_no_mirror_any_more(
 
     async def positions() -> dict[int, int]:
         async with Client(west.cluster()) as client:
-            found = (await committed_offsets(client, [group], require_stable=True)).values.get(group, {})
+            answers: CommittedOffsets[str] = await committed_offsets(client, [group], require_stable=True)
+            found = answers.values.get(group, {})
         return {partition: committed.offset for (_, partition), committed in found.items()}
 
     async def scenario() -> None:

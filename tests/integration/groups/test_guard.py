@@ -13,10 +13,11 @@ import pytest
 from isthmus.groups.committing import CommitOutcome, GroupCommit, GroupCommitter
 from isthmus.groups.transaction import GroupTransaction, Placed, commit_outside
 from isthmus.kafka.client import Client
-from isthmus.kafka.groups.groups import committed_offsets
+from isthmus.kafka.groups.groups import CommittedOffsets, Positions, committed_offsets
 from isthmus.local import LocalCluster
 from isthmus.local.zookeeper import ZooKeeperModeCluster
 from isthmus.model.kafka import group as model
+from isthmus.model.naming import TargetTopic
 from testing.groups import consumers
 from testing.patience import TERM_S
 from testing.records.topics import SEPTEMBER, Brokers, Given, as_admin, create, produce
@@ -75,8 +76,8 @@ def target(request: pytest.FixtureRequest, west: LocalCluster) -> Iterator[Broke
         yield Old(old)
 
 
-def positions(offset: int, name: str) -> dict[tuple[str, int], model.Committed]:
-    return {(name, 0): model.Committed(offset, metadata="carried")}
+def positions(offset: int, name: str) -> Positions[TargetTopic]:
+    return {(TargetTopic(name), 0): model.Committed(offset, metadata="carried")}
 
 
 def committing(target: Brokers, kind: str, group: str, name: str) -> Callable[[], None]:
@@ -113,7 +114,7 @@ async def settled(client: Client, group: str, name: str) -> int:
     """The group's position once no transaction holds it."""
     deadline = time.monotonic() + TERM_S
     while time.monotonic() < deadline:
-        found = await committed_offsets(client, [group], require_stable=True)
+        found: CommittedOffsets[str] = await committed_offsets(client, [group], require_stable=True)
         if group in found.values:
             return found.values[group][name, 0].offset
     raise AssertionError(f"{group} has no stable position")
@@ -130,7 +131,7 @@ def test_what_a_consumer_commits_is_never_overwritten(target: Brokers, topic: To
         consumers.commit(target, {group: {(name, 0): 10}})
         event = await asyncio.to_thread(committing, target, kind, group, name)
         committer = Interrupted(client, name, moment, event)
-        decided = GroupCommit(positions=positions(20, name), based_on={(name, 0): model.Committed(10)})
+        decided = GroupCommit(positions=positions(20, name), based_on={(TargetTopic(name), 0): model.Committed(10)})
         outcome = await committer.commit({group: decided})
         assert outcome.errors == {}
         assert await settled(client, group, name) == 12, (moment, kind, outcome)
@@ -174,7 +175,7 @@ def test_a_consumer_of_an_open_transaction_is_waited_for(target: Brokers, topic:
     async def scenario() -> None:
         async with Client(as_admin(target)) as client:
             committer = GroupCommitter(client, name)
-            decided = GroupCommit(positions=positions(20, name), based_on={(name, 0): model.Committed(10)})
+            decided = GroupCommit(positions=positions(20, name), based_on={(TargetTopic(name), 0): model.Committed(10)})
             assert (await committer.commit({group: decided})).changed == {group}
             await asyncio.to_thread(end)
             assert await settled(client, group, name) == 12
@@ -192,15 +193,15 @@ def test_one_group_in_the_way_stops_no_other(target: Brokers, topic: TopicNamer)
     async def scenario() -> None:
         async with Client(as_admin(target)) as client:
             committer = GroupCommitter(client, name)
-            based = {(name, 0): model.Committed(10)}
+            based = {(TargetTopic(name), 0): model.Committed(10)}
             commits = {
                 group: GroupCommit(positions=positions(20, name), based_on={} if kind == "fresh" else based)
                 for kind, group in groups.items()
             }
             commits[groups["moved"]] = GroupCommit(
-                positions=positions(20, name), based_on={(name, 0): model.Committed(9)}
+                positions=positions(20, name), based_on={(TargetTopic(name), 0): model.Committed(9)}
             )
-            nowhere = {(f"{name}-nowhere", 0): model.Committed(20)}
+            nowhere = {(TargetTopic(f"{name}-nowhere"), 0): model.Committed(20)}
             commits[groups["absurd"]] = GroupCommit(positions=nowhere, based_on={})
             outcome = await committer.commit(commits)
             assert outcome.done.keys() == {groups["free"], groups["fresh"]}
@@ -208,7 +209,7 @@ def test_one_group_in_the_way_stops_no_other(target: Brokers, topic: TopicNamer)
             assert set(outcome.errors) == {groups["absurd"]}
             found = {kind: await settled(client, group, name) for kind, group in groups.items()}
             assert found == {"free": 20, "fresh": 20, "moved": 10, "active": 10, "absurd": 10}
-            told = await committed_offsets(client, [groups["free"]])
+            told: CommittedOffsets[str] = await committed_offsets(client, [groups["free"]])
             assert told.values[groups["free"]] == positions(20, name)
 
     with consumers.joined(target, groups["active"], name):
@@ -226,7 +227,7 @@ def test_a_transaction_left_open_is_in_nobodys_way(target: Brokers, topic: Topic
             dying = GroupTransaction(client, name)
             await dying.initialize()
             assert (await dying.place({group: positions(15, name)})).groups.keys() == {group}
-            decided = GroupCommit(positions=positions(20, name), based_on={(name, 0): model.Committed(10)})
+            decided = GroupCommit(positions=positions(20, name), based_on={(TargetTopic(name), 0): model.Committed(10)})
             assert (await GroupCommitter(client, name).commit({group: decided})).done.keys() == {group}
             assert await settled(client, group, name) == 20
 

@@ -13,10 +13,11 @@ from pyspark.sql import SparkSession
 from isthmus.groups.transaction import GroupTransaction
 from isthmus.kafka import codes
 from isthmus.kafka.client import Client
-from isthmus.kafka.groups.groups import committed_offsets
+from isthmus.kafka.groups.groups import CommittedOffsets, committed_offsets
 from isthmus.local import LocalCluster
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.kafka.group import Committed
+from isthmus.model.naming import TargetTopic
 from testing.groups import consumers
 from testing.groups.carrying import records
 from testing.patience import UNFENCED
@@ -41,10 +42,10 @@ async def late(client: Client, link: str, group: str, name: str) -> None:
     answer = await client.coordinator("transaction", transaction.transactional_id, request)
     (state,) = answer.transaction_states
     transaction.producer_id, transaction.epoch = state.producer_id, state.producer_epoch
-    commit = transaction._txn_offset_commit(group, {(name, 0): Committed(7)})
+    commit = transaction._txn_offset_commit(group, {(TargetTopic(name), 0): Committed(7)})
     told = await client.coordinator("group", group, commit)
     assert told.topics[0].partitions[0].error_code == codes.NONE
-    found = await committed_offsets(client, [group], require_stable=True, patience_s=0.5)
+    found: CommittedOffsets[str] = await committed_offsets(client, [group], require_stable=True, patience_s=0.5)
     assert group in found.errors
 
 
@@ -69,7 +70,9 @@ def test_a_commit_that_comes_late_is_ended(
         ):
 
             async def is_at(offset: int) -> bool:
-                found = await committed_offsets(client, [group], require_stable=True, patience_s=0.5)
+                found: CommittedOffsets[str] = await committed_offsets(
+                    client, [group], require_stable=True, patience_s=0.5
+                )
                 positions = found.values.get(group, {})
                 return (name, 0) in positions and positions[name, 0].offset == offset
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from isthmus.groups.positions.carrying import Standing
-from isthmus.kafka.groups.groups import committed_offsets
+from isthmus.kafka.groups.groups import CommittedOffsets, committed_offsets
 from isthmus.local import LocalCluster
 from isthmus.model.text.plain import plain
 from testing.groups import consumers
@@ -124,7 +124,8 @@ def test_a_real_consumer_goes_on(east: LocalCluster, west: LocalCluster, topic: 
     async def scenario() -> None:
         async with carrying(between(east, west, [name], [group], way="mapped")) as link:
             await made.tell()
-            stood = (await committed_offsets(link.source, [group])).values[group][name, 0].offset
+            answers: CommittedOffsets[str] = await committed_offsets(link.source, [group])
+            stood = answers.values[group][name, 0].offset
             await link.until_at(group, {0: stood + 3})
 
     asyncio.run(scenario())

@@ -9,7 +9,13 @@ from typing import Any, Final
 import pytest
 
 from isthmus.kafka.client import Client
-from isthmus.kafka.groups.groups import committed_offsets, describe_groups, list_groups, merge_listings
+from isthmus.kafka.groups.groups import (
+    CommittedOffsets,
+    committed_offsets,
+    describe_groups,
+    list_groups,
+    merge_listings,
+)
 from isthmus.local import LocalCluster
 from isthmus.model.kafka.group import Committed, GroupState, GroupType
 from testing.groups.consumers import commit, joined
@@ -62,7 +68,7 @@ def test_groups_of_any_name_and_none_at_all(east: LocalCluster, topic: TopicName
             found = await describe_groups(client, [odd, absent])
             assert found.values[odd].state is GroupState.EMPTY
             assert found.values[absent].state is GroupState.DEAD
-            positions = await committed_offsets(client, [odd, absent])
+            positions: CommittedOffsets[str] = await committed_offsets(client, [odd, absent])
             assert positions.errors == {}
             assert positions.values[odd] == {(name, 0): Committed(7), (name, 1): Committed(0)}
             assert positions.values[absent] == {}
@@ -92,7 +98,7 @@ def test_two_hundred_groups_are_read_in_one_pass(
             monkeypatch.setattr(client, "broker", counted)
             known = merge_listings(await list_groups(client))
             described = await describe_groups(client, groups)
-            positions = await committed_offsets(client, groups)
+            positions: CommittedOffsets[str] = await committed_offsets(client, groups)
             assert known.keys() >= set(groups)
             assert described.errors == positions.errors == {}
             for group, offsets in wide.items():

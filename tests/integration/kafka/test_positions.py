@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 from isthmus.kafka.admin.brokers import every_broker
 from isthmus.kafka.client import Client
 from isthmus.kafka.groups.coordinators import find_coordinators
-from isthmus.kafka.groups.groups import committed_offsets
+from isthmus.kafka.groups.groups import CommittedOffsets, committed_offsets
 from isthmus.local import LocalCluster
 from isthmus.model.kafka.group import Committed
 from testing.patience import TERM_S
@@ -32,7 +32,7 @@ def test_a_broker_that_is_named_is_the_only_one_that_is_asked(east3: LocalCluste
         async with asyncio.timeout(TERM_S), Client(east3.cluster()) as client:
             coordinator = (await find_coordinators(client, [name]))[name].value
             for node in await every_broker(client):
-                found = await committed_offsets(client, [name], require_stable=True, node=node)
+                found: CommittedOffsets[str] = await committed_offsets(client, [name], require_stable=True, node=node)
                 if node == coordinator:
                     assert found.values[name][name, 0] == Committed(7)
                 else:

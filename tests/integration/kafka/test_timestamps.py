@@ -12,6 +12,7 @@ from isthmus.kafka.client import Client
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.log.timestamps import record_timestamps
 from isthmus.local import LocalCluster
+from isthmus.model.naming import SourceTopic
 from testing.records import topics
 from testing.records.transactions import TransactionalProducer
 
@@ -55,7 +56,7 @@ def test_records_behind_a_position_show_that_clocks_differ(east: LocalCluster, t
     topics.create(east, name)
     for second in (0, 3_600, 10):
         topics.produce(east, name, [topics.Given(None, b"v", [], at(second))])
-    key = (name, 0)
+    key = (SourceTopic(name), 0)
 
     async def scenario() -> None:
         async with Client(east.cluster()) as client:

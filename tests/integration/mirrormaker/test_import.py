@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import isthmus
 from isthmus.cli.setup.imports import import_
 from isthmus.kafka.client import Client
-from isthmus.kafka.groups.groups import committed_offsets
+from isthmus.kafka.groups.groups import CommittedOffsets, committed_offsets
 from isthmus.local import LocalCluster
 from testing.groups import consumers
 from testing.groups.carrying import records
@@ -153,5 +153,6 @@ replication.factor = 1
 
 async def _position(cluster: LocalCluster, group: str) -> dict[tuple[str, int], int]:
     async with Client(cluster.cluster()) as client:
-        found = (await committed_offsets(client, [group], require_stable=True)).values
+        answers: CommittedOffsets[str] = await committed_offsets(client, [group], require_stable=True)
+        found = answers.values
     return {key: position.offset for key, position in found.get(group, {}).items()}

@@ -23,6 +23,7 @@ from isthmus.mirrormaker.heartbeats import HeartbeatLoop
 from isthmus.model.kafka.group import Committed
 from isthmus.model.kafka.mirrormaker_records import Checkpoint, CheckpointKey, KeyedRecord, checkpoint_of, heartbeat_of
 from isthmus.model.mirrormaker import MirrorMakerSettings
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.topics.plan import LinkPlan
 from testing.brokers.acls import denied
 from testing.records import topics
@@ -132,9 +133,9 @@ def checkpointing(source: Client, target: Client) -> LinkView:
     """A link of two clusters that has one checkpoint to write, the one that is `EXPECTED`."""
     link = replace(link_of(source.cluster, target.cluster), mm2=MirrorMakerSettings(checkpoints=True))
     position = PositionPlan(
-        topic="here",
+        topic=SourceTopic("here"),
         partition=0,
-        target_topic="there",
+        target_topic=TargetTopic("there"),
         source=Committed(100),
         translated=100,
         committed=None,

@@ -172,7 +172,7 @@ def test_a_position_that_a_coordinator_has_kept_is_put_back(west: LocalCluster, 
 
     async def asked() -> tuple[RestoredPosition, ...]:
         async with Client(west.cluster()) as client:
-            return await restore(client, name, [], wanted)
+            return await restore(client, TargetTopic(name), [], wanted)
 
     found = {each.group: (each.after, each.reason) for each in asyncio.run(asked())}
     assert found == {kept: (20, ""), newer: (15, "the group, or the link, was quicker"), alike: (7, "")}

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
 from isthmus.kafka.client import Client
-from isthmus.kafka.groups.groups import committed_offsets
+from isthmus.kafka.groups.groups import CommittedOffsets, committed_offsets
 from isthmus.local import LocalCluster
 from isthmus.model.links.pair import PairState
 from isthmus.model.namespace import Namespace
@@ -31,7 +31,8 @@ def at_follower(trial: Trial, group: str) -> list[int]:
 
     async def story() -> list[int]:
         async with Client(trial.direct.cluster("guarded")) as client:
-            found = (await committed_offsets(client, [group], require_stable=True)).values
+            answers: CommittedOffsets[str] = await committed_offsets(client, [group], require_stable=True)
+            found = answers.values
             return [each.offset for each in found[group].values()]
 
     return asyncio.run(story())

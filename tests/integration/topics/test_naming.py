@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import isthmus
 from isthmus.kafka.client import Client
-from isthmus.kafka.groups.groups import committed_offsets
+from isthmus.kafka.groups.groups import CommittedOffsets, committed_offsets
 from isthmus.local import LocalCluster
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.kafka.findings import Level
@@ -92,7 +92,8 @@ def test_a_link_renames_topics(
 
     async def position() -> int:
         async with Client(west.cluster()) as client:
-            return (await committed_offsets(client, [group], require_stable=True)).values[group][target, 0].offset
+            answers: CommittedOffsets[str] = await committed_offsets(client, [group], require_stable=True)
+            return answers.values[group][target, 0].offset
 
     assert asyncio.run(position()) == 100
 

@@ -15,10 +15,14 @@ from isthmus.kafka import codes
 from isthmus.kafka.client import Client
 from isthmus.model.cluster import Cluster
 from isthmus.model.kafka.group import Committed
+from isthmus.model.naming import TargetTopic
 
 SILENT = Unreachable("a broker does not answer: timed out", cluster="west")
 RAN_OUT = BrokerRefused("the transaction ran out", code=codes.INVALID_PRODUCER_EPOCH, name="INVALID_PRODUCER_EPOCH")
-COMMITS = {name: GroupCommit(positions={("orders", 0): Committed(5)}, based_on={}) for name in ("billing", "stock")}
+COMMITS = {
+    name: GroupCommit(positions={(TargetTopic("orders"), 0): Committed(5)}, based_on={})
+    for name in ("billing", "stock")
+}
 
 
 class Told:

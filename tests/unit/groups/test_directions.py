@@ -27,7 +27,7 @@ from testing.records.stored import PLAIN, stored
 from testing.values.commits import key, value
 
 GROUP: Final = "billing"
-KEY: Final = ("orders", 0)
+KEY: Final[tuple[Any, int]] = ("orders", 0)
 BEGIN: Final = 4
 OTHERS: Final = 77
 """The producer id of a consumer that commits in transactions."""

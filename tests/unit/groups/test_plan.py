@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +22,7 @@ from isthmus.model.kafka.group import Committed, GroupState, GroupType
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.text.plain import plain
 from isthmus.model.trees.positions import PositionEntry
-from testing.values.groups import KEY, view
+from testing.values.groups import KEY, ORDERS, view
 
 _EITHER = (False, True)
 
@@ -106,7 +107,7 @@ def test_a_partition_that_is_no_copy_any_more_is_left_alone() -> None:
     assert plan.standing is Standing.MIRROR_ENDED
     assert plan.problem is not None
     assert commit_of(plan) == GroupCommit(
-        positions={("orders", 1): Committed(9, metadata="noted")}, based_on={("orders", 1): Committed(5)}
+        positions={(ORDERS, 1): Committed(9, metadata="noted")}, based_on={(ORDERS, 1): Committed(5)}
     )
 
 
@@ -135,7 +136,7 @@ def test_an_error_is_the_groups_own() -> None:
 def test_a_plan_that_was_carried_out_is_empty(first: int, second: int) -> None:
     """Planning again after a commit, and after the source was moved anywhere, ends in step with the source."""
     memory = GroupMemory("east-west", {})
-    at_target: dict[tuple[str, int], int] = {}
+    at_target: dict[tuple[Any, int], int] = {}
     for position in (first, second):
         plan = planned(view({KEY: position}, at_target), memory.written)
         commit = commit_of(plan)

@@ -13,11 +13,13 @@ from isthmus.kafka.client import Client
 from isthmus.kafka.outcomes import Outcomes
 from isthmus.model.cluster import Cluster
 from isthmus.model.kafka.group import Committed
+from isthmus.model.naming import TargetTopic
 
+ORDERS, SALES = TargetTopic("orders"), TargetTopic("sales")
 POSITIONS = {
-    ("orders", 0): Committed(5),
-    ("orders", 1): Committed(6, metadata="long"),
-    ("sales", 0): Committed(7, metadata="copy-flags=01;long"),
+    (ORDERS, 0): Committed(5),
+    (ORDERS, 1): Committed(6, metadata="long"),
+    (SALES, 0): Committed(7, metadata="copy-flags=01;long"),
 }
 
 
@@ -90,7 +92,7 @@ def test_what_is_too_long_beside_a_position_is_left_out() -> None:
     """The position is committed without it, the flags of a tree stay, and it is told which they are."""
     too_long = codes.OFFSET_METADATA_TOO_LARGE
     found, asked = committed([0, too_long, too_long], [0, 0])
-    assert found == Outcomes({"g": Accepted(bare=frozenset({("orders", 1), ("sales", 0)}))})
+    assert found == Outcomes({"g": Accepted(bare=frozenset({(ORDERS, 1), (SALES, 0)}))})
     assert asked[1] == {("orders", 1): "", ("sales", 0): "copy-flags=01;"}
     found, _ = committed([too_long, 0, 0], [too_long])
     assert found.values["g"].bare == frozenset()

@@ -12,6 +12,7 @@ from isthmus.groups.positions.carrying import Standing
 from isthmus.links.gates import CarriedGroups
 from isthmus.model.kafka.group import Committed
 from isthmus.model.namespace import NamespaceMap
+from isthmus.model.naming import SourceTopic, TargetTopic
 
 TOPICS = NamespaceMap.parse("a-:x-")
 GROUPS = NamespaceMap.parse("app", "group")
@@ -32,9 +33,9 @@ LET_PASS = {
 def position(standing: Standing, topic: str = "a-1", commit: int | None = None) -> PositionPlan:
     """A position of a group as it stands."""
     return PositionPlan(
-        topic=topic,
+        topic=SourceTopic(topic),
         partition=0,
-        target_topic=topic,
+        target_topic=TargetTopic(topic),
         source=Committed(7),
         translated=None,
         committed=None,

@@ -18,7 +18,7 @@ from isthmus.model.kafka.group import NO_OFFSET, Committed
 from isthmus.model.kafka.mirrormaker_records import Checkpoint, CheckpointKey
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.link import Link
-from isthmus.model.naming import TargetTopic
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.selection import TopicSettings
 from isthmus.topics.plan import LinkPlan
 from testing.values.groups import SOME
@@ -28,9 +28,9 @@ PREVIOUS = Checkpoint(KEY, 100, 200, "of mine")
 EAST, WEST = (Cluster(alias=alias, bootstrap_servers=(f"{alias}:1",)) for alias in ("east", "west"))
 LINK = Link(name="l", source=EAST, target=WEST, topics=TopicSettings())
 POSITION = PositionPlan(
-    topic="here",
+    topic=SourceTopic("here"),
     partition=0,
-    target_topic="t",
+    target_topic=TargetTopic("t"),
     source=Committed(100, metadata="of mine"),
     translated=100,
     committed=None,
@@ -38,7 +38,9 @@ POSITION = PositionPlan(
     high_watermark=500,
     standing=Standing.IN_STEP,
 )
-MAPPED = replace(POSITION, target_topic="orders", translated=None, log_start=None, high_watermark=None, is_mapped=True)
+MAPPED = replace(
+    POSITION, target_topic=TargetTopic("orders"), translated=None, log_start=None, high_watermark=None, is_mapped=True
+)
 
 
 def due(*positions: PositionPlan, maps: LinkMaps = SOME, copied_end: int = -1) -> list[Checkpoint]:
@@ -141,7 +143,7 @@ def test_a_position_is_not_below_the_log() -> None:
 
 def test_positions_on_copies_of_the_targets_own_topics_are_told_at_home() -> None:
     """Exactly, or not yet: this link's maps know nothing of them."""
-    copied = replace(POSITION, topic="west.t", translated=40, is_returning=True, is_mapped=True)
+    copied = replace(POSITION, topic=SourceTopic("west.t"), translated=40, is_returning=True, is_mapped=True)
     assert due(copied) == [Checkpoint(KEY, 100, 40, "of mine")]
     assert due(replace(copied, standing=Standing.CATCHING_UP)) == []
     assert due(replace(copied, translated=None, standing=Standing.WAITING_FOR_MAP)) == []

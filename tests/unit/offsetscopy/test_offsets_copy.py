@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from isthmus.kafka.commits.records import CommitKey
 from isthmus.model.kafka.group import Committed
+from isthmus.model.naming import SourceTopic
 from isthmus.offsetscopy.loop import changed_positions
 
 SAME, MOVED, NEW, GONE, LEFT, UNREAD, OTHERWISE = (
-    CommitKey(group, "orders", 0) for group in ("same", "moved", "new", "gone", "left", "unread", "otherwise")
+    CommitKey(group, SourceTopic("orders"), 0)
+    for group in ("same", "moved", "new", "gone", "left", "unread", "otherwise")
 )
 
 

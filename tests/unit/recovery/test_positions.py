@@ -10,6 +10,7 @@ from isthmus.errors import GateNotMet
 from isthmus.kafka.client import Client
 from isthmus.model.cluster import Cluster
 from isthmus.model.links.recovery import DivergedPartition, HeldPosition
+from isthmus.model.naming import TargetTopic
 from isthmus.recovery.positions import await_forgotten, foreseen
 
 WEST = Cluster(alias="west", bootstrap_servers=("127.0.0.1:1",))
@@ -44,7 +45,7 @@ def test_no_topic_is_created_while_a_coordinator_may_drop_positions_of_the_one_b
 
     async def scenario() -> None:
         async with Client(WEST) as target:
-            await await_forgotten(target, "orders", ["billing"], term_s=0.0)
+            await await_forgotten(target, TargetTopic("orders"), ["billing"], term_s=0.0)
 
     with pytest.raises(GateNotMet, match="billing") as told:
         asyncio.run(scenario())

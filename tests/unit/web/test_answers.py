@@ -109,9 +109,9 @@ def _plan() -> Any:
 
 def _groups() -> Any:
     position = PositionPlan(
-        topic="orders",
+        topic=SourceTopic("orders"),
         partition=0,
-        target_topic="orders",
+        target_topic=TargetTopic("orders"),
         source=Committed(7),
         translated=7,
         committed=Committed(5),

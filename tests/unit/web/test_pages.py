@@ -237,9 +237,9 @@ def test_no_page_makes_markup_of_a_name(template: str) -> None:
 def test_a_group_is_shown_with_both_positions() -> None:
     """Whatever its name is; the button of the drill sends it as it is."""
     position = PositionPlan(
-        topic="orders",
+        topic=SourceTopic("orders"),
         partition=0,
-        target_topic="orders",
+        target_topic=TargetTopic("orders"),
         source=Committed(1234),
         translated=1234,
         committed=Committed(1200),

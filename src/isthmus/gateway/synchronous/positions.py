@@ -11,7 +11,7 @@ from typing import Final
 from isthmus.errors import ClusterError
 from isthmus.gateway.frames.duties import SyncLink
 from isthmus.kafka.client import Client
-from isthmus.kafka.groups.groups import Positions, committed_offsets
+from isthmus.kafka.groups.groups import CommittedOffsets, Positions, committed_offsets
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
 
@@ -107,7 +107,10 @@ class PositionWatch:
         waits: the end of a transaction that is still being written is waited for (`require_stable`).
         """
         groups = {each.group for each in waiting}
-        here = (await committed_offsets(self._source, groups, require_stable=True, node=self._node)).values
+        answers: CommittedOffsets[str] = await committed_offsets(
+            self._source, groups, require_stable=True, node=self._node
+        )
+        here = answers.values
         left = dict[_GroupWait, tuple[str, Wanted]]()
         for each in waiting:
             name = self.link.target_group(each.group)
@@ -119,7 +122,7 @@ class PositionWatch:
                     left[each] = name, wanted
         if left:
             target = self.link.follower.client
-            there = await committed_offsets(target, {name for name, _ in left.values()})
+            there: CommittedOffsets[str] = await committed_offsets(target, {name for name, _ in left.values()})
             apart = {
                 each: each.find_missing(_apart(there.values[name], wanted), wanted)
                 for each, (name, wanted) in left.items()
@@ -145,7 +148,7 @@ class PositionWatch:
         if awaited in self._waiting:
             awaited.wake()
 
-    def _find_wanted(self, keys: Collection[PartitionKey] | None, here: Positions) -> Wanted:
+    def _find_wanted(self, keys: Collection[PartitionKey] | None, here: Positions[str]) -> Wanted:
         """Find the positions that the follower is to have, by its own partitions, on topics that the link copies."""
         found: Wanted = {}
         for key in here if keys is None else keys:
@@ -155,7 +158,7 @@ class PositionWatch:
         return found
 
 
-def _apart(there: Positions, wanted: Wanted) -> _Apart:
+def _apart(there: Positions[str], wanted: Wanted) -> _Apart:
     """Find the positions that differ: where each is to be, and where it is, -1 for nowhere."""
     now = {key: there[key].offset if key in there else _NOWHERE for key in wanted}
     to_be = {key: _NOWHERE if offset is None else offset for key, offset in wanted.items()}

@@ -8,11 +8,10 @@ from typing import Final
 
 from isthmus.kafka import codes
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.metadata import NO_TOPIC_ID, TopicMetadata
 from isthmus.ledger.documents.kinds import Document, TopicDocument
 from isthmus.model.lane import LaneState
-from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.naming import SourceTopic, SourceTopicPartition, TargetTopic
 
 _STILL_MIRRORED: Final = frozenset({LaneState.DATA_GAP})
 """States in which copying has ended, while the copied records are still those of the source."""
@@ -43,7 +42,7 @@ async def mirrored_topics(
     }
 
 
-def ended_partitions(link: str, documents: Mapping[str, Document]) -> frozenset[PartitionKey]:
+def ended_partitions(link: str, documents: Mapping[str, Document]) -> frozenset[SourceTopicPartition]:
     """Return the partitions of the source whose topics at the target are no copies any more."""
     return frozenset(
         (document.source_topic, each.partition)

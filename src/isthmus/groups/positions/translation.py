@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 from isthmus.groups.positions.carrying import Standing
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.log.timestamps import offsets_by_time, record_timestamps
 from isthmus.lanes.maps import LinkMaps, mapped_position
 from isthmus.model.groupsettings import GroupSettings
-from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.naming import SourceTopic, TargetTopic, TargetTopicPartition, TopicT
 from isthmus.model.translation import timestamp_to_look_up
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 RANGES_S: Final = 3.0
 _MS_PER_S: Final = 1000
 
-TargetPosition = tuple[PartitionKey, int]
+TargetPosition = tuple[TargetTopicPartition, int]
 """A target partition and a position at the source."""
 
 
@@ -51,10 +50,10 @@ class TopicPaths:
     mirrored: Mapping[SourceTopic, TargetTopic]
     maps: LinkMaps
     returning: ReturningTopics
-    home: frozenset[str] = frozenset()
+    home: frozenset[TargetTopic] = frozenset()
 
     @property
-    def mapped(self) -> frozenset[str]:
+    def mapped(self) -> frozenset[TargetTopic]:
         """The topics of the target whose offsets differ from those at the source."""
         return frozenset(
             topic
@@ -112,7 +111,7 @@ async def _by_time(
     source: Client,
     target: Client,
 ) -> dict[TargetPosition, int]:
-    sources: dict[str, str] = {target_topic: source_topic for source_topic, target_topic in mirrored.items()}
+    sources = {target_topic: source_topic for source_topic, target_topic in mirrored.items()}
     found: dict[TargetPosition, int] = {}
     for positions in rounds(wanted):
         asked = {(sources[topic], partition): at for (topic, partition), at in positions.items()}
@@ -134,7 +133,7 @@ async def _by_time(
     return found
 
 
-def rounds(wanted: Iterable[TargetPosition]) -> Iterator[dict[PartitionKey, int]]:
+def rounds(wanted: Iterable[tuple[tuple[TopicT, int], int]]) -> Iterator[dict[tuple[TopicT, int], int]]:
     """Yield positions for requests that take one of each partition: groups may have different positions in it."""
     left = set(wanted)
     while left:
@@ -143,7 +142,9 @@ def rounds(wanted: Iterable[TargetPosition]) -> Iterator[dict[PartitionKey, int]
         left -= set(positions.items())
 
 
-async def offsets_or_ends(target: Client, times: Mapping[PartitionKey, int]) -> list[tuple[PartitionKey, int, int]]:
+async def offsets_or_ends(
+    target: Client, times: Mapping[TargetTopicPartition, int]
+) -> list[tuple[TargetTopicPartition, int, int]]:
     """Return the first offset that is not older than each time (ms), -1 where there is none, and the end; partitions
     that do not answer are left out.
 

@@ -22,17 +22,16 @@ from isthmus.groups.positions.mirrored import ended_partitions, mirrored_topics
 from isthmus.groups.positions.translation import TargetPosition, Translation, offsets_or_ends, rounds
 from isthmus.groups.review import Review, is_denied, note_unstable, unreadable_groups, with_listings
 from isthmus.groups.trees.positions import PositionMap
-from isthmus.groups.trees.times import RecordTime, RecordTimes
+from isthmus.groups.trees.times import RecordTime, RecordTimes, SourcePosition
 from isthmus.kafka.client import Client
 from isthmus.kafka.commits.source import KnownCommits
 from isthmus.kafka.groups.groups import Positions
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.ledger.documents.kinds import Document
 from isthmus.memory.links import now_ms
 from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.kafka.group import NO_OFFSET, Committed
 from isthmus.model.link import DistributorRole, Link
-from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.naming import SourceTopic, SourceTopicPartition, TargetTopic
 from isthmus.model.trees.positions import (
     PositionEntry,
     PositionKey,
@@ -55,11 +54,11 @@ class _ByTime:
     """The topics of a tree, for which times are looked up at the target."""
 
     mirrored: Mapping[SourceTopic, TargetTopic]
-    home: frozenset[str] = frozenset()
+    home: frozenset[TargetTopic] = frozenset()
 
     @property
-    def mapped(self) -> frozenset[str]:
-        return frozenset(self.mirrored)
+    def mapped(self) -> frozenset[TargetTopic]:
+        return frozenset(self.mirrored.values())
 
     async def translation(
         self, settings: GroupSettings, wanted: Collection[TargetPosition], source: Client, target: Client
@@ -84,10 +83,10 @@ class _Due:
     none. The times of records are unreliable for those that are `doubtful`.
     """
 
-    entries: dict[PartitionKey, PositionEntry] = field(default_factory=dict)
-    news: set[PartitionKey] = field(default_factory=set)
-    others: dict[PartitionKey, Standing] = field(default_factory=dict)
-    doubtful: set[PartitionKey] = field(default_factory=set)
+    entries: dict[SourceTopicPartition, PositionEntry] = field(default_factory=dict)
+    news: set[SourceTopicPartition] = field(default_factory=set)
+    others: dict[SourceTopicPartition, Standing] = field(default_factory=dict)
+    doubtful: set[SourceTopicPartition] = field(default_factory=set)
 
 
 class DistributedReview(Review):
@@ -139,7 +138,7 @@ class DistributedReview(Review):
         positions = commits.positions
         mapped_groups = self.groups
         groups = [name for name in due if (name in positions or name in mapped_groups) and not is_denied(commits, name)]
-        known: dict[str, Positions] = {name: positions.get(name, {}) for name in groups}
+        known: dict[str, Positions[SourceTopic]] = {name: positions.get(name, {}) for name in groups}
         writers = {name: commits.writers(name) for name in groups}
         if any(topic not in self._topics for found in known.values() for topic, _ in found):
             await self.refresh()
@@ -193,7 +192,9 @@ class DistributedReview(Review):
     def _select(self, groups: Iterable[str]) -> frozenset[str]:
         return frozenset(name for name in set(groups) if self._link.groups.matches(name))
 
-    async def _dues(self, known: Mapping[str, Positions], flags: Mapping[PositionKey, int]) -> dict[str, _Due]:
+    async def _dues(
+        self, known: Mapping[str, Positions[SourceTopic]], flags: Mapping[PositionKey, int]
+    ) -> dict[str, _Due]:
         """Return the entries for the positions of groups.
 
         :raises ClusterError: The source as a whole did not answer.
@@ -232,7 +233,7 @@ class DistributedReview(Review):
         due: _Due,
         committed: Committed | None,
         flags: Mapping[PositionKey, int],
-        stamps: Mapping[TargetPosition, RecordTime],
+        stamps: Mapping[SourcePosition, RecordTime],
     ) -> None:
         at = (key.topic, key.partition)
         seen: SeenCommit | None = None
@@ -264,7 +265,9 @@ class DistributedReview(Review):
         else:
             due.others[at] = Standing.CLOCKS_DIFFER if at in due.doubtful else Standing.BY_OTHERS
 
-    def _complete(self, plan: GroupPlan, due: _Due, known: Positions, raw: Positions) -> GroupPlan:
+    def _complete(
+        self, plan: GroupPlan, due: _Due, known: Positions[SourceTopic], raw: Positions[TargetTopic]
+    ) -> GroupPlan:
         """Complete a plan with the source's positions in place of times, and with positions that are left alone."""
         if not plan.positions and not due.others:
             return plan
@@ -273,7 +276,9 @@ class DistributedReview(Review):
             found += _left_alone(due.others, known, raw)
         return with_positions(plan, sorted(found, key=lambda one: (one.topic, one.partition)))
 
-    def _position(self, position: PositionPlan, due: _Due, known: Positions, raw: Positions) -> PositionPlan:
+    def _position(
+        self, position: PositionPlan, due: _Due, known: Positions[SourceTopic], raw: Positions[TargetTopic]
+    ) -> PositionPlan:
         at = (position.topic, position.partition)
         entry = due.entries[at]
         has_flags = self._role.offset_flags == "metadata"
@@ -282,22 +287,26 @@ class DistributedReview(Review):
             position,
             standing=Standing.CLOCKS_DIFFER if is_doubtful else position.standing,
             source=known.get(at, _ELSEWHERE),
-            committed=raw.get(at),
+            committed=raw.get(position.target_key),
             sent=entry,
             is_news=at in due.news,
             written_metadata=add_flags(entry.metadata, entry.flags) if has_flags else None,
         )
 
 
-def _left_alone(others: Mapping[PartitionKey, Standing], known: Positions, raw: Positions) -> Iterator[PositionPlan]:
+def _left_alone(
+    others: Mapping[SourceTopicPartition, Standing], known: Positions[SourceTopic], raw: Positions[TargetTopic]
+) -> Iterator[PositionPlan]:
     for at, standing in others.items():
+        # Names are the same on all clusters of a tree.
+        there = TargetTopic(at[0])
         yield PositionPlan(
             topic=at[0],
             partition=at[1],
-            target_topic=None if standing is Standing.NOT_MIRRORED else at[0],
+            target_topic=None if standing is Standing.NOT_MIRRORED else there,
             source=known.get(at, _ELSEWHERE),
             translated=None,
-            committed=raw.get(at),
+            committed=raw.get((there, at[1])),
             log_start=None,
             high_watermark=None,
             standing=standing,
@@ -305,7 +314,7 @@ def _left_alone(others: Mapping[PartitionKey, Standing], known: Positions, raw: 
         )
 
 
-def _as_times(due: _Due) -> dict[PartitionKey, Committed]:
+def _as_times(due: _Due) -> dict[SourceTopicPartition, Committed]:
     return {at: Committed(entry.timestamp_ms, metadata=entry.metadata) for at, entry in due.entries.items()}
 
 

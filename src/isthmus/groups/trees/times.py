@@ -7,13 +7,16 @@ from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from isthmus.groups.positions.clocks import TimesSeen
-from isthmus.groups.positions.translation import RANGES_S, TargetPosition, rounds
+from isthmus.groups.positions.translation import RANGES_S, rounds
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.log.timestamps import record_timestamps
+from isthmus.model.naming import SourceTopicPartition
 
 _KNOWN_MAX: Final = 100_000
+
+SourcePosition = tuple[SourceTopicPartition, int]
+"""A source partition and a position in it."""
 
 
 class RecordTime(NamedTuple):
@@ -31,10 +34,10 @@ class RecordTimes:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._known: dict[TargetPosition, int] = {}
-        self._seen: dict[PartitionKey, TimesSeen] = {}
+        self._known: dict[SourcePosition, int] = {}
+        self._seen: dict[SourceTopicPartition, TimesSeen] = {}
 
-    async def of(self, wanted: Collection[TargetPosition]) -> dict[TargetPosition, RecordTime]:
+    async def of(self, wanted: Collection[SourcePosition]) -> dict[SourcePosition, RecordTime]:
         """Return the time of the record at each position, or of the last one before it where it is the end; 0 where
         there is no record at all. Positions of partitions that do not answer are left out.
 
@@ -55,10 +58,10 @@ class RecordTimes:
             self._known = {at: ms for at, (ms, is_end) in found.items() if not is_end}
         return {at: RecordTime(ms, self.late_ms(at[0]), is_end) for at, (ms, is_end) in found.items()}
 
-    def late_ms(self, key: PartitionKey) -> int:
+    def late_ms(self, key: SourceTopicPartition) -> int:
         """Return by how much records of a partition are older than ones before them, as far as was seen lately."""
         seen = self._seen.get(key)
         return 0 if seen is None else seen.late_ms(time.monotonic())
 
-    def _see(self, key: PartitionKey, offset: int, time_ms: int) -> None:
+    def _see(self, key: SourceTopicPartition, offset: int, time_ms: int) -> None:
         self._seen.setdefault(key, TimesSeen()).see(offset, time_ms, time.monotonic())

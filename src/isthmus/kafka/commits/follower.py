@@ -28,6 +28,7 @@ from isthmus.kafka.metadata import NO_TOPIC_ID, Metadata
 from isthmus.kafka.outcomes import Outcomes
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.rights import on_topic
+from isthmus.model.naming import SourceTopic, SourceTopicPartition
 
 _LONG_POLL_MS: Final = 500
 _BYTES: Final = 4 << 20
@@ -65,15 +66,15 @@ class CommitFollower(GroupSurvey):
         self._surveyed_at = 0.0
 
     @property
-    def positions(self) -> Mapping[str, Positions]:
+    def positions(self) -> Mapping[str, Positions[SourceTopic]]:
         """All positions by group; groups without any are left out."""
         return self._table
 
-    def find_transacted(self, group: str) -> Mapping[PartitionKey, tuple[Transacted, ...]]:
+    def find_transacted(self, group: str) -> Mapping[SourceTopicPartition, tuple[Transacted, ...]]:
         """The newest transactional commits of each position, also those that were replaced since the start."""
         return self._table.find_transacted(group)
 
-    def writers(self, group: str) -> Mapping[PartitionKey, int]:
+    def writers(self, group: str) -> Mapping[SourceTopicPartition, int]:
         """The producers that committed the present positions, as far as known from the log; see `CommitTable`."""
         return self._table.writers(group)
 

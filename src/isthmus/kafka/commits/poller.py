@@ -10,9 +10,9 @@ from typing import Final
 from isthmus.errors import ClusterError
 from isthmus.kafka.client import Client
 from isthmus.kafka.commits.table import Transacted
-from isthmus.kafka.groups.groups import Positions, committed_offsets, list_groups, merge_listings
-from isthmus.kafka.log.listoffsets import PartitionKey
+from isthmus.kafka.groups.groups import CommittedOffsets, Positions, committed_offsets, list_groups, merge_listings
 from isthmus.model.kafka.group import GroupListing, GroupType
+from isthmus.model.naming import SourceTopic, SourceTopicPartition
 
 INTERVAL_S: Final = 1.0
 _PATIENCE_S: Final = 2.0
@@ -31,7 +31,7 @@ class GroupSurvey:
 
     def __init__(self, client: Client, wanted: Callable[[str], bool], literals: Collection[str] = ()) -> None:
         self.listings: dict[str, GroupListing] = {}
-        self.answered: dict[str, Positions] = {}
+        self.answered: dict[str, Positions[SourceTopic]] = {}
         self.errors: dict[str, ClusterError] = {}
         self.unheard: Mapping[int, ClusterError] = {}
         self._client = client
@@ -55,7 +55,7 @@ class GroupSurvey:
         shares = {name for name, listing in self.listings.items() if listing.type not in CARRIED_TYPES}
         # No broker lists a group whose coordinator is just moving; the new one knows whether the group is gone.
         asked = ({*self.listings, *self.answered, *unlisted} | self._literals) - shares - set(known)
-        outcome = await committed_offsets(self._client, asked, patience_s=_PATIENCE_S)
+        outcome: CommittedOffsets[SourceTopic] = await committed_offsets(self._client, asked, patience_s=_PATIENCE_S)
         kept = {group: self.answered[group] for group in outcome.errors if group in self.answered}
         self.answered = {**{g: p for g, p in outcome.values.items() if p}, **kept}
         self.errors = dict(outcome.errors)
@@ -71,15 +71,15 @@ class CommitPoller(GroupSurvey):
         self._due = 0.0
 
     @property
-    def positions(self) -> Mapping[str, Positions]:
+    def positions(self) -> Mapping[str, Positions[SourceTopic]]:
         """All positions by group; groups without any are left out."""
         return self.answered
 
-    def find_transacted(self, group: str) -> Mapping[PartitionKey, tuple[Transacted, ...]]:
+    def find_transacted(self, group: str) -> Mapping[SourceTopicPartition, tuple[Transacted, ...]]:
         """Return nothing: coordinators do not report whether a commit was transactional."""
         return {}
 
-    def writers(self, group: str) -> Mapping[PartitionKey, int]:
+    def writers(self, group: str) -> Mapping[SourceTopicPartition, int]:
         """Return nothing, for the same reason."""
         return {}
 

@@ -12,6 +12,7 @@ import struct
 from typing import Final, NamedTuple
 
 from isthmus.model.kafka.group import NO_LEADER_EPOCH, Committed
+from isthmus.model.naming import SourceTopic
 from isthmus.model.text.wording import format_count
 
 _COMMIT_KEYS_UP_TO: Final = 1
@@ -30,7 +31,7 @@ class CommitKey(NamedTuple):
     """The group and the partition of a position."""
 
     group: str
-    topic: str
+    topic: SourceTopic
     partition: int
 
 
@@ -48,7 +49,7 @@ def commit_key(key: bytes) -> CommitKey | None:
         (partition,) = _INT.unpack_from(key, position)
     except struct.error as error:
         raise ValueError(f"a key of {format_count(len(key), 'byte')} ends too soon") from error
-    return CommitKey(group, topic, partition)
+    return CommitKey(group, SourceTopic(topic), partition)
 
 
 def commit_value(value: bytes) -> Committed:

@@ -13,8 +13,8 @@ from isthmus.kafka.commits.follower import CommitFollower
 from isthmus.kafka.commits.poller import CommitPoller
 from isthmus.kafka.commits.table import Transacted
 from isthmus.kafka.groups.groups import OFFSETS_TOPIC, Positions
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.model.kafka.group import GroupListing
+from isthmus.model.naming import SourceTopic, SourceTopicPartition
 
 CommitWay = Literal["log", "polling"]
 _AGAIN_S: Final = 60.0
@@ -33,15 +33,15 @@ class KnownCommits(Protocol):
     def unheard(self) -> Mapping[int, ClusterError]: ...
 
     @property
-    def positions(self) -> Mapping[str, Positions]:
+    def positions(self) -> Mapping[str, Positions[SourceTopic]]:
         """All positions by group; groups without any are left out."""
         ...
 
-    def find_transacted(self, group: str) -> Mapping[PartitionKey, tuple[Transacted, ...]]:
+    def find_transacted(self, group: str) -> Mapping[SourceTopicPartition, tuple[Transacted, ...]]:
         """The newest transactional commits of each position, as far as known from the log; none when polling."""
         ...
 
-    def writers(self, group: str) -> Mapping[PartitionKey, int]:
+    def writers(self, group: str) -> Mapping[SourceTopicPartition, int]:
         """The producers that committed the present positions, as far as known from the log; none when polling."""
         ...
 

@@ -15,8 +15,8 @@ from isthmus.kafka.batches.aborted import ABORT, control_type
 from isthmus.kafka.batches.batch import Batch
 from isthmus.kafka.batches.records import records_in
 from isthmus.kafka.commits.records import CommitKey, commit_key, commit_value
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.model.kafka.group import NO_OFFSET, Committed
+from isthmus.model.naming import SourceTopicPartition
 
 _UNKNOWN_PLACE: Final = -1
 NO_PRODUCER: Final = -1
@@ -39,16 +39,16 @@ class _Entry(NamedTuple):
     committed: Committed
 
 
-class CommitTable(Mapping[str, dict[PartitionKey, Committed]]):
+class CommitTable(Mapping[str, dict[SourceTopicPartition, Committed]]):
     """The positions of all `wanted` groups that have some. Feed it every batch of every partition, in order."""
 
     def __init__(self, wanted: Callable[[str], bool]) -> None:
         self._wanted = wanted
-        self._groups: dict[str, dict[PartitionKey, _Entry]] = {}
+        self._groups: dict[str, dict[SourceTopicPartition, _Entry]] = {}
         self._pending: dict[tuple[int, int], dict[CommitKey, _Entry]] = defaultdict(dict)
-        self._transacted: dict[str, dict[PartitionKey, dict[int, Transacted]]] = {}
+        self._transacted: dict[str, dict[SourceTopicPartition, dict[int, Transacted]]] = {}
 
-    def __getitem__(self, group: str) -> dict[PartitionKey, Committed]:
+    def __getitem__(self, group: str) -> dict[SourceTopicPartition, Committed]:
         entries = self._groups[group]
         return {key: entry.committed for key, entry in entries.items() if entry.committed.offset != NO_OFFSET}
 
@@ -58,20 +58,20 @@ class CommitTable(Mapping[str, dict[PartitionKey, Committed]]):
     def __len__(self) -> int:
         return len(self._groups)
 
-    def seed(self, group: str, positions: Mapping[PartitionKey, Committed]) -> None:
+    def seed(self, group: str, positions: Mapping[SourceTopicPartition, Committed]) -> None:
         """Set the positions that the coordinator returned for a group. Later entries of the log replace them, even
         older ones: the caller reads on until the log has caught up with the moment of the seed.
         """
         self._groups[group] = {key: _Entry(_UNKNOWN_PLACE, committed) for key, committed in positions.items()}
 
-    def find_transacted(self, group: str) -> dict[PartitionKey, tuple[Transacted, ...]]:
+    def find_transacted(self, group: str) -> dict[SourceTopicPartition, tuple[Transacted, ...]]:
         """The newest transactional commit of each of the last producers, whether it still counts or not.
 
         Commits that were replaced before `begin` are left out.
         """
         return {key: tuple(found.values()) for key, found in self._transacted.get(group, {}).items()}
 
-    def writers(self, group: str) -> dict[PartitionKey, int]:
+    def writers(self, group: str) -> dict[SourceTopicPartition, int]:
         """The producers whose transactions committed the present positions, -1 for a commit outside a transaction.
 
         Positions that are known only from the coordinator are left out.

@@ -8,7 +8,13 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from isthmus.kafka.client import Client
-from isthmus.kafka.groups.groups import Positions, committed_offsets, describe_groups, list_groups, merge_listings
+from isthmus.kafka.groups.groups import (
+    CommittedOffsets,
+    committed_offsets,
+    describe_groups,
+    list_groups,
+    merge_listings,
+)
 from isthmus.kafka.log.ages import record_times
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
@@ -37,6 +43,7 @@ async def group_reports(client: Client, names: Collection[str] = ()) -> GroupsRe
         found = await list_groups(client)
         not_told.update({f"groups of broker {node}": error.message for node, error in found.errors.items()})
         groups = tuple(merge_listings(found))
+    committed: CommittedOffsets[str]
     described, committed = await asyncio.gather(describe_groups(client, groups), committed_offsets(client, groups))
     keys = {key for positions in committed.values.values() for key in positions}
     ends = await log_ranges(client, keys, timeout_s=_ENDS_S)
@@ -54,7 +61,7 @@ async def group_reports(client: Client, names: Collection[str] = ()) -> GroupsRe
 def _report(
     group: str,
     described: Outcomes[str, GroupDescription],
-    committed: Outcomes[str, Positions],
+    committed: CommittedOffsets[str],
     ends: Outcomes[PartitionKey, LogRange],
 ) -> GroupReport:
     description = described.values.get(group)

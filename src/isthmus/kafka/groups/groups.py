@@ -41,6 +41,7 @@ from isthmus.model.kafka.group import (
     offsets_partition,
 )
 from isthmus.model.kafka.rights import Right, on_cluster, on_group, on_topic
+from isthmus.model.naming import TopicT
 
 OFFSETS_TOPIC: Final = naming.OFFSETS_TOPIC
 CONSUMER_PROTOCOL: Final = "consumer"
@@ -57,7 +58,9 @@ _NEWER: Final = (
     (GroupType.STREAMS, StreamsGroupDescribeRequest),
 )
 
-Positions = dict[PartitionKey, Committed]
+Positions = dict[tuple[TopicT, int], Committed]
+CommittedOffsets = Outcomes[str, Positions[TopicT]]
+"""The positions of groups. Who asks a cluster states which side it is: an answer does not."""
 
 
 async def list_groups(client: Client) -> Outcomes[int, tuple[GroupListing, ...]]:
@@ -248,7 +251,7 @@ async def committed_offsets(
     require_stable: bool = False,
     patience_s: float = PATIENCE_S,
     node: int | None = None,
-) -> Outcomes[str, Positions]:
+) -> CommittedOffsets[TopicT]:
     """Read all committed positions of the groups; none for a group that does not exist.
 
     With `require_stable` a group with a commit in an open transaction is waited for (KIP-447), else the commit before
@@ -256,7 +259,7 @@ async def committed_offsets(
     cut off, and return older positions.
     """
 
-    async def ask(node: int, asked: Sequence[str]) -> Mapping[str, Answer[Positions]]:
+    async def ask(node: int, asked: Sequence[str]) -> Mapping[str, Answer[Positions[TopicT]]]:
         version = (await client.connection(node)).version_of(_offset_fetch(asked[:1], require_stable))
         if version >= _MANY_GROUPS_FROM:
             answer = await client.broker(node, _offset_fetch(asked, require_stable))
@@ -271,10 +274,10 @@ async def committed_offsets(
 
 async def _fetch_one_by_one(
     client: Client, node: int, groups: Sequence[str], require_stable: bool
-) -> Mapping[str, Answer[Positions]]:
+) -> Mapping[str, Answer[Positions[TopicT]]]:
     free = asyncio.Semaphore(_AT_ONCE)
 
-    async def fetch(group: str) -> Answer[Positions]:
+    async def fetch(group: str) -> Answer[Positions[TopicT]]:
         async with free:
             request = OffsetFetchRequest(
                 group_id=group,
@@ -298,12 +301,12 @@ def _offset_fetch(groups: Sequence[str], require_stable: bool) -> OffsetFetchReq
     )
 
 
-def _positions(answer: Any, topics: Iterable[Any]) -> Answer[Positions]:
+def _positions(answer: Any, topics: Iterable[Any]) -> Answer[Positions[TopicT]]:
     if answer.error_code == codes.GROUP_ID_NOT_FOUND:
         return Answer(codes.NONE, {})
     if answer.error_code != codes.NONE:
         return Answer(answer.error_code)
-    found: Positions = {}
+    found: Positions[TopicT] = {}
     for topic in topics:
         for p in topic.partitions:
             if p.error_code != codes.NONE:

@@ -23,7 +23,7 @@ _BACK_MAX: Final = 1_000
 """A record is searched up to so many offsets before a position."""
 _NO_TIMESTAMP: Final = -1
 _ANSWER_BYTES: Final = 16_384
-See = Callable[[PartitionKey, int, int], None]
+See = Callable[[tuple[TopicT, int], int, int], None]
 """Called with a partition, an offset, and the timestamp (ms) of the record there."""
 
 
@@ -31,7 +31,7 @@ async def record_timestamps(
     client: Client,
     positions: Mapping[tuple[TopicT, int], int],
     ranges: Mapping[tuple[TopicT, int], LogRange],
-    see: See = lambda _key, _offset, _time_ms: None,
+    see: See[TopicT] = lambda _key, _offset, _time_ms: None,
 ) -> dict[tuple[TopicT, int], int]:
     """The timestamp (ms) of the first record at or behind each position, or of the last before it at the end.
 
@@ -52,7 +52,9 @@ async def record_timestamps(
     return {key: timestamp for key, timestamp in found.items() if timestamp != _NO_TIMESTAMP}
 
 
-async def _find_timestamp(reader: LogReader, key: PartitionKey, position: int, log: LogRange, see: See) -> int:
+async def _find_timestamp(
+    reader: LogReader, key: tuple[TopicT, int], position: int, log: LogRange, see: See[TopicT]
+) -> int:
     position = min(max(position, log.start), log.stable_end)
     back = 0
     # If only control records follow, the last record is mostly right before them.
@@ -65,7 +67,9 @@ async def _find_timestamp(reader: LogReader, key: PartitionKey, position: int, l
     return found
 
 
-async def _find_from(reader: LogReader, key: PartitionKey, position: int, begin: int, log: LogRange, see: See) -> int:
+async def _find_from(
+    reader: LogReader, key: tuple[TopicT, int], position: int, begin: int, log: LogRange, see: See[TopicT]
+) -> int:
     """The timestamp of the first record at or behind a position, or of the last before it from `begin` on."""
     latest = _NO_TIMESTAMP
     # Control batches hold no record: read the next batch.

@@ -22,6 +22,7 @@ from typing import Any, Final, Literal, NamedTuple
 from isthmus.model.copyflags import add_flag, is_to_copy
 from isthmus.model.kafka.group import NO_OFFSET
 from isthmus.model.kafka.mirrormaker_records import KeyedRecord
+from isthmus.model.naming import SourceTopic
 
 OffsetFlags = Literal["producer-id", "metadata"]
 """The place of a commit's copy flags: in the producer id of its author, or in front of its metadata."""
@@ -31,10 +32,10 @@ _KEY_PARTS: Final = 3
 
 
 class PositionKey(NamedTuple):
-    """The identity of a position: names are the same on all clusters of a tree."""
+    """The identity of a position. Names are the same on all clusters of a tree: the source's stands for all."""
 
     group: str
-    topic: str
+    topic: SourceTopic
     partition: int
 
 
@@ -92,7 +93,7 @@ def entry_in(key: bytes, value: bytes) -> tuple[PositionKey, PositionEntry]:
     )
     if not isinstance(group, str) or not isinstance(topic, str) or type(partition) is not int or entry.flags < 0:
         raise ValueError("it is no entry of the map")
-    return PositionKey(group, topic, partition), entry
+    return PositionKey(group, SourceTopic(topic), partition), entry
 
 
 def add_flags(metadata: str, flags: int) -> str:

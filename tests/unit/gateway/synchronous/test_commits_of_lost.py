@@ -122,7 +122,7 @@ def test_a_commit_of_positions_that_nobody_may_carry_is_refused(name: str) -> No
 def test_a_commit_that_was_forwarded_before_is_not_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what the link carries still the follower has all positions. Its client asks again, at the follower by then."""
 
-    async def committed(*_: Any, **__: Any) -> Outcomes[str, Positions]:
+    async def committed(*_: Any, **__: Any) -> Outcomes[str, Positions[str]]:
         return Outcomes({GROUP: {}}, {})
 
     monkeypatch.setattr(positions, "committed_offsets", committed)

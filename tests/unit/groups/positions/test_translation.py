@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -22,8 +22,8 @@ from isthmus.model.text.plain import plain
 from isthmus.model.translation import MappedRange, Way
 from testing.values.groups import KEY, SOME, maps, view
 
-SAME: Final = ("same", 0)
-UNKNOWN: Final = ("orders", 1)
+SAME: Final = (TargetTopic("same"), 0)
+UNKNOWN: Final[tuple[Any, int]] = ("orders", 1)
 
 
 @pytest.mark.parametrize("way", ["identity", "mapped"])

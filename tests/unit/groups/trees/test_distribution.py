@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 import pytest
 
 from isthmus import config
@@ -19,7 +21,7 @@ LINK = config.parse(
     "clusters: {east: {bootstrap_servers: '127.0.0.1:1'}, west: {bootstrap_servers: '127.0.0.1:2'}}\n"
     "trees: [{name: t, clusters: [east, west], topics: [x], groups: ['*'], margin_s: 60}]\n"
 ).link("t.east.1")
-AT = ("x", 0)
+AT: Final[tuple[Any, int]] = ("x", 0)
 MARGIN, HOUR = 60_000, 3_600_000
 
 
@@ -36,9 +38,9 @@ def judged(stamp: RecordTime) -> tuple[DistributedReview, _Due]:
 def plan(review: DistributedReview, due: _Due, standing: Standing) -> PositionPlan:
     """The position as it is told, that would have this standing where clocks are alike."""
     position = PositionPlan(
-        topic="x",
+        topic=AT[0],
         partition=0,
-        target_topic="x",
+        target_topic=AT[0],
         source=Committed(0),
         translated=5,
         committed=Committed(5),

@@ -16,6 +16,7 @@ from isthmus.kafka.commits.records import (
     commit_value_bytes,
 )
 from isthmus.model.kafka.group import Committed
+from isthmus.model.naming import SourceTopic
 from testing.values.commits import key, value
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
@@ -23,8 +24,8 @@ INTS = st.integers(-(2**31), 2**31 - 1)
 TEXTS = st.text(max_size=200)
 
 
-@given(st.integers(0, 1), TEXTS, TEXTS, INTS)
-def test_keys_of_commits(version: int, group: str, topic: str, partition: int) -> None:
+@given(st.integers(0, 1), TEXTS, TEXTS.map(SourceTopic), INTS)
+def test_keys_of_commits(version: int, group: str, topic: SourceTopic, partition: int) -> None:
     """Both versions of the key name group, topic and partition."""
     assert commit_key(key(version, group, topic, partition)) == CommitKey(group, topic, partition)
 
@@ -57,9 +58,9 @@ def test_unknown_versions_are_refused() -> None:
         commit_value(struct.pack(">hq", 5, 1))
 
 
-@given(TEXTS, TEXTS, INTS, LONGS, INTS, TEXTS)
+@given(TEXTS, TEXTS.map(SourceTopic), INTS, LONGS, INTS, TEXTS)
 def test_what_is_written_is_as_coordinators_write_it(
-    group: str, topic: str, partition: int, offset: int, epoch: int, metadata: str
+    group: str, topic: SourceTopic, partition: int, offset: int, epoch: int, metadata: str
 ) -> None:
     """Keys of version 1, values of version 3."""
     committed = Committed(offset, epoch, metadata)

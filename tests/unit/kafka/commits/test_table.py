@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from isthmus.kafka.batches.batch import CONTROL, scan
 from isthmus.kafka.commits.table import NO_PRODUCER, CommitTable
 from isthmus.model.kafka.group import NO_OFFSET, Committed
+from isthmus.model.naming import SourceTopic
 from testing.records.stored import PLAIN, stored
 from testing.values.commits import key, value
 
+TOPIC = SourceTopic("t")
 GROUPS = ("a", "b")
 
 
@@ -109,7 +111,7 @@ def test_transactions_tell_who_committed() -> None:
             (batch,) = scan(record_set(len(log), event))
             log.append(event)
             table.take(0, batch)
-        found = table.find_transacted("a").get(("t", 0), ())
+        found = table.find_transacted("a").get((TOPIC, 0), ())
         assert all(one.place == one.committed.offset for one in found)
         return {(one.producer_id, one.place) for one in found}
 
@@ -143,19 +145,19 @@ def taken(table: CommitTable, place: int, event: Event) -> set[str]:
 def test_a_position_without_an_offset_is_none() -> None:
     """Coordinators tell -1 where a group has committed nothing: the group is there, the position is not."""
     table = CommitTable(lambda group: True)
-    table.seed("a", {("t", 0): Committed(NO_OFFSET), ("t", 1): Committed(0)})
-    assert dict(table) == {"a": {("t", 1): Committed(0)}}
+    table.seed("a", {(TOPIC, 0): Committed(NO_OFFSET), (TOPIC, 1): Committed(0)})
+    assert dict(table) == {"a": {(TOPIC, 1): Committed(0)}}
     assert len(table) == 1
 
 
 def test_a_seed_is_older_than_the_log() -> None:
     """What the log says from then on counts, wherever it stands; a later seed replaces all that was known."""
     table = CommitTable(lambda group: True)
-    table.seed("a", {("t", 0): Committed(77), ("t", 1): Committed(78)})
+    table.seed("a", {(TOPIC, 0): Committed(77), (TOPIC, 1): Committed(78)})
     assert taken(table, 0, Event("commit")) == {"a"}
-    assert {key: found.offset for key, found in table["a"].items()} == {("t", 0): 0, ("t", 1): 78}
-    table.seed("a", {("t", 2): Committed(5)})
-    assert table["a"] == {("t", 2): Committed(5)}
+    assert {key: found.offset for key, found in table["a"].items()} == {(TOPIC, 0): 0, (TOPIC, 1): 78}
+    table.seed("a", {(TOPIC, 2): Committed(5)})
+    assert table["a"] == {(TOPIC, 2): Committed(5)}
 
 
 def test_what_changes_is_told() -> None:
@@ -185,12 +187,12 @@ def test_one_batch_may_hold_many_commits() -> None:
     ]
     (batch,) = scan(stored(0, records))
     assert table.take(0, batch) == {"b"}
-    assert dict(table) == {"b": {("t", 0): Committed(2, 4, "m"), ("u", 1): Committed(3)}}
+    assert dict(table) == {"b": {(TOPIC, 0): Committed(2, 4, "m"), ("u", 1): Committed(3)}}
     (open_batch,) = scan(stored(9, [*records[1:], *records], producer_id=7, transactional=True))
     assert table.take(0, open_batch) == set()
     assert taken(table, 30, Event("committed", producer=7)) == {"b"}
     assert {key: [one.place for one in found] for key, found in table.find_transacted("b").items()} == {
-        ("t", 0): [16],
+        (TOPIC, 0): [16],
         ("u", 1): [17],
     }
 
@@ -204,7 +206,7 @@ def test_a_tombstone_ends_open_commits_in_its_partition() -> None:
     table.take(1, elsewhere)
     assert taken(table, 2, Event("tombstone")) == {"a"}
     assert taken(table, 3, Event("committed", producer=7)) == {"a"}
-    assert set(table["a"]) == {("t", 1)}
+    assert set(table["a"]) == {(TOPIC, 1)}
     (end,) = scan(record_set(1, Event("committed", producer=7)))
     assert table.take(1, end) == {"b"}
 
@@ -217,7 +219,7 @@ def test_only_the_last_producers_are_remembered() -> None:
         taken(table, place, Event("commit", producer=producer))
         taken(table, place + 1, Event("committed", producer=producer))
         place += 2
-    found = table.find_transacted("a")[("t", 0)]
+    found = table.find_transacted("a")[(TOPIC, 0)]
     assert [one.producer_id for one in found] == [3, 4, 5, 6, 7, 8, 1, 9]
     assert found[-1].place == place - 2
     assert table.find_transacted("b") == {}
@@ -230,7 +232,7 @@ def test_nothing_is_told_of_a_group_that_is_gone() -> None:
         taken(table, place, Event("commit", partition=partition, producer=7))
         taken(table, place + 1, Event("committed", producer=7))
     taken(table, 4, Event("tombstone"))
-    assert set(table.find_transacted("a")) == {("t", 1)}
+    assert set(table.find_transacted("a")) == {(TOPIC, 1)}
     taken(table, 5, Event("tombstone", partition=1))
     assert (table.find_transacted("a"), list(table)) == ({}, [])
     table.begin()
@@ -248,7 +250,7 @@ def test_what_cannot_be_decoded_is_an_error() -> None:
 def test_of_what_only_the_coordinator_told_nobody_is_the_writer() -> None:
     """Until the log tells of the position as well."""
     table = CommitTable(lambda group: True)
-    table.seed("a", {("t", 0): Committed(3), ("t", 1): Committed(4)})
+    table.seed("a", {(TOPIC, 0): Committed(3), (TOPIC, 1): Committed(4)})
     assert table.writers("a") == {}
     taken(table, 0, Event("commit"))
-    assert table.writers("a") == {("t", 0): NO_PRODUCER}
+    assert table.writers("a") == {(TOPIC, 0): NO_PRODUCER}

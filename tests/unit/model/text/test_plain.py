@@ -20,7 +20,7 @@ from isthmus.model.kafka.description import Quorum, QuorumReplica
 from isthmus.model.kafka.findings import Finding, Level
 from isthmus.model.kafka.transactions import OpenTransaction, TransactionState
 from isthmus.model.loop import Change
-from isthmus.model.naming import TargetTopic
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.model.text.plain import (
     Flat,
@@ -114,7 +114,7 @@ class _Colour(StrEnum):
 def test_plain_goes_all_the_way_down() -> None:
     """Enums, sets, mappings with other keys, named tuples and values inside of values: all of it is JSON."""
     drill = PositionDrill(
-        topic="t",
+        topic=SourceTopic("t"),
         partition=0,
         source_position=1,
         target_position=2,

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from isthmus.groups.positions.carrying import Situation, Written, decide
 from isthmus.model.kafka.group import Committed
+from isthmus.model.naming import SourceTopic
 from isthmus.model.trees.positions import (
     PositionEntry,
     PositionKey,
@@ -42,7 +43,7 @@ entries = st.builds(
 
 
 @given(key=st.builds(PositionKey, texts, texts, st.integers(0, 2**31)), entry=entries)
-@example(key=PositionKey('a|b"\ud83d', "t|1", 0), entry=PositionEntry(timestamp_ms=1))
+@example(key=PositionKey('a|b"\ud83d', SourceTopic("t|1"), 0), entry=PositionEntry(timestamp_ms=1))
 def test_what_is_written_is_read(key: PositionKey, entry: PositionEntry) -> None:
     """Whatever characters names hold; the key is a list of three and the value has the names that are documented."""
     record = record_of(key, entry)
@@ -74,7 +75,7 @@ def test_what_is_no_entry_is_told(key: bytes, value: bytes) -> None:
 def test_others_entries_need_a_time_and_flags_only() -> None:
     """What the seed has in its map is enough."""
     assert entry_in(b'["g","t",3]', b'{"timestamp_ms":7,"flags":4}') == (
-        PositionKey("g", "t", 3),
+        PositionKey("g", SourceTopic("t"), 3),
         PositionEntry(timestamp_ms=7, flags=4),
     )
 

@@ -18,6 +18,7 @@ from isthmus.groups.links import AsyncGroups
 from isthmus.groups.plan import GroupPlan, PositionPlan
 from isthmus.groups.positions.carrying import Standing
 from isthmus.model.kafka.group import Committed
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.web.access.guard import RateLimit
 from isthmus.web.access.tokens import Role, TokenFile
@@ -75,9 +76,9 @@ def test_a_key_is_told_nobody_else(tokens: TokenFile) -> None:
 def test_positions_are_translated_as_by_the_command(tokens: TokenFile, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row for each; what keeps all of them from being known is a problem."""
     position = PositionPlan(
-        topic="orders",
+        topic=SourceTopic("orders"),
         partition=1,
-        target_topic="orders",
+        target_topic=TargetTopic("orders"),
         source=Committed(7),
         translated=7,
         committed=None,
