@@ -89,7 +89,7 @@ class AccessLoop:
     async def apply(self, view: LinkView, changes: Sequence[Change]) -> Sequence[Change]:
         await self._tidy_up(view)
         ours = [change for change in changes if isinstance(change, RuleChange)]
-        left: list[Change] = [change for change in ours if change.problem is not None and not change.is_by_design]
+        left: list[Change] = [change for change in ours if change.has_failed]
         due = [change for change in ours if change.problem is None]
         allowed = [change for change in due if change.rule.permission is PermissionType.ALLOW]
         denied = [change for change in due if change.rule.permission is PermissionType.DENY]

@@ -37,13 +37,9 @@ _OWN: Final = Problem(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaChange(Change):
-    """A quota to set at the target, or to delete there.
-
-    With `is_by_design` its problem is no failure.
-    """
+    """A quota to set at the target, or to delete there."""
 
     step: QuotaStep
-    is_by_design: bool = False
 
 
 class QuotasLoop:
@@ -91,9 +87,7 @@ class QuotasLoop:
         if forgotten := [key for key in self._forgotten if key in absent]:
             await view.remember(*[Deletion(_document(view, key, MadeQuota(value=None)).key) for key in forgotten])
         due = [each for each in changes if isinstance(each, QuotaChange) and each.problem is None]
-        left: list[Change] = [
-            each for each in changes if isinstance(each, QuotaChange) and each.problem and not each.is_by_design
-        ]
+        left = [each for each in changes if each.has_failed]
         for begin in range(0, len(due), _AT_ONCE):
             left += await self._alter(view, {each.step.key: each for each in due[begin : begin + _AT_ONCE]})
         return left

@@ -18,14 +18,10 @@ _READING: Final = frozenset({"READ", "DESCRIBE", "DESCRIBE_CONFIGS"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleChange(Change):
-    """A rule to create at the target, or, without `after`, to delete. `origin` is as in `Place`.
-
-    With `is_by_design` its problem is no failure.
-    """
+    """A rule to create at the target, or, without `after`, to delete. `origin` is as in `Place`."""
 
     rule: Rule
     origin: str = ""
-    is_by_design: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

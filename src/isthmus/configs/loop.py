@@ -105,11 +105,7 @@ class ConfigsLoop:
 
     async def apply(self, view: LinkView, changes: Sequence[Change]) -> Sequence[Change]:
         ours = [change for change in changes if isinstance(change, PropertyChange)]
-        left: list[Change] = [
-            change
-            for change in changes
-            if change.problem is not None and not (isinstance(change, PropertyChange) and change.is_by_design)
-        ]
+        left = [change for change in changes if change.has_failed]
         wanted: dict[TargetTopic, dict[str, PropertyChange]] = {}
         for change in ours:
             if change.problem is None:

@@ -25,10 +25,9 @@ _USUAL: Final = ConfigSettings()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PropertyChange(Change):
-    """One configuration of a target topic. With `is_by_design` its problem is no failure: it is to stay as it is."""
+    """One configuration of a target topic. If its problem `is_by_design` it is to stay as it is."""
 
     topic: TargetTopic
-    is_by_design: bool = False
 
 
 def property_changes(

@@ -68,7 +68,7 @@ class Change(PlainValue):
     """One thing at the target that a loop is to change: `setting` of `subject`, `retention.ms` of `topic orders` say.
 
     `None` stands for what is not there, so that a change without `before` creates and one without `after` removes.
-    With a `problem` it cannot be made, for that reason.
+    With a `problem` it cannot be made, for that reason; that is no failure if it `is_by_design`.
     """
 
     loop: str
@@ -77,3 +77,9 @@ class Change(PlainValue):
     before: str | None
     after: str | None
     problem: Problem | None = None
+    is_by_design: bool = False
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it should be made and cannot."""
+        return self.problem is not None and not self.is_by_design
