@@ -10,6 +10,7 @@ from typing import Final
 
 from house.flags import find_events, find_flags
 from house.lanes import RUN, find_assignments, find_values
+from house.ledger import find_filters, find_keys
 from house.source import Module, read_modules
 from house.structure import count_files, find_cycles
 from house.words import count_words, find_modules_naming, find_participles, list_settings
@@ -19,6 +20,7 @@ MODULES_PER_SETTING_MAX: Final = 3
 LANE_FIELDS_MAX: Final = 15
 EVENTS_MAX: Final = 7
 FLAGS_MAX: Final = 25
+FILTERS_MAX: Final = 40
 PARTICIPLES_MAX: Final = 60
 DIALECT_MAX: Final = 100
 _RUN: Final = "isthmus.run"
@@ -109,6 +111,7 @@ def _take_values(product: list[Module]) -> list[Figure]:
         Figure(f"settings written down in more than {MODULES_PER_SETTING_MAX} modules", len(wide), 0, wide),
         *_take_lanes(product),
         *_take_links(product),
+        *_take_documents(product),
     ]
 
 
@@ -132,6 +135,14 @@ def _take_links(product: list[Module]) -> list[Figure]:
     return [
         Figure("events around a running link", len(events), EVENTS_MAX, events),
         Figure("assignments of booleans around a running link", len(flags), FLAGS_MAX, flags),
+    ]
+
+
+def _take_documents(product: list[Module]) -> list[Figure]:
+    filters, keys = find_filters(product), find_keys(product)
+    return [
+        Figure("documents told apart outside the ledger", len(filters), FILTERS_MAX, filters),
+        Figure("keys of documents made by hand", len(keys), 0, keys),
     ]
 
 

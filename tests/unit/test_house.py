@@ -8,6 +8,7 @@ import pytest
 
 from house.flags import find_events, find_flags
 from house.lanes import find_assignments, find_changed, find_values
+from house.ledger import find_made_keys
 from house.report import take_figures
 from house.source import read_modules
 from house.structure import find_circles, find_cycles
@@ -85,5 +86,19 @@ def test_every_figure_is_taken() -> None:
 
     assert figures["files of the product"].count > 100
     assert figures["lines of the product"].count > 10_000
-    assert len(figures) == 20
+    assert len(figures) == 22
     assert figures["fields of LaneRun"].count > 10
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('f"{PauseDocument.KIND}/{link}"', True),
+        ('"/".join([kind.KIND, link])', True),
+        ('f"isthmus {found.KIND} describe"', False),
+        ("PauseDocument.key_of(link)", False),
+    ],
+)
+def test_keys_made_by_hand(text: str, expected: bool) -> None:
+    """A kind in a text is a key only where a path follows it."""
+    assert bool(find_made_keys(ast.parse(text))) is expected

@@ -23,7 +23,6 @@ from isthmus.ledger.documents.kinds import (
     CarriedDocument,
     CarriedTransactionsDocument,
     NamespaceDocument,
-    decode_document,
     kind_of,
 )
 from isthmus.ledger.records import Entry
@@ -69,9 +68,7 @@ def take_hidden(hidden: HiddenTopics, entries: Iterable[Entry], cluster_id: str)
     """
     for entry in entries:
         if kind_of(entry.key) in HIDING:
-            hidden.take(
-                entry.key, entry.offset, None if entry.value is None else decode_document(entry.key, entry.value)
-            )
+            hidden.take(entry.key, entry.offset, entry.decode())
     return hidden.settle(cluster_id)
 
 
@@ -86,7 +83,7 @@ async def hidden_ids(client: Client, hidden: HiddenTopics) -> None:
 
 def _find_agreed_namespace(entry: Entry, cluster_id: str) -> Namespace | None:
     """Return the namespace of a record that reserves it without access rules; otherwise `None`."""
-    document = None if entry.value is None else decode_document(entry.key, entry.value)
+    document = entry.decode()
     if not isinstance(document, NamespaceDocument) or document.cluster != cluster_id:
         return None
     return document.namespace if kept_by(document.registers) is KeptBy.AGREED_ONLY else None
@@ -117,7 +114,7 @@ async def carried_from(
         for entry in entries:
             if not entry.key.startswith(_key_prefixes(source)):
                 continue
-            document = None if entry.value is None else decode_document(entry.key, entry.value)
+            document = entry.decode()
             documents.pop(entry.key, None)
             transactions.pop(entry.key, None)
             if isinstance(document, CarriedDocument) and document.stay == stay:

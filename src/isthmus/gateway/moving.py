@@ -43,7 +43,6 @@ from isthmus.ledger.documents.kinds import (
     MovableGatewayDocument,
     MoveDocument,
     NamespaceDocument,
-    decode_document,
     kind_of,
 )
 from isthmus.ledger.documents.moves import MovesAway, arrived_by
@@ -275,11 +274,7 @@ class Mover:
         take_reserved(reserved, place.untaken, place.client.cluster.cluster_id)
         if place.untaken or news.is_other_log:
             self._hide(place, hidden)
-        moves = [
-            (entry.key, None if entry.value is None else decode_document(entry.key, entry.value))
-            for entry in place.untaken
-            if kind_of(entry.key) == MoveDocument.KIND
-        ]
+        moves = [(each.key, each.decode()) for each in place.untaken if kind_of(each.key) == MoveDocument.KIND]
         place.untaken, reserved.heard_at = [], begun
         for key, document in moves:
             if document is None:
@@ -538,16 +533,16 @@ async def _delete_ended(place: _Place) -> None:
 
     :raises ClusterError: The ledger cannot be written.
     """
-    ended = [key for key, entry in place.others.items() if entry.value is not None and _is_dead(key, entry.value)]
+    ended = [key for key, entry in place.others.items() if _is_dead(entry)]
     if ended:
         await place.writer.append([Deletion(key) for key in ended])
         _log.info("%s of gateways that have ended here: taken out of the ledger of %s",
                   format_count(len(ended), "entry", "entries"), place.client.cluster.alias)  # fmt: skip
 
 
-def _is_dead(key: str, value: bytes) -> bool:
+def _is_dead(entry: Entry) -> bool:
     try:
-        known = decode_document(key, value)
+        known = entry.decode()
     except PlanRefused:
         return False
     return isinstance(known, MovableGatewayDocument) and liveness_of(known.whereabouts) is Liveness.DEAD

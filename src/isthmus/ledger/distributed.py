@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 
 from isthmus.kafka.client import Client
-from isthmus.ledger.documents.kinds import DistributedSchemaDocument, decode_document, kind_of
+from isthmus.ledger.documents.kinds import DistributedSchemaDocument, kind_of
 from isthmus.ledger.log import append_once
 from isthmus.ledger.view import LedgerView
 from isthmus.model.schemas.content import DistributedVersion, VersionKey
@@ -32,7 +32,7 @@ class DistributedSchemas:
         for entry in news.entries:
             if kind_of(entry.key) != DistributedSchemaDocument.KIND:
                 continue
-            document = None if entry.value is None else decode_document(entry.key, entry.value)
+            document = entry.decode()
             if isinstance(document, DistributedSchemaDocument):
                 self._documents[entry.key] = document
             else:

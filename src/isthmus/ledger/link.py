@@ -21,7 +21,6 @@ from isthmus.ledger.documents.kinds import (
     ProgressDocument,
     TaskDocument,
     TopicDocument,
-    decode_document,
     kind_of,
     link_of,
 )
@@ -66,8 +65,8 @@ def newest(entries: Iterable[Entry], link: str | None = None) -> dict[str, Docum
     :raises PlanRefused: A newer Isthmus wrote one of them.
     """
     # Most of a log are replaced documents: decode only the newest of each key.
-    values = {entry.key: entry.value for entry in entries if link is None or link_of(entry.key) == link}
-    documents = {key: decode_document(key, value) for key, value in values.items() if value is not None}
+    last = {entry.key: entry for entry in entries if link is None or link_of(entry.key) == link}
+    documents = {key: entry.decode() for key, entry in last.items()}
     return {key: document for key, document in documents.items() if document is not None}
 
 
@@ -389,7 +388,7 @@ class LinkLedger:
         """Take a document of another writer. The controller's own are known before they are read, and newer here."""
         if link_of(entry.key) != self.link:
             return
-        document = None if entry.value is None else decode_document(entry.key, entry.value)
+        document = entry.decode()
         if isinstance(document, ControllerDocument) and document.generation > self.generation:
             self._fenced = build_fenced(self.link, document)
             raise self._fenced

@@ -10,7 +10,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from isthmus.kafka.batches.batch import Batch, scan
 from isthmus.kafka.batches.records import records_in
-from isthmus.ledger.documents.kinds import Document, MapDocument, encode_document
+from isthmus.ledger.documents.kinds import Document, MapDocument, decode_document, encode_document
 from isthmus.ledger.poison import pass_over
 
 _MAGIC: Final = 2
@@ -31,6 +31,13 @@ class Entry(NamedTuple):
     key: str
     value: bytes | None
     timestamp: int = -1
+
+    def decode(self) -> Document | None:
+        """Decode the document; `None` where it was deleted, of an unknown kind, or no document.
+
+        :raises PlanRefused: A newer Isthmus wrote it.
+        """
+        return None if self.value is None else decode_document(self.key, self.value)
 
 
 class Deletion(NamedTuple):

@@ -43,7 +43,6 @@ from isthmus.ledger.documents.kinds import (
     LinkDocument,
     MovableGatewayDocument,
     MoveDocument,
-    decode_document,
     kind_of,
 )
 from isthmus.ledger.documents.moves import CarriedRow, CommonPart, MovesAway, arrived_by
@@ -103,7 +102,7 @@ class _Ledger:
         for entry in news.entries:
             if kind_of(entry.key) not in _KINDS:
                 continue
-            document = None if entry.value is None else decode_document(entry.key, entry.value)
+            document = entry.decode()
             if document is None:
                 self.documents.pop(entry.key, None)
                 if self.away.latest is not None and self.away.latest.key == entry.key:

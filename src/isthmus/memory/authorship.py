@@ -97,6 +97,7 @@ def _find_declarations(document: Document) -> Iterator[Authored]:
 
 
 def _find_changes(document: Document) -> Iterator[Authored]:
+    what = document.KIND
     match document:
         case FiltersDocument():
             lists = {name: getattr(document, name) for name in FILTERS}
@@ -105,10 +106,9 @@ def _find_changes(document: Document) -> Iterator[Authored]:
         case SettingsDocument():
             value = "; ".join(f"{key}={text}" for key, text in document.settings)
         case PauseDocument() | TaskPauseDocument():
-            value = "all of it" if document.part is None else str(document.part)
+            what, value = PauseDocument.KIND, "all of it" if document.part is None else str(document.part)
         case _:
             return
-    what = "pause" if isinstance(document, PauseDocument | TaskPauseDocument) else document.KIND
     yield Authored(at_ms=document.since_ms, by=document.by, what=what, subject=f"link {document.link}", value=value)
 
 

@@ -20,11 +20,10 @@ from isthmus.ledger.documents.kinds import (
     SwitchDocument,
     TreeDeclarationDocument,
     TreeDocument,
-    decode_document,
     kind_of,
 )
 from isthmus.ledger.fencing import CONTENTION_S, write_by_one
-from isthmus.ledger.records import Deletion, LedgerChange
+from isthmus.ledger.records import Deletion, Entry, LedgerChange
 from isthmus.ledger.view import LedgerView
 from isthmus.memory.declared import Declared
 from isthmus.memory.host import operator
@@ -258,7 +257,7 @@ class _DeclarationMemory:
         self.documents: dict[str, Document] = {}
         self._view = LedgerView(client)
         self._looking = asyncio.Lock()
-        self._untaken: dict[str, bytes | None] = {}
+        self._untaken: dict[str, Entry] = {}
 
     async def refresh(self) -> None:
         """Read what was written since the last look.
@@ -271,13 +270,13 @@ class _DeclarationMemory:
             if news.is_other_log:
                 self.documents.clear()
                 self._untaken.clear()
-            self._untaken.update((entry.key, entry.value) for entry in news.entries if kind_of(entry.key) in _KINDS)
-            for key, value in list(self._untaken.items()):
+            self._untaken.update((entry.key, entry) for entry in news.entries if kind_of(entry.key) in _KINDS)
+            for key, entry in list(self._untaken.items()):
                 # A document of a newer Isthmus is refused at every look, until it is replaced.
-                document = None if value is None else decode_document(key, value)
+                document = entry.decode()
                 if document is not None:
                     self.documents[key] = document
-                elif value is None:
+                elif entry.value is None:
                     self.documents.pop(key, None)
                 del self._untaken[key]
 

@@ -28,7 +28,6 @@ from isthmus.ledger.documents.kinds import (
     TopicDocument,
     TransactionNamesDocument,
     VerificationDocument,
-    decode_document,
     kind_of,
     link_of,
 )
@@ -269,7 +268,7 @@ class LinkMemory:
                 self.controller = None
                 self.heard_ms = entry.timestamp
             return
-        document = decode_document(entry.key, entry.value)
+        document = entry.decode()
         if document is None:
             return
         if isinstance(document, ControllerDocument) and document.generation >= self._generation:

@@ -70,12 +70,10 @@ def said_of_parted(known: LinkMemory, topic: TargetTopic, *, is_run: bool) -> li
     begun_as = known.topics.get(topic)
     # A controller that runs the link writes itself what it has begun.
     changes: list[LedgerChange] = [] if begun_as is None or is_run else [begun_as]
-    for each in known.documents.values():
-        if isinstance(each, MapDocument) and each.topic == topic:
-            changes += [each] if (each.segment, each.target_topic_id) == (_SEGMENT, parted.target_topic_id) else []
-        elif isinstance(each, GapDocument) and each.topic == topic:
-            changes.append(each)
-    return [*changes, parted]
+    own = topic, _SEGMENT, parted.target_topic_id
+    maps, gaps = MapDocument.find_all(known.documents.values()), GapDocument.find_all(known.documents.values())
+    changes += [each for each in maps if (each.topic, each.segment, each.target_topic_id) == own]
+    return [*changes, *(each for each in gaps if each.topic == topic), parted]
 
 
 def told_by_map(held: HeldPosition, lane: LaneMap | None) -> HeldPosition:

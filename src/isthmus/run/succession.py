@@ -15,7 +15,7 @@ from typing import Final
 from isthmus.errors import ClusterError, ConfigError, Occupied
 from isthmus.kafka.client import Client
 from isthmus.kafka.metadata import NO_TOPIC_ID
-from isthmus.ledger.documents.kinds import ControllerDocument, decode_document
+from isthmus.ledger.documents.kinds import ControllerDocument
 from isthmus.ledger.link import BEAT_S, SILENCE_S
 from isthmus.ledger.log import RETRY_S, LedgerTail
 from isthmus.ledger.records import Entry
@@ -243,7 +243,7 @@ async def _read(tail: LedgerTail) -> list[Entry]:
 
 
 def _controller(entry: Entry) -> ControllerDocument | None:
-    document = None if entry.value is None else decode_document(entry.key, entry.value)
+    document = entry.decode()
     return document if isinstance(document, ControllerDocument) else None
 
 

@@ -22,7 +22,6 @@ from isthmus.ledger.documents.kinds import (
     ReceiptDocument,
     SchemaIdsDocument,
     TaskDocument,
-    decode_document,
     link_of,
 )
 from isthmus.ledger.log import GATHER_S, RETRY_S, LedgerTail, LedgerWriter
@@ -259,9 +258,8 @@ class LeaseTask:
                 self._tenure.note_loss()
                 self._maps.note_loss()
                 self._must_announce.set()
-            for entry in poll.entries:
-                if entry.value is not None and self._is_ours(entry):
-                    self._hear(entry.key, entry.value)
+            for entry in filter(self._is_ours, poll.entries):
+                self._hear(entry)
             self._tenure.note_look(poll.asked_at, self._tail.position, at_end=poll.at_end)
             self._step()
             if poll.entries and poll.at_end and not any(map(self._is_ours, poll.entries)):
@@ -285,10 +283,10 @@ class LeaseTask:
         tenure = self._tenure.write_until
         return min(tenure, self._source_word.write_until) if self._needs_allowance else tenure
 
-    def _hear(self, key: str, value: bytes) -> None:
+    def _hear(self, entry: Entry) -> None:
         # Most entries are progress of other leases, which is not needed here.
-        if not key.startswith(ProgressDocument.KIND):
-            document = decode_document(key, value)
+        if not entry.key.startswith(ProgressDocument.KIND):
+            document = entry.decode()
             if isinstance(document, SchemaIdsDocument):
                 self._engine.learn(document.ids)
             elif document is not None:

@@ -291,6 +291,26 @@ def test_a_document_survives_the_ledger(key: str) -> None:
     assert (kind_of(key), link_of(key)) == (document.KIND, "" if key.startswith("gateway/") else "l")
 
 
+@pytest.mark.parametrize("key", DOCUMENTS)
+def test_a_document_is_found_by_its_kind(key: str) -> None:
+    """The kind and the path lead to it, and among all documents those of its kind are found in their order."""
+    document, kind = DOCUMENTS[key], type(DOCUMENTS[key])
+    path = key.split("/")[1:]
+
+    assert kind.key_of(*path) == key
+    assert kind.find(DOCUMENTS, *path) is document
+    assert kind.find({key: replace(document)}, *path[:-1], "another") is None
+    assert kind.find_all(DOCUMENTS.values()) == [each for each in DOCUMENTS.values() if type(each) is kind]
+
+
+def test_documents_of_one_link_are_found() -> None:
+    """Those of other links are left out, and all are found where no link is named."""
+    documents: list[Document] = [PauseDocument(link=link, since_ms=0) for link in ("a", "b", "a")]
+
+    assert PauseDocument.find_all(documents) == documents
+    assert PauseDocument.find_all(documents, "a") == [documents[0], documents[2]]
+
+
 @pytest.mark.parametrize(("is_exact", "name"), [(False, "local-*"), (True, "local-")])
 def test_a_namespace_is_of_no_link(is_exact: bool, name: str) -> None:
     """It belongs to its cluster: no link takes it for a document of its own, whatever the link is called."""
@@ -494,6 +514,5 @@ def test_changes_travel_in_one_batch(copies: int) -> None:
 
     assert found.offset_end == len(changes)
     assert [entry.key for entry in entries] == [change.key for change in changes]
-    assert [None if entry.value is None else decode_document(entry.key, entry.value) for entry in entries] == [
-        None if isinstance(change, Deletion) else change for change in changes
-    ]
+    decoded = [entry.decode() for entry in entries]
+    assert decoded == [None if isinstance(change, Deletion) else change for change in changes]
