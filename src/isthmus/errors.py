@@ -2,7 +2,7 @@
 
     IsthmusError                        exit 1   ISTH-ERROR
     ├── ConfigError                     2   the YAML file or the command line is wrong
-    ├── PlanRefused                     6   what was asked cannot be done as asked
+    ├── PlanRefused                     6   the request cannot be carried out as it is
     ├── GateNotMet                      5   a wait ended before its condition was met
     ├── RequestRefused                      the REST API does not accept a request as it was sent
     │   └── TokenRefused                    it came without a token that may do this
@@ -39,7 +39,7 @@ from typing import ClassVar, Final
 
 
 class IsthmusError(Exception):
-    """Something was refused or failed that has no code of its own; the message states what.
+    """Something was refused or failed, and the error has no code of its own; the message states it.
 
     `hint` says what to do next; `retryable` says whether the same call may succeed later without a change.
     `error_code` names the class for people and programs, for good: it is in messages, in JSON and in docs/errors.md;
@@ -69,7 +69,8 @@ class ConfigError(IsthmusError):
     exit_code = 2
     error_code = "ISTH-CONFIG"
     remedy = (
-        "Correct what the message names, by line and key; docs/configuration.md has every key. `isthmus config check` "
+        "Correct the line and the key that the message names; docs/configuration.md has every key. `isthmus config "
+        "check` "
         "reports all mistakes at once, without asking any cluster. Nothing was begun."
     )
 
@@ -80,11 +81,14 @@ class ConfigError(IsthmusError):
 
 
 class PlanRefused(IsthmusError):
-    """What was asked for cannot be done as asked; nothing was written."""
+    """The request cannot be carried out as it is; nothing was written."""
 
     exit_code = 6
     error_code = "ISTH-PLAN-REFUSED"
-    remedy = "Change what the message names and ask again. `isthmus plan` shows what can be done, and why not the rest."
+    remedy = (
+        "Change the cause that the message names and try again. `isthmus plan` shows the topics that can be copied, "
+        "and the reason for each of the others."
+    )
 
 
 class GateNotMet(IsthmusError):
@@ -93,8 +97,8 @@ class GateNotMet(IsthmusError):
     exit_code = 5
     error_code = "ISTH-GATE"
     remedy = (
-        "Give it more time (`--timeout`), or see with `isthmus status` what is in the way: a pause, no controller, "
-        "a topic that has stopped."
+        "Give it more time (`--timeout`), or find the cause with `isthmus status`: a pause, no controller, a topic "
+        "that has stopped."
     )
 
 
@@ -134,7 +138,7 @@ class TokenRefused(RequestRefused):
 
 
 class ClusterError(IsthmusError):
-    """A cluster did something else than it was asked for.
+    """A cluster did not do as requested.
 
     `cluster` is its alias.
     """
@@ -160,8 +164,8 @@ class Unreachable(ClusterError):
 
 
 class AnotherCluster(Unreachable):
-    """Another cluster answers at an address than the one that is meant, which is away then: its id is not the one that
-    the configuration names, or that a link, a lease or a command began with.
+    """Another cluster than the expected one answers at an address; the expected one counts as away. The id that was
+    received is not the one that the configuration names, or with which a link, a lease or a command began.
     """
 
     error_code = "ISTH-ANOTHER-CLUSTER"
@@ -198,7 +202,9 @@ class UnsupportedByBroker(ClusterError):
 
     exit_code = 13
     error_code = "ISTH-UNSUPPORTED"
-    remedy = "Isthmus works with Kafka 2.8 to 4.4. Upgrade the brokers, or do without what the message names."
+    remedy = (
+        "Isthmus works with Kafka 2.8 to 4.4. Upgrade the brokers, or do without the function that the message names."
+    )
 
 
 class BrokerRefused(ClusterError):
@@ -210,8 +216,8 @@ class BrokerRefused(ClusterError):
     exit_code = 14
     error_code = "ISTH-BROKER-REFUSED"
     remedy = (
-        "The message has Kafka's own name for the reason, and the log of the broker often more. What concerns a moment "
-        "only (a leader that moves) was tried again before this was reported."
+        "The message has Kafka's own name for the reason, and the log of the broker often more. Errors that pass (a "
+        "leader that moves) were retried before this was reported."
     )
 
     def __init__(self, message: str, *, code: int, name: str, cluster: str = "", hint: str = "") -> None:
@@ -241,8 +247,8 @@ class RegistryRefused(ClusterError):
     exit_code = 18
     error_code = "ISTH-REGISTRY-REFUSED"
     remedy = (
-        "The message has what the registry answered. Of a login it refused, see `clusters.<alias>.schema_registry`; of "
-        "a mode, see `isthmus schemas primary`: only the primary registry takes what people write."
+        "The message has the registry's answer. If it refused a login, see `clusters.<alias>.schema_registry`; if it "
+        "is about a mode, see `isthmus schemas primary`: only the primary registry accepts schemas from users."
     )
 
     def __init__(self, message: str, *, status: int, code: int = 0, cluster: str = "", hint: str = "") -> None:
@@ -257,7 +263,7 @@ class SchemaConflict(IsthmusError):
     exit_code = 19
     error_code = "ISTH-SCHEMA-CONFLICT"
     remedy = (
-        "Nothing was overwritten. Of the two that the message names, delete the one that nobody needs for good "
+        "Nothing was overwritten. Of the two that the message names, delete the one that is not needed for good "
         "(softly, then with permanent=true), or begin with an empty registry. `isthmus schemas diff` shows all."
     )
 
@@ -268,8 +274,8 @@ class Fenced(IsthmusError):
     exit_code = 15
     error_code = "ISTH-FENCED"
     remedy = (
-        "Nothing, where that was meant: the other one goes on from where this one was. Else end the other one, which "
-        "the message names, before starting this one again."
+        "Nothing, if the takeover was intended: the other controller resumes where this one stopped. Otherwise end "
+        "the other controller, which the message names, before you start this one again."
     )
 
 
@@ -288,7 +294,7 @@ class HostError(IsthmusError):
     """This machine lacks something."""
 
     error_code = "ISTH-HOST"
-    remedy = "Provide what the message names. `isthmus doctor` examines this host as well."
+    remedy = "Install or repair the thing that the message names. `isthmus doctor` examines this host as well."
 
 
 class JavaMissing(HostError):
@@ -304,7 +310,10 @@ class PortBusy(HostError):
 
     exit_code = 21
     error_code = "ISTH-PORT"
-    remedy = "End what listens there, or choose another one: `isthmus local up --base-port`, `isthmus run --metrics`."
+    remedy = (
+        "End the process that listens there, or choose another port: `isthmus local up --base-port`, `isthmus run "
+        "--metrics`."
+    )
 
 
 class JarsUnavailable(HostError):
@@ -312,7 +321,10 @@ class JarsUnavailable(HostError):
 
     exit_code = 22
     error_code = "ISTH-JARS"
-    remedy = "See that this host reaches its Maven repository, then try again: what was fetched stays in the cache."
+    remedy = (
+        "Make sure that this host reaches its Maven repository, then try again: jars that were fetched stay in the "
+        "cache."
+    )
 
 
 class SparkMissing(HostError):
@@ -334,16 +346,16 @@ class OutputFailed(HostError):
 
 
 class InvariantError(IsthmusError):
-    """A rule Isthmus relies on was broken: a bug."""
+    """Isthmus violated a rule that it relies on: a bug."""
 
     exit_code = 70
     error_code = "ISTH-INVARIANT"
-    remedy = "Please report it, with what the command prints with `-v`."
+    remedy = "Please report it, with the output of the command with `-v`."
 
 
 RESULTS: Final[Mapping[int, str]] = {
-    0: "All is well, or what was asked for is done.",
-    1: "Something is wrong with what was looked at or copied: the results state what.",
+    0: "All is well, or the request is done.",
+    1: "Something that was examined or copied is wrong: the results state what.",
     2: "The command line cannot be used.",
     3: "`plan --detailed-exitcode`: something would be created or copied.",
     4: "`verify`, `groups drill`, `schemas diff`: the two sides differ; `tree verify`: something is wrong.",

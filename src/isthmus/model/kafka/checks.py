@@ -44,25 +44,27 @@ _ALL: Final = (
     Check("network", "Brokers are reached in another way than they advertise.", "See networks.md."),
     Check("security", "Records and logins travel unencrypted.", "Use SSL or SASL_SSL."),
     Check(
-        "certificates", "The certificates of the file cannot be used.", "Name files that hold what they are to hold."
+        "certificates",
+        "The certificates of the file cannot be used.",
+        "Name PEM files that hold valid certificates and keys.",
     ),
     Check("clock", "A clock is far from ours, or cannot be read.", "Let all hosts keep their time by NTP."),
     Check("cluster id", "Brokers answer with different cluster ids.", "Correct `bootstrap_servers`."),
     Check("brokers", "Brokers are away, fenced, or too few for the replicas that topics have.", _LEADERS),
     Check("quorum", "The controllers of a cluster have no majority, or one of them is behind.", _LEADERS),
     Check("zookeeper", "ZooKeeper and the brokers do not report the same of a cluster.", "See clusters.md."),
-    Check("offline", "Partitions have no leader: nobody can read or write them.", _LEADERS),
+    Check("offline", "Partitions have no leader: clients cannot read or write them.", _LEADERS),
     Check("under-min-isr", "Fewer replicas are in sync than producers with acks=all need.", _LEADERS),
     Check("under-replicated", "Not all replicas are in sync.", _LEADERS),
     Check(
         "fewer-replicas-than-min-isr",
-        "`min.insync.replicas` asks for more replicas than there are: nobody can write with acks=all.",
+        "`min.insync.replicas` asks for more replicas than there are: producers cannot write with acks=all.",
         "Lower it, or add replicas with `isthmus cluster reassign`.",
     ),
     Check(
         "leader-not-preferred",
         "Partitions are led by another replica than their first one.",
-        "`isthmus cluster elect-leaders CLUSTER` has the first ones lead.",
+        "`isthmus cluster elect-leaders CLUSTER` makes the first replicas leaders.",
     ),
     Check(
         "leader skew",
@@ -71,12 +73,13 @@ _ALL: Final = (
     ),
     Check(
         "hanging transaction",
-        "A transaction is open that no coordinator knows: nothing behind it is copied, nor read at read_committed.",
-        "End it with kafka-transactions.sh abort, as the hint has it.",
+        "A transaction is open that no coordinator knows: records behind it are not copied, nor read at "
+        "read_committed.",
+        "End it with the `kafka-transactions.sh abort` command in the hint.",
     ),
     Check(
         "open transaction",
-        "A transaction has been open for long: nothing behind it is copied meanwhile.",
+        "A transaction has been open for long: records behind it are not copied meanwhile.",
         "End its producer, or wait for its timeout.",
     ),
     Check(
@@ -84,17 +87,19 @@ _ALL: Final = (
     ),
     Check("one-replica", "Partitions have one replica.", "Add replicas with `isthmus cluster reassign --replicas 3`."),
     Check("min-isr-one", "A record may be acknowledged by one broker alone.", "Raise `min.insync.replicas`."),
-    Check("no-margin", "With one broker away nobody can write.", "Add a replica, or lower `min.insync.replicas`."),
+    Check(
+        "no-margin", "With one broker away producers cannot write.", "Add a replica, or lower `min.insync.replicas`."
+    ),
     # Links
     Check("clusters", "A link cannot be planned as its clusters are.", "See the message."),
     Check(
         "topics", "The topics of a link cannot be looked at.", "See the message: it has a code of its own in the log."
     ),
-    Check("patterns", "A pattern of the link matches nothing.", "Correct it, or wait for what it stands for."),
+    Check("patterns", "A pattern of the link matches nothing.", "Correct it, or wait for a topic that matches."),
     Check("preflight", "A topic or a partition cannot be mirrored as it is, or needs attention.", "See its hint."),
     Check(
         "divergence",
-        "The target's log is no copy of the source's, or not any more.",
+        "The target's log is not, or is no longer, a copy of the source's.",
         "`isthmus link recover LINK --dry-run` reports where both part: recovery.md.",
     ),
     Check(
@@ -104,7 +109,7 @@ _ALL: Final = (
         "distance", "The source is far from here, and the target near.", "Run the link near its source: operations.md."
     ),
     Check("rights", "An access rule that the link needs is missing.", "`isthmus acls generate` prints all of them."),
-    Check("access rules", "Access rules cannot be looked at or made.", "Grant what is named: access.md."),
+    Check("access rules", "Access rules cannot be looked at or made.", "Grant the rights that are named: access.md."),
     Check(
         "passwords",
         "Users of attached principals log in by a password at the source, and have none at the target.",
@@ -113,16 +118,20 @@ _ALL: Final = (
     Check(
         "quotas",
         "Client quotas of brokers bound a link, or cannot be looked at.",
-        "Raise those that are not meant: `isthmus_throttle_seconds_total` reports what they cost.",
+        "Raise quotas that are not intended: `isthmus_throttle_seconds_total` reports the time that they cost.",
     ),
     Check("producer id", "The target gives out no producer id.", "Grant IDEMPOTENT_WRITE, or WRITE on the topics."),
     Check(
         "ledger",
-        "The ledger's transactional id cannot be used, or its topic does not keep what is written there.",
+        "The ledger's transactional id cannot be used, or its topic does not keep its records.",
         "Grant WRITE on the id (`isthmus acls generate`), or give the topic the configuration that the hint names.",
     ),
     Check("groups", "Consumer groups cannot be carried as configured.", "See its hint: groups.md."),
-    Check("recommendation", "The link would be safer or faster otherwise.", "Decide; nothing has to be done."),
+    Check(
+        "recommendation",
+        "The link would be safer or faster otherwise.",
+        "Optional: decide whether to follow the advice.",
+    ),
 )
 
 CHECKS: Final[Mapping[str, Check]] = {check.name: check for check in _ALL}
