@@ -26,12 +26,13 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
 from isthmus.model.links.pauses import NO_PAUSES
 from isthmus.model.links.progress import ControllerProgress, LinkProgress
-from isthmus.model.problem import Problem, problem_of
-from isthmus.model.state import ControllerState, LinkEvidence, link_state
+from isthmus.model.problem import Problem
+from isthmus.model.state import LinkEvidence, link_state
 from isthmus.run.following import LinkChange
 from isthmus.run.lanesview import LanesView, topics_of
 from isthmus.run.opened import OpenLink
 from isthmus.run.session import Session
+from isthmus.run.state.course import Course, Stage
 from isthmus.run.succession import Succession, WhenOccupied
 from isthmus.run.workers import Workers
 from isthmus.spark.leases.lease import LinkContext
@@ -63,20 +64,16 @@ class LinkRun:
         progress: RunProgress | None = None,
     ) -> None:
         self.link = link
-        self.error: IsthmusError | None = None
         self._configuration = configuration
         self.has_claimed = asyncio.Event()
         self._claims = claims
         self._earlier, self._beside = tuple(earlier), beside
-        self._is_over = self._is_away = False
-        self._problem: Problem | None = None
+        self._course = Course()
         self._warned = ""
         self._succession = Succession(link.name, when_occupied, configuration.timings.silence_s)
         self._started_ms = now_ms()
         self._session: Session | None = None
-        self._is_at_work = False
         self._progress = progress or RunProgress()
-        self._unreachable: IsthmusError | None = None
         self._stopping = asyncio.Event()
 
     def follow(self, change: LinkChange) -> None:
@@ -90,8 +87,11 @@ class LinkRun:
     def stop(self) -> None:
         """End the leases in good order; `run` returns when that is done."""
         self._stopping.set()
-        if self._session is not None:
-            self._session.stop()
+
+    @property
+    def error(self) -> IsthmusError | None:
+        """What ended the run, if it cannot continue."""
+        return self._course.error
 
     @property
     def has_begun(self) -> bool:
@@ -101,12 +101,11 @@ class LinkRun:
     @property
     def is_at_work(self) -> bool:
         """Whether it runs now, and no other process runs the link."""
-        return self._is_at_work and not self._is_over
+        return self._course.is_at_work
 
     def give_up(self) -> None:
         """Do not wait any longer for a cluster that never answered: that is the link's error."""
-        if self.error is None and self._unreachable is not None:
-            self.error = self._unreachable
+        if self._course.give_up():
             self.stop()
 
     async def run(self, workers: Workers) -> None:
@@ -114,7 +113,7 @@ class LinkRun:
         try:
             await self._run_until_over(workers)
         finally:
-            self._is_over = True
+            self._course.end()
             self.has_claimed.set()
 
     async def _run_until_over(self, workers: Workers) -> None:
@@ -128,19 +127,13 @@ class LinkRun:
                     # It is retried every two seconds: warn once.
                     self._warned = error.message
                     _log.warning("link %s: %s", self.link.name, error)
-                self._problem = problem_of(error)
-                if not error.retryable and self.link == link:
-                    self.error = error
-                    break
                 # If the settings changed meanwhile, the error says nothing about the new ones.
-                if error.retryable:
-                    self._unreachable = error
-                    self._is_away = True
+                if self._course.fail(error, is_outdated=self.link != link):
+                    break
             except Exception as error:  # noqa: BLE001 - a bug of ours in one link ends no other
                 _log.exception("link %s", self.link.name)
                 message = f"{type(error).__name__}: {error}"
-                self.error = InvariantError(message, hint="This is a bug in Isthmus: please report it.")
-                self._problem = problem_of(self.error)
+                self._course.fail(InvariantError(message, hint="This is a bug in Isthmus: please report it."))
                 break
             self.has_claimed.set()
             with contextlib.suppress(TimeoutError):
@@ -149,13 +142,12 @@ class LinkRun:
 
     async def _run_once(self, workers: Workers) -> None:
         link, settings = self.link, self._configuration
-        self._is_at_work = False
         async with ClientSession() as clients:
             source, target = clients.client(link.source), clients.client(link.target)
             source_id, target_id = await cluster_ids(link, source, target)
             # Whatever cluster answers at these addresses later, the link belongs to the two it began with.
             self.link, link = (pin_clusters(each, source_id, target_id) for each in (self.link, link))
-            self._is_away, self._unreachable, self._problem = False, None, None
+            self._course.reach()
             # First at the same time as all other links, as it may take a while; and again when everything else is done.
             if not await self._wait_until_free(target):
                 return
@@ -193,14 +185,12 @@ class LinkRun:
                     progress=self._progress,
                     settings=settings.ledger,
                 )
-                self._session, self._is_at_work = session, True
-                self._problem = None
+                self._session = session
+                self._course.open()
                 if self.link != link:
                     # Settings that changed while the link was opened.
                     session.follow(self.link)
-                if self._stopping.is_set():
-                    session.stop()
-                await session.run(workers)
+                await session.run(workers, self._stopping)
             finally:
                 ledger.close()
 
@@ -220,7 +210,7 @@ class LinkRun:
 
     def _tell(self, problem: Problem) -> None:
         _log.info("link %s: %s", self.link.name, problem.message)
-        self._problem = problem
+        self._course.wait(problem)
         if self.is_standing_by:
             # What the link wants is in the ledger of the process that runs it.
             self.has_claimed.set()
@@ -282,11 +272,9 @@ class LinkRun:
 
     def progress(self) -> LinkProgress:
         """Return how the link stands at this moment, or stood when it ended."""
-        session = self._session
-        at_work = session if self._is_at_work else None
-        controller = ControllerState.NONE if self._is_over else ControllerState.ALIVE
-        if at_work is not None and at_work.is_held:
-            controller = ControllerState.THROTTLED
+        session, course = self._session, self._course
+        at_work = session if course.stage is Stage.AT_WORK else None
+        controller = course.find_controller(is_held=at_work is not None and at_work.is_held)
         reports = {} if session is None else session.reports()
         looped = () if session is None else session.loops
         paused = NO_PAUSES if session is None else session.paused
@@ -308,9 +296,9 @@ class LinkRun:
         topics = () if plan is None else topics_of(plan, view)
         known = LinkEvidence(
             controller=controller,
-            has_failed=self.error is not None,
+            has_failed=course.error is not None,
             is_standing_by=self.is_standing_by,
-            is_away=self._is_away or (at_work is not None and at_work.is_away),
+            is_away=course.stage is Stage.AWAY or (at_work is not None and at_work.is_away),
             is_paused=paused.is_whole,
             has_begun=at_work is not None and at_work.has_begun,
             is_impaired=any(topic.is_unfinished for topic in topics),
@@ -332,7 +320,7 @@ class LinkRun:
             leases=self._progress.leases,
             aborted=None if plan is None or plan.aborted is None else plan.aborted.policy,
             transactions=() if session is None else session.watch.transactions,
-            problem=self._problem or (None if at_work is None else at_work.problem),
+            problem=course.problem or (None if at_work is None else at_work.problem),
         )
 
     @property
@@ -349,7 +337,7 @@ class LinkRun:
         """Return how far the link is on its way to what the source had, see `CatchUp`."""
         if self.error is not None:
             return Arrival.HELD_UP
-        if self._session is None or not self._is_at_work:
+        if self._session is None or self._course.stage is not Stage.AT_WORK:
             return Arrival.UNDER_WAY
         try:
             return await self._session.arrival(ignores_open=ignores_open)

@@ -140,7 +140,6 @@ class Session:
         self._has_begun = False
         self._stirred = asyncio.Event()
         self._parting = asyncio.Event()
-        self._stopping = asyncio.Event()
         ledger.listen(self._hear)
         ledger.go_by(self._settings.attached_said)
 
@@ -155,12 +154,8 @@ class Session:
         self._stirred.set()
         self._parting.set()
 
-    def stop(self) -> None:
-        """End the leases in good order; `run` returns when that is done."""
-        self._stopping.set()
-
-    async def run(self, workers: Workers) -> None:
-        """Keep the lanes running until `stop`.
+    async def run(self, workers: Workers, stopping: asyncio.Event) -> None:
+        """Keep the lanes running until `stopping` is set, and end the leases in good order.
 
         :raises Fenced: Another controller has taken the link over.
         :raises HostError: Spark cannot be started.
@@ -168,7 +163,7 @@ class Session:
         follow = asyncio.create_task(self._open.ledger.run())
         leases = asyncio.create_task(self._lanes.run(workers))
         beside = asyncio.create_task(self._keep_alike())
-        halt = asyncio.create_task(self._stopping.wait())
+        halt = asyncio.create_task(stopping.wait())
         try:
             done, _ = await asyncio.wait((follow, leases, beside, halt), return_when=asyncio.FIRST_COMPLETED)
             for task in done:
