@@ -29,7 +29,7 @@ from isthmus.model.process.timings import Timings
 from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.run.controller import Controller
 from isthmus.run.following import Following
-from isthmus.run.succession import WhenOccupied
+from isthmus.run.state.candidacy import WhenOccupied
 from isthmus.run.workers import Workers
 from testing.patience import TERM_S, pause_s
 from testing.records.topics import as_admin

@@ -24,7 +24,7 @@ from isthmus.model.process.latency import merge
 from isthmus.run.following import Following, Reread, as_far_as_known
 from isthmus.run.pace import Pace
 from isthmus.run.recovering import SelfRecovery
-from isthmus.run.succession import WhenOccupied
+from isthmus.run.state.candidacy import WhenOccupied
 from isthmus.run.supervisor import Supervisor, Takes
 from isthmus.run.workers import Workers
 from isthmus.trees.forcing import TargetKeeper

@@ -32,8 +32,10 @@ from isthmus.run.following import LinkChange
 from isthmus.run.lanesview import LanesView, topics_of
 from isthmus.run.opened import OpenLink
 from isthmus.run.session import Session
+from isthmus.run.state.candidacy import WhenOccupied
 from isthmus.run.state.course import Course, Stage
-from isthmus.run.succession import Succession, WhenOccupied
+from isthmus.run.state.vigil import Turn
+from isthmus.run.succession import Succession
 from isthmus.run.workers import Workers
 from isthmus.spark.leases.lease import LinkContext
 from isthmus.spark.leases.progress import RunProgress
@@ -71,6 +73,7 @@ class LinkRun:
         self._course = Course()
         self._warned = ""
         self._succession = Succession(link.name, when_occupied, configuration.timings.silence_s)
+        self._candidacy = self._succession.candidacy
         self._started_ms = now_ms()
         self._session: Session | None = None
         self._progress = progress or RunProgress()
@@ -218,7 +221,7 @@ class LinkRun:
     @property
     def is_standing_by(self) -> bool:
         """Whether another controller runs the link, whose end is awaited."""
-        return self._succession.is_standing_by
+        return self._candidacy.is_standing_by
 
     @property
     def is_run_elsewhere(self) -> bool:
@@ -229,8 +232,8 @@ class LinkRun:
         try:
             await ledger.open()
         finally:
-            self._succession.note_fence(ledger.generation)
-        self._succession.note_opening()
+            self._candidacy.fence(ledger.generation)
+        self._candidacy.take()
 
     async def _respect_others(self, source: Client, target: Client) -> None:
         """Leave topics to links that were there first: earlier in the file, or run by others."""
@@ -263,12 +266,12 @@ class LinkRun:
     @property
     def is_in_doubt(self) -> bool:
         """Whether it will be known soon if the link's former controller is gone."""
-        return self._succession.is_in_doubt
+        return self._candidacy.is_in_doubt(time.monotonic())
 
     @property
     def is_free(self) -> bool:
         """Whether no other process was found to run the link."""
-        return self._succession.is_free and self.error is None
+        return self._candidacy.turn is Turn.FREE and self.error is None
 
     def progress(self) -> LinkProgress:
         """Return how the link stands at this moment, or stood when it ended."""

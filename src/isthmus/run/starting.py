@@ -34,7 +34,7 @@ async def run_links(
     """
     application.find()
     from isthmus.run.controller import Controller
-    from isthmus.run.succession import WhenOccupied
+    from isthmus.run.state.candidacy import WhenOccupied
     from isthmus.run.workers import Workers
 
     when_occupied = WhenOccupied.of(take_over=take_over, standby=standby)

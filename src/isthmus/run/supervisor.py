@@ -11,7 +11,7 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
 from isthmus.run.following import change_of
 from isthmus.run.run import LinkRun
-from isthmus.run.succession import WhenOccupied
+from isthmus.run.state.candidacy import WhenOccupied
 from isthmus.run.workers import Workers
 
 Takes = Callable[[Link], bool]

@@ -21,7 +21,8 @@ from isthmus.ledger.topic import ensure_topic
 from isthmus.local import LocalCluster
 from isthmus.memory.links import now_ms, recollect
 from isthmus.model.state import ControllerState
-from isthmus.run.succession import Succession, WhenOccupied
+from isthmus.run.state.candidacy import WhenOccupied
+from isthmus.run.succession import Succession
 from isthmus.spark.leases.allowance import SourceWord, follow, prove
 from testing.brokers.quotas import bounded
 from testing.patience import TERM_S

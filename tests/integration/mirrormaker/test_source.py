@@ -18,7 +18,7 @@ from isthmus.local import LocalCluster
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.selection import TopicPattern
 from isthmus.model.state import LinkState
-from isthmus.run.succession import WhenOccupied
+from isthmus.run.state.candidacy import WhenOccupied
 from isthmus.topics.preflight import LONG_MAX
 from testing.patience import UNFENCED
 from testing.records import topics

@@ -25,7 +25,7 @@ from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.model.process.whereabouts import Whereabouts
 from isthmus.model.state import LinkState
-from isthmus.run.succession import WhenOccupied
+from isthmus.run.state.candidacy import WhenOccupied
 from testing.brokers.proxy import Proxy
 from testing.patience import TERM_S
 from testing.records import topics

@@ -1,16 +1,16 @@
-"""When a link may be taken from the controller it had: the rules, without clock and brokers."""
+"""When a link may be taken from the controller it had: the rules, and a model of one that lives or dies."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from isthmus.errors import ConfigError
 from isthmus.ledger.documents.kinds import ControllerDocument
 from isthmus.ledger.link import BEAT_S, SILENCE_S
 from isthmus.model.process.whereabouts import Liveness
-from isthmus.run.succession import Turn, Vigil, WhenOccupied
+from isthmus.run.state.vigil import Turn, Vigil
 
 FOUND = ControllerDocument(link="l", generation=7, beat=30, started_ms=0, host="db1", pid=12)
 AT_S = 1000.0
@@ -131,10 +131,84 @@ def test_who_stands_by_waits_for_whoever_is_heard() -> None:
     assert ended.turn(Liveness.UNKNOWN) is Turn.WAIT, "somebody else was quicker"
 
 
-def test_a_run_takes_over_or_stands_by() -> None:
-    """Both at once is no way to go, and is refused."""
-    assert WhenOccupied.of(take_over=False, standby=False) is WhenOccupied.LEAVE
-    assert WhenOccupied.of(take_over=True, standby=False) is WhenOccupied.TAKE_OVER
-    assert WhenOccupied.of(take_over=False, standby=True) is WhenOccupied.STAND_BY
-    with pytest.raises(ConfigError, match="not both"):
-        WhenOccupied.of(take_over=True, standby=True)
+class Waiting(RuleBasedStateMachine):
+    """A controller that writes every two seconds until it dies, and a ledger that cannot always be read to its end.
+
+    `quiet_s` is the silence that could have been heard: it does not grow from a look that did not get to the end until
+    the next one that did, and begins anew with news, and where the ledger cannot be read.
+    """
+
+    @initialize(stands_by=st.booleans())
+    def find(self, stands_by: bool) -> None:
+        """Its newest document is some time old, which says nothing."""
+        self.now = self.beaten_at = 0.0
+        self.document = ControllerDocument(link="l", generation=7, beat=30, started_ms=0, host="db1", pid=12)
+        self.read = self.document
+        self.stands_by = stands_by
+        self.vigil = Vigil(self.document, stands_by=stands_by)
+        self.is_alive = True
+        self.has_ended = self.is_taken = self.is_gone = False
+        self.quiet_s: float | None = None
+        self.pending_s = 0.0
+        self.was_deaf = False
+
+    def wait(self, after_s: int) -> None:
+        """Time passes, in which a living controller goes on writing."""
+        if not self.was_deaf:
+            self.pending_s += after_s
+        self.now += after_s
+        while self.is_alive and self.now - self.beaten_at >= BEAT_S:
+            self.beaten_at += BEAT_S
+            self.document = replace(self.document, beat=self.document.beat + 1)
+
+    @precondition(lambda self: not self.has_ended)
+    @rule(after_s=st.integers(1, 3))
+    def look(self, after_s: int) -> None:
+        """The ledger is read to its end."""
+        self.wait(after_s)
+        self.vigil.hear(self.document)
+        self.vigil.note_look(self.now, at_end=True)
+        if self.document != self.read:
+            self.is_taken, self.is_gone, self.quiet_s = self.is_taken or not self.stands_by, False, None
+        self.read = self.document
+        self.quiet_s = 0.0 if self.quiet_s is None else self.quiet_s + self.pending_s
+        self.pending_s, self.was_deaf = 0.0, False
+        self.is_gone |= self.quiet_s >= SILENCE_S
+
+    @precondition(lambda self: not self.has_ended)
+    @rule(after_s=st.integers(1, 30))
+    def look_in_vain(self, after_s: int) -> None:
+        """Brokers hold their answers back."""
+        self.wait(after_s)
+        self.vigil.note_look(self.now, at_end=False)
+        self.was_deaf = True
+
+    @precondition(lambda self: not self.has_ended)
+    @rule(after_s=st.integers(1, 30))
+    def lose_ledger(self, after_s: int) -> None:
+        """It cannot be read at all."""
+        self.wait(after_s)
+        self.vigil.unreadable()
+        self.quiet_s, self.pending_s = None, 0.0
+
+    @rule()
+    def die(self) -> None:
+        """Without a farewell."""
+        self.is_alive = False
+
+    @rule(is_meant=st.integers(0, 9))
+    def say_farewell(self, is_meant: int) -> None:
+        """Once in a while it ends in good order."""
+        if not is_meant:
+            self.vigil.hear(None)
+            self.is_alive, self.has_ended = False, True
+
+    @invariant()
+    def turn_is_the_models(self) -> None:
+        """A controller that lives was heard, or is waited for; a dead one is gone after ten seconds of silence."""
+        turn = Turn.FREE if self.is_gone or self.has_ended else Turn.WAIT
+        assert self.vigil.turn(Liveness.UNKNOWN) is (Turn.TAKEN if self.is_taken else turn)
+        assert self.is_taken or not (self.is_alive and self.is_gone)
+
+
+TestWaiting = Waiting.TestCase
