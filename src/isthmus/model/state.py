@@ -81,9 +81,9 @@ class ControllerState(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkEvidence:
-    """The known facts about a link. `has_failed`: its run ended by an error. `has_begun`: its lanes have been heard.
-    `is_standing_by`: it is run elsewhere, and this run waits for the end of that. `is_impaired`: something prevents
-    copying some of its topics.
+    """The known facts about a link. `has_failed`: its run ended by an error. `is_standing_by`: it is run elsewhere, and
+    this run waits for the end of that. `has_begun`: its lanes have been heard, and without that no link is ACTIVE.
+    `is_impaired`: something prevents copying some of its topics.
     """
 
     controller: ControllerState
@@ -91,7 +91,7 @@ class LinkEvidence:
     is_away: bool = False
     is_standing_by: bool = False
     is_paused: bool = False
-    has_begun: bool = True
+    has_begun: bool = False
     is_impaired: bool = False
 
 

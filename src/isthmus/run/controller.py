@@ -244,7 +244,7 @@ class Controller:
         While other links run for ever such a link is retried, and so is one that is restarted: links are changed during
         a failover, while a source is lost.
         """
-        never = [run for run in self._links.runs if not run.has_begun]
+        never = [run for run in self._links.runs if not run.was_opened]
         if self._until is not None or not (self._has_begun or len(never) < len(self._links.runs)):
             for run in never:
                 run.give_up()

@@ -97,7 +97,7 @@ class LinkRun:
         return self._course.error
 
     @property
-    def has_begun(self) -> bool:
+    def was_opened(self) -> bool:
         """Whether both clusters have answered and the ledger was opened."""
         return self._session is not None
 

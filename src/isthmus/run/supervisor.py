@@ -77,7 +77,7 @@ class Supervisor:
     @property
     def at_work(self) -> list[Link]:
         """The links whose clusters were reached, and that have not failed."""
-        return [run.link for run in self.runs if run.has_begun and run.error is None]
+        return [run.link for run in self.runs if run.was_opened and run.error is None]
 
     def is_run(self, link: str) -> bool:
         """Whether this process runs a link, and no other does."""

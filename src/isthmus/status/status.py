@@ -314,6 +314,8 @@ class StatusReader:
                     controller=reading.controller,
                     is_away=problem is not None,
                     is_paused=reading.paused.is_whole,
+                    # Only its own process knows whether its lanes were heard: here a controller that lives is enough.
+                    has_begun=True,
                     is_impaired=any(topic.is_unfinished for topic in topics),
                 )
             ),

@@ -86,9 +86,9 @@ def test_a_link_is_first_of_all_what_is_wrong_with_it() -> None:
         LinkEvidence(controller=ALIVE, is_standing_by=True, is_paused=True),
         LinkEvidence(controller=NONE, is_paused=True),
         LinkEvidence(controller=ControllerState.SILENT),
-        LinkEvidence(controller=ALIVE, has_begun=False, is_impaired=True),
         LinkEvidence(controller=ALIVE, is_impaired=True),
-        LinkEvidence(controller=ALIVE),
+        LinkEvidence(controller=ALIVE, has_begun=True, is_impaired=True),
+        LinkEvidence(controller=ALIVE, has_begun=True),
     ]
     assert [link_state(evidence) for evidence in known] == [
         LinkState.FAILED,
