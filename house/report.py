@@ -18,8 +18,8 @@ from house.words import count_words, find_modules_naming, find_participles, list
 FILES_PER_FOLDER_MAX: Final = 20
 MODULES_PER_SETTING_MAX: Final = 3
 LANE_FIELDS_MAX: Final = 15
-EVENTS_MAX: Final = 7
-FLAGS_MAX: Final = 25
+EVENTS_MAX: Final = 6
+FLAGS_MAX: Final = 12
 FILTERS_MAX: Final = 40
 PARTICIPLES_MAX: Final = 60
 DIALECT_MAX: Final = 100

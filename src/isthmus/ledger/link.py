@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
-from isthmus import __version__
 from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError, Fenced, IsthmusError, PlanRefused
 from isthmus.kafka.client import Client
@@ -27,19 +26,15 @@ from isthmus.ledger.documents.kinds import (
 from isthmus.ledger.fencing import FencedWriter, build_fenced
 from isthmus.ledger.keeping import require_kept
 from isthmus.ledger.log import GATHER_S, RETRY_S, LedgerTail
+from isthmus.ledger.pulse import BEAT_S, SILENCE_S, Pulse
 from isthmus.ledger.records import Deletion, Entry, LedgerChange, in_batches
 from isthmus.ledger.topic import ensure_topic, is_missing, on_topic
 from isthmus.ledger.view import LedgerView
 from isthmus.model.lane import LaneState
 from isthmus.model.process.whereabouts import Whereabouts
 
-BEAT_S: Final = 2.0
-SILENCE_S: Final = 5 * BEAT_S
-"""A controller that was not heard for so long counts as ended, for display and for successors."""
 KEEPING_S: Final = 30.0
 """The interval in seconds of the check whether the ledger keeps its records."""
-_HELD_S_MAX: Final = 120.0
-"""A controller that a quota delays for longer is not waited for."""
 _INTRODUCTION_S: Final = 10.0
 OnDocument = Callable[[str, Document | None], None]
 _T = TypeVar("_T")
@@ -116,19 +111,16 @@ class LinkLedger:
         self._tail = LedgerTail(client)
         self._listeners: list[OnDocument] = []
         self._writing = asyncio.Lock()
-        self._beat = 0
-        self._held_s = self._announced_until = 0.0
-        self._attached_said = self._goes_by = ""
-        self._is_alone = False
+        started_ms = int(time.time() * 1000) if started_ms is None else started_ms
+        self._pulse = Pulse(link, whereabouts or Whereabouts(), started_ms)
+        self._goes_by = ""
         self._is_due = asyncio.Event()
         self._is_lost = False
         self._doubtful: set[str] = set()
         self._fenced: Fenced | None = None
         self._error: ClusterError | None = None
         self._unkept: PlanRefused | None = None
-        self._whereabouts = whereabouts or Whereabouts()
         self._keeping_s = keeping_s
-        self._started_ms = int(time.time() * 1000) if started_ms is None else started_ms
         self.was_lost = False
         self.opened_at = 0.0
 
@@ -143,7 +135,7 @@ class LinkLedger:
     @property
     def beat(self) -> int:
         """The last beat that was made; later ones are larger."""
-        return self._beat
+        return self._pulse.beat
 
     @property
     def tail(self) -> LedgerTail:
@@ -170,7 +162,7 @@ class LinkLedger:
         loose = [
             self.documents[key] for key in self._tail.aborted & self.documents.keys() if kind_of(key) not in OTHERS
         ]
-        for batch in in_batches((self._beaten(), *loose)):
+        for batch in in_batches((self._make_beat(), *loose)):
             await self.write(*batch)
         self.opened_at = time.monotonic()
 
@@ -194,7 +186,7 @@ class LinkLedger:
 
     def be_alone(self) -> None:
         """Note that leases of former controllers have ended, and left no request on its way."""
-        self._is_alone = True
+        self._pulse.be_alone()
         self._is_due.set()
 
     async def write(self, *changes: LedgerChange) -> None:
@@ -275,7 +267,7 @@ class LinkLedger:
     @property
     def is_held(self) -> bool:
         """Whether brokers delay the controller's writes or reads because of a client quota."""
-        return self._held_s > 0 or self._tail.was_held(SILENCE_S)
+        return self._pulse.held_s > 0 or self._tail.was_held(SILENCE_S)
 
     async def _live(self) -> None:
         while True:
@@ -285,41 +277,28 @@ class LinkLedger:
             self._is_due.clear()
             begun = time.monotonic()
             try:
-                if self._is_muted_longer(begun):
+                if self._pulse.is_muted_longer(self._writer.muted_until, begun):
                     # Renew first: other writes that wait go on, as the beat comes behind them.
                     self._writer.renew()
                 # A later `go_by` is for the next beat: other writes may wait behind this one.
-                await self._write(partial(self._saying, self._goes_by))
-                self._held_s = self._delay_after(begun)
+                await self._write(partial(self._vouch, self._goes_by))
+                was_held = self._writer.held_since(begun)
+                self._pulse.note_written(begun, time.monotonic(), was_held=was_held)
                 # A write that failed may be in the log all the same.
                 await self._write_again(self._doubtful)
             except ClusterError as error:
                 # Do not end during an outage of the ledger: tasks go on as long as they may.
                 self._error = error
 
-    def _delay_after(self, begun: float) -> float:
-        """How long (s) the next beat may be delayed, after one that began at `begun` and is written."""
-        now = time.monotonic()
-        # The next beat may be as late as this one, and later.
-        is_slow = now - begun > BEAT_S and self._writer.held_since(begun)
-        return min(max(self._announced_until - now, 2 * (now - begun) if is_slow else 0.0, 0.0), _HELD_S_MAX)
-
-    def _is_muted_longer(self, now: float) -> bool:
-        """Whether the leader has muted the connection for so long that it has to be announced."""
-        return self._writer.muted_until > max(now, self._announced_until) + SILENCE_S / 2
-
     def _make_mute_notice(self) -> Sequence[ControllerDocument]:
         """Build the beat that announces for how long the leader reads nothing more, if that is due. It is sent over
         another connection, with the next write: over this one the leader would read it too late, and a successor would
         take the link over.
         """
-        now = time.monotonic()
-        if not self._is_muted_longer(now):
+        if not self._pulse.announce_mute(self._writer.muted_until, time.monotonic()):
             return ()
-        self._announced_until = self._writer.muted_until
-        self._held_s = min(self._announced_until - now, _HELD_S_MAX)
         self._writer.renew()
-        return (self._beaten(),)
+        return (self._make_beat(),)
 
     async def _watch_topic(self) -> None:
         """Check regularly whether the ledger's topic still keeps its records."""
@@ -331,26 +310,12 @@ class LinkLedger:
             except PlanRefused as refused:
                 self._unkept = refused
 
-    def _saying(self, attached_said: str) -> Sequence[ControllerDocument]:
-        self._attached_said = attached_said if self._is_alone else ""
-        return (self._beaten(),)
+    def _vouch(self, attached_said: str) -> Sequence[ControllerDocument]:
+        self._pulse.vouch(attached_said)
+        return (self._make_beat(),)
 
-    def _beaten(self) -> ControllerDocument:
-        self._beat += 1
-        process = self._whereabouts
-        return ControllerDocument(
-            link=self.link,
-            generation=self.generation,
-            beat=self._beat,
-            started_ms=self._started_ms,
-            host=process.host,
-            host_id=process.host_id,
-            pid=process.pid,
-            process_start=process.process_start,
-            version=__version__,
-            held_s=round(self._held_s, 1),
-            attached_said=self._attached_said,
-        )
+    def _make_beat(self) -> ControllerDocument:
+        return self._pulse.make(self.generation)
 
     async def _follow(self) -> None:
         while True:

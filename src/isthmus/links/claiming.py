@@ -15,7 +15,7 @@ from isthmus.kafka.clock import lasting_s
 from isthmus.ledger.documents.kinds import RecoveryClaimDocument
 from isthmus.ledger.documents.recovery import RECOVERS
 from isthmus.ledger.fencing import FencedWriter
-from isthmus.ledger.link import BEAT_S, SILENCE_S
+from isthmus.ledger.pulse import BEAT_S, SILENCE_S
 from isthmus.ledger.records import Deletion, LedgerChange
 from isthmus.ledger.topic import on_topic
 from isthmus.local.host import whereabouts

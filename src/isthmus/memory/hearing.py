@@ -13,7 +13,7 @@ from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError, PlanRefused
 from isthmus.kafka.client import Client
 from isthmus.ledger.documents.kinds import ControllerDocument, GatewayDocument, MovableGatewayDocument
-from isthmus.ledger.link import SILENCE_S
+from isthmus.ledger.pulse import SILENCE_S
 from isthmus.local.host import goes_by_our_clock, liveness_of
 from isthmus.memory.links import LedgerMemory, LinkMemory, Silence, now_ms, read_ledger
 from isthmus.model.gateways.synchrony import HEARD_S

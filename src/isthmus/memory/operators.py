@@ -13,7 +13,7 @@ from isthmus.errors import PlanRefused
 from isthmus.kafka.client import Client
 from isthmus.ledger.documents.kinds import RecoveryClaimDocument
 from isthmus.ledger.documents.recovery import RECOVERS
-from isthmus.ledger.link import SILENCE_S
+from isthmus.ledger.pulse import SILENCE_S
 from isthmus.local.host import goes_by_our_clock, liveness_of
 from isthmus.memory.links import now_ms, recollect
 from isthmus.model.process.whereabouts import Liveness

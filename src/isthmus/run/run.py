@@ -33,7 +33,7 @@ from isthmus.run.lanesview import LanesView, topics_of
 from isthmus.run.opened import OpenLink
 from isthmus.run.session import Session
 from isthmus.run.state.candidacy import WhenOccupied
-from isthmus.run.state.course import Course, Stage
+from isthmus.run.state.course import RunCourse, Stage
 from isthmus.run.state.vigil import Turn
 from isthmus.run.succession import Succession
 from isthmus.run.workers import Workers
@@ -70,7 +70,7 @@ class LinkRun:
         self.has_claimed = asyncio.Event()
         self._claims = claims
         self._earlier, self._beside = tuple(earlier), beside
-        self._course = Course()
+        self._course = RunCourse()
         self._warned = ""
         self._succession = Succession(link.name, when_occupied, configuration.timings.silence_s)
         self._candidacy = self._succession.candidacy

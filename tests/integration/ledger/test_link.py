@@ -180,7 +180,7 @@ def test_who_learns_it_from_the_brokers_names_its_successor_too(
         second = LinkLedger(client, link, whereabouts=Whereabouts(host="db1", pid=4711))
         await second._writer.take_over()
         writing = asyncio.create_task(first.write(link_document(link)))
-        await second.write(second._beaten())
+        await second.write(second._make_beat())
         with pytest.raises(Fenced, match=r"the controller on db1, pid 4711, started .* has taken link"):
             await writing
         first.close()
@@ -825,7 +825,7 @@ def test_a_ledger_that_forgets_is_refused(
         finally:
             await asyncio.to_thread(configure, west, LEDGER_TOPIC, **kept)
         await eventually(lambda: ledger.problem is None)
-        await ledger.write(ledger._beaten())
+        await ledger.write(ledger._make_beat())
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         ledger.close()

@@ -15,8 +15,9 @@ from isthmus.kafka.log.fetch import Want
 from isthmus.kafka.log.reading import LogReader, OffsetRange
 from isthmus.kafka.log.tail import Read, batches_at
 from isthmus.ledger.documents.kinds import LoopDocument
-from isthmus.ledger.link import SILENCE_S, LinkLedger, read_documents
+from isthmus.ledger.link import LinkLedger, read_documents
 from isthmus.ledger.log import LedgerTail, LedgerWriter
+from isthmus.ledger.pulse import SILENCE_S
 from isthmus.ledger.topic import ensure_topic
 from isthmus.local import LocalCluster
 from isthmus.memory.links import now_ms, recollect

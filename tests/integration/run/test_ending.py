@@ -18,7 +18,8 @@ from isthmus.errors import GateNotMet
 from isthmus.fabric.fabric import Fabric, Promoting
 from isthmus.kafka.client import Client
 from isthmus.ledger.documents.kinds import ControllerDocument, LeaseDocument
-from isthmus.ledger.link import BEAT_S, read_documents
+from isthmus.ledger.link import read_documents
+from isthmus.ledger.pulse import BEAT_S
 from isthmus.local import LocalCluster
 from isthmus.local.host import start_of, whereabouts
 from isthmus.model.cluster import Cluster

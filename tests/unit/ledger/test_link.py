@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from isthmus.ledger.documents.kinds import ControllerDocument, LoopDocument
 from isthmus.ledger.fencing import FencedWriter
-from isthmus.ledger.link import SILENCE_S, LinkLedger
+from isthmus.ledger.link import LinkLedger
+from isthmus.ledger.pulse import SILENCE_S
 from isthmus.ledger.records import LedgerChange
 from testing.values.brokers import Answering, asking
 
@@ -95,20 +96,6 @@ def test_what_is_gone_by_is_said_behind_all_that_waits() -> None:
     async def settled() -> None:
         for _ in range(10):
             await asyncio.sleep(0)
-
-    asking([], scenario)
-
-
-def test_nothing_is_vouched_for_beside_former_leases() -> None:
-    """What they left on its way may come yet: that something was let go of is said once they have left nothing."""
-
-    async def scenario(client: Answering) -> None:
-        ledger = LinkLedger(client, "l")
-        ledger.go_by("now")
-        assert [each.attached_said for each in ledger._saying("now")] == [""]
-        ledger.be_alone()
-        assert [each.attached_said for each in ledger._saying("now")] == ["now"]
-        ledger.close()
 
     asking([], scenario)
 

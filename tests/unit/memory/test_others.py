@@ -11,7 +11,7 @@ import pytest
 
 from isthmus.kafka.metadata import NO_TOPIC_ID, Metadata
 from isthmus.ledger.documents.kinds import ControllerDocument, DeclarationDocument, TopicDocument
-from isthmus.ledger.link import SILENCE_S
+from isthmus.ledger.pulse import SILENCE_S
 from isthmus.memory import others
 from isthmus.memory.claims import Outflow
 from isthmus.memory.links import LinkMemory, now_ms

@@ -26,7 +26,7 @@ class Stage(enum.Enum):
     """Its session runs."""
 
 
-class Course:
+class RunCourse:
     """Where the run of a link stands. `problem` is what is in its way or what it waits for, `error` what ends it."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ import enum
 from typing import Final
 
 from isthmus.ledger.documents.kinds import ControllerDocument
-from isthmus.ledger.link import BEAT_S, SILENCE_S
+from isthmus.ledger.pulse import BEAT_S, SILENCE_S
 from isthmus.model.process.whereabouts import Liveness
 
 _QUIET_S: Final = 2 * BEAT_S

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from isthmus.engine.engine import DEFAULT_SETTLE_S
 from isthmus.groups.transaction import TIMEOUT_MS
-from isthmus.ledger.link import BEAT_S, SILENCE_S
+from isthmus.ledger.pulse import BEAT_S, SILENCE_S
 from isthmus.model.process.timings import USUAL
 
 

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from isthmus.errors import ConfigError, Occupied
 from isthmus.ledger.documents.kinds import ControllerDocument
-from isthmus.ledger.link import SILENCE_S
+from isthmus.ledger.pulse import SILENCE_S
 from isthmus.model.process.whereabouts import Liveness
 from isthmus.run.state.candidacy import Candidacy, WhenOccupied
 from isthmus.run.state.vigil import Turn

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from isthmus.errors import IsthmusError, PlanRefused, Unreachable
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.state import ControllerState, LinkEvidence, LinkState, link_state
-from isthmus.run.state.course import Course, Stage
+from isthmus.run.state.course import RunCourse, Stage
 
 REACHED, OPENED, AWAY, OUTDATED = "reached", "opened", "away", "outdated"
 
@@ -18,7 +18,7 @@ class Running(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.course = Course()
+        self.course = RunCourse()
         self.history: list[str] = []
         self.away: IsthmusError | None = None
         self.error: IsthmusError | None = None

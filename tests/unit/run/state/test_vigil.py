@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from isthmus.ledger.documents.kinds import ControllerDocument
-from isthmus.ledger.link import BEAT_S, SILENCE_S
+from isthmus.ledger.pulse import BEAT_S, SILENCE_S
 from isthmus.model.process.whereabouts import Liveness
 from isthmus.run.state.vigil import Turn, Vigil
 
