@@ -14,7 +14,6 @@ from isthmus.kafka import codes
 from isthmus.kafka.admin.configs import alter_topic_configs
 from isthmus.kafka.admin.topics import describe_topics
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.outcomes import Outcomes
 from isthmus.loops.loop import LinkView
@@ -91,7 +90,7 @@ class ConfigsLoop:
         if not begins or change.problem is not None:
             return change
         ends = self._held.pop(key, {})
-        lanes: dict[PartitionKey, LaneKey] = {(each.source_topic, each.partition): each.key for each in topic.lanes}
+        lanes = {(each.source_topic, each.partition): each.key for each in topic.lanes}
         found = await log_ranges(view.source, lanes) if lanes else Outcomes()
         # Records that the source has lost since do not come.
         ends.update(

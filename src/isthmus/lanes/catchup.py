@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
 
@@ -100,7 +99,7 @@ class CatchUp:
 
     async def _read(self, lanes: Collection[Lane], *, ignores_open: bool) -> bool:
         """Read where the source ends in these lanes; whether it answered for all of them."""
-        partitions: dict[PartitionKey, LaneKey] = {(lane.source_topic, lane.partition): lane.key for lane in lanes}
+        partitions = {(lane.source_topic, lane.partition): lane.key for lane in lanes}
         ranges = await log_ranges(self._source, partitions)
         self._ends.update(
             (partitions[key], log.stable_end if ignores_open else log.end) for key, log in ranges.values.items()

@@ -10,14 +10,13 @@ from typing import Final, NamedTuple
 
 from isthmus.errors import ClusterError
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.transactions.aborting import transactions_holding
 from isthmus.kafka.transactions.open import transactional_ids
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.transactions import OpenTransaction
 from isthmus.model.lane import LaneKey, LaneReport
 from isthmus.model.links.promotion import TornTransaction
-from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.naming import SourceTopic, SourceTopicPartition, TargetTopic
 from isthmus.model.state import AGED_S
 
 ASKED_MAX: Final = 200
@@ -71,7 +70,7 @@ class TransactionWatch:
             self.transactions = ()
         elif now - self._asked_at >= AGED_S:
             self._asked_at = now
-            logs: dict[PartitionKey, LogRange] = {
+            logs: dict[SourceTopicPartition, LogRange] = {
                 (sources[key.topic], key.partition): LogRange(0, reports[key].decided_end, reports[key].source_log_end)
                 for key in late[:ASKED_MAX]
             }
@@ -107,7 +106,7 @@ class TransactionNames:
         return ()
 
 
-async def holders(source: Client, logs: Mapping[PartitionKey, LogRange]) -> tuple[OpenTransaction, ...]:
+async def holders(source: Client, logs: Mapping[SourceTopicPartition, LogRange]) -> tuple[OpenTransaction, ...]:
     """The transactions for which the ends of these logs wait; none where brokers do not tell soon."""
     with contextlib.suppress(ClusterError, TimeoutError):
         async with asyncio.timeout(_ANSWER_S):

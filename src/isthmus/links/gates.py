@@ -8,12 +8,12 @@ from typing import Final
 from isthmus.errors import GateNotMet
 from isthmus.groups.plan import GroupPlan, worst
 from isthmus.groups.positions.carrying import Standing
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.links.resuming import options_of
 from isthmus.links.writers import format_partitions
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.links.promotion import LeftPartition
 from isthmus.model.namespace import NamespaceMap
+from isthmus.model.naming import SourceTopicPartition
 from isthmus.model.text.wording import first_few
 
 _UNCARRIED: Final = frozenset(
@@ -53,7 +53,7 @@ def is_beyond(each: LeftPartition) -> bool:
     return not each.is_mapped and 0 <= each.source_end < each.target_end
 
 
-def require_within(link: str, left: Iterable[LeftPartition], here: Mapping[PartitionKey, LogRange]) -> None:
+def require_within(link: str, left: Iterable[LeftPartition], here: Mapping[SourceTopicPartition, LogRange]) -> None:
     """Require that the target has no more than its source, as it is `here` and was seen later.
 
     :raises GateNotMet: It has more, whether a lane has noticed that or not.

@@ -17,7 +17,6 @@ from isthmus.kafka import codes
 from isthmus.kafka.admin.topics import known_absent, selected_topics
 from isthmus.kafka.batches.batch import SEQUENCE_MASK, Batch
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.log.tail import batches_before, last_batches
 from isthmus.kafka.metadata import NO_TOPIC_ID, Metadata
@@ -53,7 +52,7 @@ from isthmus.model.link import Link
 from isthmus.model.links.lastknown import KnownNames
 from isthmus.model.links.promotion import LeftPartition, Promotion, TornTransaction
 from isthmus.model.namespace import NamespaceMap
-from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.naming import SourceTopic, SourceTopicPartition, TargetTopic, TargetTopicPartition
 from isthmus.model.text.wording import first_few
 
 _SOURCE_S: Final = 4.0
@@ -62,7 +61,9 @@ _NO_COPIES: Final = frozenset({LaneState.DIVERGED, LaneState.TOPIC_RECREATED})
 """States in which an offset is not that of the same record on both sides: the lane's position means nothing."""
 
 
-async def source_logs(link: Link, source: Client, followed: Collection[SourceTopic]) -> dict[PartitionKey, LogRange]:
+async def source_logs(
+    link: Link, source: Client, followed: Collection[SourceTopic]
+) -> dict[SourceTopicPartition, LogRange]:
     """Read the logs of all partitions at the source that the link selects and has a name for. Those of the `followed`
     topics that no longer exist are left out.
 
@@ -96,17 +97,17 @@ def followed_topics(link: Link, known: LinkMemory) -> frozenset[SourceTopic]:
 
 
 async def _find_unseen(
-    source: Client, keys: Collection[PartitionKey], followed: Collection[SourceTopic]
+    source: Client, keys: Collection[SourceTopicPartition], followed: Collection[SourceTopic]
 ) -> frozenset[SourceTopic]:
     """Return the followed topics that the source does not show although it may have them: a topic missing in an answer
     may be hidden, or unknown to a broker that has just started.
     """
-    missing = frozenset(followed) - {SourceTopic(topic) for topic, _ in keys}
+    missing = frozenset(followed) - {topic for topic, _ in keys}
     gone = await known_absent(source, missing)
     return frozenset(each for each in missing if each not in gone)
 
 
-def _selected_partitions(link: Link, metadata: Metadata) -> list[PartitionKey]:
+def _selected_partitions(link: Link, metadata: Metadata) -> list[SourceTopicPartition]:
     return [
         (name, each.partition)
         for name in sorted(link.topics.name_topics(metadata.topics).sources.values())
@@ -119,7 +120,7 @@ class SeenLogs(NamedTuple):
     whether the log of each partition is. `ids` are those of the topics that it shows.
     """
 
-    logs: Mapping[PartitionKey, LogRange] | None = None
+    logs: Mapping[SourceTopicPartition, LogRange] | None = None
     has_topics: bool = False
     is_whole: bool = False
     ids: Mapping[str, uuid.UUID] = MappingProxyType({})
@@ -203,7 +204,7 @@ def without_open(left: tuple[LeftPartition, ...], found: Collection[OpenTransact
 async def left_partitions(
     link: Link,
     target: Client,
-    here: Mapping[PartitionKey, LogRange] | None,
+    here: Mapping[SourceTopicPartition, LogRange] | None,
     seen: SeenLogs = NOTHING_SEEN,
     *,
     source: Client | None = None,
@@ -216,7 +217,7 @@ async def left_partitions(
     """
     known = await recollect(link.name, target)
     topics = (await target.metadata(None)).topics
-    named = [name for name in topics if link.topics.source_of(TargetTopic(name)) is not None]
+    named = [name for name in map(TargetTopic, topics) if link.topics.source_of(name) is not None]
     keys = [(name, each.partition) for name in named for each in topics[name].partitions]
     ranges = (await log_ranges(target, keys)).values
     tails = await _find_doubtful_tails(known, target, ranges)
@@ -229,15 +230,15 @@ async def left_partitions(
 
 
 async def _find_doubtful_tails(
-    known: LinkMemory, target: Client, there: Mapping[PartitionKey, LogRange]
-) -> Mapping[PartitionKey, Batch]:
+    known: LinkMemory, target: Client, there: Mapping[TargetTopicPartition, LogRange]
+) -> Mapping[TargetTopicPartition, Batch]:
     """Read the last batch of those logs whose last lane report says too little or cannot be true any more; where others
     have written, the last batch before the reported position.
     """
-    doubted: dict[PartitionKey, int] = {}
+    doubted: dict[TargetTopicPartition, int] = {}
     ended = ended_lanes(known)
     for (name, partition), log in there.items():
-        key = LaneKey(TargetTopic(name), partition)
+        key = LaneKey(name, partition)
         document, report = known.topics.get(key.topic), known.last_known.get(key)
         if document is not None and document.is_mapped:
             continue
@@ -250,7 +251,7 @@ async def _find_doubtful_tails(
     return await last_batches(target, doubted)
 
 
-def _ours(known: LinkMemory, tails: Mapping[PartitionKey, Batch]) -> dict[PartitionKey, int]:
+def _ours(known: LinkMemory, tails: Mapping[TargetTopicPartition, Batch]) -> dict[TargetTopicPartition, int]:
     """Return where those of these last batches end that the link itself wrote, at the offset they were written for."""
     producers = {each.producer_id for each in LinkDocument.find_all(known.documents.values())}
     return {
@@ -262,19 +263,19 @@ def _ours(known: LinkMemory, tails: Mapping[PartitionKey, Batch]) -> dict[Partit
 
 
 async def _find_copied_tails(
-    link: Link, known: LinkMemory, source: Client, tails: Mapping[PartitionKey, Batch]
-) -> dict[PartitionKey, int]:
+    link: Link, known: LinkMemory, source: Client, tails: Mapping[TargetTopicPartition, Batch]
+) -> dict[TargetTopicPartition, int]:
     """Return where those of these last batches end that equal the source's there, for lanes that never reported.
 
     :raises ClusterError: The source does not answer.
     """
-    lanes: dict[PartitionKey, PartitionKey] = {}
+    lanes: dict[TargetTopicPartition, SourceTopicPartition] = {}
     for name, partition in tails:
-        source_topic = link.topics.source_of(TargetTopic(name))
-        if source_topic is not None and LaneKey(TargetTopic(name), partition) not in known.last_known:
+        source_topic = link.topics.source_of(name)
+        if source_topic is not None and LaneKey(name, partition) not in known.last_known:
             lanes[name, partition] = (source_topic, partition)
     found = await batches_before(source, {at: tails[key].offset_end for key, at in lanes.items()})
-    copies: dict[PartitionKey, int] = {}
+    copies: dict[TargetTopicPartition, int] = {}
     for key, at in lanes.items():
         end, here = tails[key].offset_end, found.get(at)
         # A batch that cannot be decoded proves nothing.
@@ -287,11 +288,11 @@ async def _find_copied_tails(
 def left_of(
     link: Link,
     known: LinkMemory,
-    there: Mapping[PartitionKey, LogRange | None],
-    here: Mapping[PartitionKey, LogRange] | None,
+    there: Mapping[TargetTopicPartition, LogRange | None],
+    here: Mapping[SourceTopicPartition, LogRange] | None,
     at_ms: int,
-    seen: Mapping[PartitionKey, LogRange] | None = None,
-    ours: Mapping[PartitionKey, int] = MappingProxyType({}),
+    seen: Mapping[SourceTopicPartition, LogRange] | None = None,
+    ours: Mapping[TargetTopicPartition, int] = MappingProxyType({}),
     ids: Mapping[str, uuid.UUID] = NOTHING_SEEN.ids,
 ) -> tuple[LeftPartition, ...]:
     """Describe what is left of the partitions that are `there`, at the target, and of those the source is known to
@@ -316,15 +317,14 @@ def left_of(
         ),
     )
     lanes: dict[LaneKey, SourceTopic] = {}
-    for name, partition in there:
-        topic = TargetTopic(name)
+    for topic, partition in there:
         source_topic = link.topics.source_of(topic)
         if source_topic is not None and topic in sight.topics:
             lanes[LaneKey(topic, partition)] = source_topic
     for source_name, partition in sight.noted if here is None else here:
-        topic_there = link.topics.target_of(SourceTopic(source_name))
+        topic_there = link.topics.target_of(source_name)
         if topic_there is not None:
-            lanes.setdefault(LaneKey(topic_there, partition), SourceTopic(source_name))
+            lanes.setdefault(LaneKey(topic_there, partition), source_name)
     if here is None:
         heard = {key.topic for key in lanes}
         for topic, document in sight.topics.items():
@@ -357,18 +357,19 @@ class _SeenLog(NamedTuple):
 
 
 def _last_seen_logs(
-    link: Link, known: LinkMemory, at_ms: int, seen: Mapping[PartitionKey, LogRange]
-) -> dict[PartitionKey, _SeenLog]:
+    link: Link, known: LinkMemory, at_ms: int, seen: Mapping[SourceTopicPartition, LogRange]
+) -> dict[SourceTopicPartition, _SeenLog]:
     """Return the logs of the source's partitions as they are seen now, or as the link's controller wrote them down
     last, each minute.
     """
-    found: dict[PartitionKey, _SeenLog] = {}
+    found: dict[SourceTopicPartition, _SeenLog] = {}
     for names in known_names(known):
         age_s = age_most_s(names.seen_ms, at_ms)
         for topic in names.topics:
-            if link.topics.matches(SourceTopic(topic.name)):
+            name = SourceTopic(topic.name)
+            if link.topics.matches(name):
                 for each in topic.logs:
-                    found[topic.name, each.partition] = _SeenLog(each.start, each.end, age_s)
+                    found[name, each.partition] = _SeenLog(each.start, each.end, age_s)
     return found | {key: _SeenLog(log.start, log.end, 0.0) for key, log in seen.items()}
 
 
@@ -385,10 +386,10 @@ class _Sight(NamedTuple):
     known: LinkMemory
     topics: Mapping[TargetTopic, TopicDocument]
     ended: Mapping[LaneKey, LaneState]
-    here: Mapping[PartitionKey, LogRange] | None
-    noted: Mapping[PartitionKey, _SeenLog]
+    here: Mapping[SourceTopicPartition, LogRange] | None
+    noted: Mapping[SourceTopicPartition, _SeenLog]
     at_ms: int
-    ours: Mapping[PartitionKey, int]
+    ours: Mapping[TargetTopicPartition, int]
     ids: Mapping[str, uuid.UUID]
     left_mapped: frozenset[LaneKey]
 

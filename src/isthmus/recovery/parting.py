@@ -16,7 +16,6 @@ from isthmus.errors import PlanRefused
 from isthmus.groups.returning import home_position
 from isthmus.kafka import codes
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import leaders_of
 from isthmus.kafka.session import ClientSession
 from isthmus.kafka.transactions.producers import active_producers
@@ -33,7 +32,7 @@ from isthmus.model.kafka.rights import on_topic
 from isthmus.model.kafka.topic import Parted, TopicDescription, TopicIds
 from isthmus.model.link import Link
 from isthmus.model.links.recovery import DivergedPartition, HeldPosition
-from isthmus.model.naming import NamedTopics, SourceTopic, TargetTopic
+from isthmus.model.naming import NamedTopics, SourceTopic, TargetTopic, TargetTopicPartition
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import MappedRange
 from isthmus.recovery.sides import BothTopics
@@ -193,12 +192,12 @@ class Parting:
         identity = LinkDocument.find(self.known.documents, self.link.name)
         if identity is None:
             return {}
-        keys = [(str(self.document.topic), partition) for partition in partitions]
+        keys = [(self.document.topic, partition) for partition in partitions]
         leaders, leaderless = leaders_of(await self.target.metadata([self.document.topic]), keys)
         for (topic, partition), code in leaderless.items():
             alias, what = self.target.cluster.alias, f"finding the leader of {topic}-{partition}"
             codes.raise_for_code(code, what, on_topic("DESCRIBE", topic), cluster=alias)
-        asked: dict[PartitionKey, int] = {}
+        asked: dict[TargetTopicPartition, int] = {}
         for node, epochs in leaders.items():
             if DESCRIBE_PRODUCERS in (await self.target.connection(node)).api_versions:
                 asked.update(dict.fromkeys(epochs, node))

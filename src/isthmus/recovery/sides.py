@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -134,7 +134,7 @@ async def logs_of(client: Client, topic: TopicDescription) -> dict[int, LogRange
 
     :raises ClusterError: A log cannot be read.
     """
-    keys: Sequence[tuple[str, int]] = [(topic.name, number) for number in range(topic.partition_count)]
+    keys = [(topic.name, number) for number in range(topic.partition_count)]
     found = await log_ranges(client, keys)
     for error in found.errors.values():
         raise error

@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, Generic, NamedTuple, Self
 
 from isthmus.access.readers import unread_still
 from isthmus.errors import ClusterError, Unreachable
@@ -19,7 +19,6 @@ from isthmus.kafka import codes
 from isthmus.kafka.admin.topics import selected_topics
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.ages import record_times
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.metadata import NO_TOPIC_ID, TopicMetadata
 from isthmus.kafka.session import ClientSession
@@ -38,7 +37,7 @@ from isthmus.model.link import Link
 from isthmus.model.links.pauses import NO_PAUSES, Pauses
 from isthmus.model.links.progress import ControllerProgress, LinkProgress, PartitionProgress, TopicProgress, topic_of
 from isthmus.model.loop import LoopProgress, LoopState
-from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.naming import SourceTopic, SourceTopicPartition, TargetTopic, TopicT
 from isthmus.model.offsets import Cursor, OffsetPolicy
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.process.whereabouts import Liveness
@@ -77,12 +76,12 @@ _UNSEEN: Final = _Ends(_End(-1, 0.0), _End(-1, 0.0))
 
 
 @dataclass(slots=True)
-class _Side:
+class _Side(Generic[TopicT]):
     """One cluster's answers: the topics it has, and the logs of their partitions."""
 
     problem: Problem | None = None
     topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
-    ranges: Mapping[PartitionKey, LogRange] = field(default_factory=dict)
+    ranges: Mapping[tuple[TopicT, int], LogRange] = field(default_factory=dict)
     at: float = 0.0
     cluster_id: str | None = None
 
@@ -90,18 +89,19 @@ class _Side:
     def is_away(self) -> bool:
         return self.problem is not None
 
-    def has(self, topic: str) -> bool:
-        """Whether the topic is there, as far as the cluster answered."""
+    def find(self, topic: TopicT) -> TopicMetadata | None:
+        """Return the topic, if it is there as far as the cluster answered."""
         found = self.topics.get(topic)
-        return found is not None and found.error_code != codes.UNKNOWN_TOPIC_OR_PARTITION
+        return None if found is None or found.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION else found
 
-    def has_partition(self, key: PartitionKey) -> bool:
+    def has_partition(self, key: tuple[TopicT, int]) -> bool:
         """Whether the partition is there, as far as the cluster answered."""
-        return self.has(key[0]) and any(p.partition == key[1] for p in self.topics[key[0]].partitions)
+        found = self.find(key[0])
+        return found is not None and any(p.partition == key[1] for p in found.partitions)
 
 
 @contextlib.asynccontextmanager
-async def _asking(side: _Side, client: Client, patience_s: float) -> AsyncIterator[None]:
+async def _asking(side: _Side[Any], client: Client, patience_s: float) -> AsyncIterator[None]:
     """Mark a cluster as away that does not answer, or not within `patience_s`. A single request may be waited for as
     long as a client quota holds its broker back, and a look makes many.
     """
@@ -130,8 +130,8 @@ class _Reading:
     known: LinkMemory
     ledger_problem: Problem | None = None
     patience_s: float = PATIENCE_S
-    source: _Side = field(default_factory=_Side)
-    target: _Side = field(default_factory=_Side)
+    source: _Side[SourceTopic] = field(default_factory=_Side)
+    target: _Side[TargetTopic] = field(default_factory=_Side)
     sources: Mapping[TargetTopic, SourceTopic] = field(default_factory=dict)
     recorded: Mapping[TargetTopic, TopicDocument] = field(default_factory=dict)
     ended: Mapping[LaneKey, EndedPartition] = field(default_factory=dict)
@@ -139,9 +139,9 @@ class _Reading:
     paused: Pauses = NO_PAUSES
     cursors: Mapping[LaneKey, Cursor] = field(default_factory=dict)
     controller: ControllerState = ControllerState.UNKNOWN
-    times: Mapping[PartitionKey, int] = field(default_factory=dict)
-    waiting_times: Mapping[PartitionKey, int] = field(default_factory=dict)
-    moving: frozenset[PartitionKey] = frozenset()
+    times: Mapping[SourceTopicPartition, int] = field(default_factory=dict)
+    waiting_times: Mapping[SourceTopicPartition, int] = field(default_factory=dict)
+    moving: frozenset[SourceTopicPartition] = frozenset()
     transactions: tuple[OpenTransaction, ...] = ()
 
     async def take(self, source: Client, target: Client, before: _Reading | None) -> None:
@@ -177,7 +177,7 @@ class _Reading:
         if still:
             self.transactions = await holders(source, still)
 
-    def at_source(self, lane: LaneKey) -> PartitionKey:
+    def at_source(self, lane: LaneKey) -> SourceTopicPartition:
         """Return the partition at the source that is copied into one at the target."""
         return self.sources[lane.topic], lane.partition
 
@@ -209,8 +209,8 @@ class _Reading:
             remembered.setdefault(key.topic, set()).add(key.partition)
         found = {}
         for name, source in self.sources.items():
-            sides = [side.topics[own] for side, own in ((self.source, source), (self.target, name)) if side.has(own)]
-            numbers = {p.partition for p in sides[0].partitions} if sides else set()
+            described = self.source.find(source) or self.target.find(name)
+            numbers = {p.partition for p in described.partitions} if described else set()
             found[name] = [LaneKey(name, number) for number in sorted(numbers or remembered.get(name, set()))]
         return found
 
@@ -239,14 +239,14 @@ class _Reading:
                 found = await target.metadata(names)
                 self.target.topics, self.target.cluster_id = found.topics, found.cluster_id
 
-    async def _measure(self, side: _Side, client: Client, partitions: Collection[PartitionKey]) -> None:
+    async def _measure(self, side: _Side[TopicT], client: Client, partitions: Collection[tuple[TopicT, int]]) -> None:
         side.at = time.monotonic()
         if side.is_away or not partitions:
             return
         async with _asking(side, client, self.patience_s):
             side.ranges = (await log_ranges(client, partitions, timeout_s=_RANGES_S)).values
 
-    def _oldest(self) -> dict[PartitionKey, int]:
+    def _oldest(self) -> dict[SourceTopicPartition, int]:
         """Return the first offsets still to copy, where there are any."""
         begins = {}
         for lanes in self.partitions().values():
@@ -370,7 +370,7 @@ def _topic(reading: _Reading, name: TargetTopic, partitions: list[PartitionProgr
         return replace(topic, state=LaneState(ended.state), problem=ended.problem, state_age_s=age_s)
     if not partitions:
         topic = replace(topic, state=lane_state(_evidence(reading, name, None)))
-    is_missing = not reading.source.is_away and not reading.source.has(source)
+    is_missing = not reading.source.is_away and reading.source.find(source) is None
     if topic.state is LaneState.SOURCE_DELETED:
         return replace(topic, problem=None if document is None else document.problem)
     return replace(topic, problem=_NO_SUCH_TOPIC) if is_missing else topic
@@ -434,7 +434,7 @@ def _evidence(
         is_paused=reading.paused.covers(topic),
         source_is_away=reading.source.is_away,
         target_is_away=reading.target.is_away,
-        is_at_source=reading.source.has(reading.sources[topic]),
+        is_at_source=reading.source.find(reading.sources[topic]) is not None,
         is_deleted=topic in reading.recorded and reading.recorded[topic].state == LaneState.SOURCE_DELETED,
         reported=reported,
         reported_s=reported_age_s,
@@ -489,7 +489,7 @@ def _waiting(source: LogRange | None) -> int:
     return -1 if source is None else source.end - source.stable_end
 
 
-def _waiting_s(reading: _Reading, at_source: PartitionKey, moment_ms: int) -> float | None:
+def _waiting_s(reading: _Reading, at_source: SourceTopicPartition, moment_ms: int) -> float | None:
     """Return for how long they have, by the record's time or the coordinator's, whichever is earlier."""
     began = [each.started_ms for each in reading.transactions if (each.topic, each.partition) == at_source]
     known = [at for at in (reading.waiting_times.get(at_source), *began) if at is not None and at >= 0]

@@ -144,7 +144,7 @@ async def foresee(
 
 async def _with_transactions(plan: LinkPlan, source: Client) -> LinkPlan:
     """Return the plan with a note on each partition whose end waits for an open transaction."""
-    held: dict[PartitionKey, LogRange] = {
+    held = {
         (topic.source_topic, one.partition): one.source
         for topic in plan.topics
         for one in topic.partitions

@@ -188,10 +188,10 @@ class World:
         self.followed.take_all(self.entries[self.seen :])
         self.seen = len(self.entries)
         there = {
-            (str(key.topic), key.partition): LogRange(0, one.copied + one.foreign, one.copied + one.foreign)
+            (key.topic, key.partition): LogRange(0, one.copied + one.foreign, one.copied + one.foreign)
             for key, one in self.partitions.items()
         }
-        ours = {(str(key.topic), key.partition): one.copied for key, one in self.partitions.items() if not one.foreign}
+        ours = {(key.topic, key.partition): one.copied for key, one in self.partitions.items() if not one.foreign}
         for known in (LinkMemory.of("l", self.entries), self.followed.copy()):
             for left in left_of(LINK, known, there, None, self.now_ms, ours=ours):
                 partition = self.partitions[LaneKey(left.topic, left.partition)]

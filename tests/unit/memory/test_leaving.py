@@ -56,7 +56,7 @@ from isthmus.model.links.declaration import Declaration, attachment
 from isthmus.model.links.lastknown import KnownLog, KnownNames, KnownTopic
 from isthmus.model.links.promotion import Promotion, TornTransaction
 from isthmus.model.namespace import NamespaceMap, NamespaceNaming
-from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.naming import SourceTopic, SourceTopicPartition, TargetTopic, TargetTopicPartition
 from isthmus.model.registers import Author, Register, change_registers
 from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.model.text.plain import plain
@@ -78,7 +78,8 @@ NAMES = KnownNames(
         KnownTopic(name="b-9", replicas=1, logs=(KnownLog(0, 0, 5),)),
     ),
 )
-SHORTER = {("a-1", 0): LogRange(0, 17, 17)}
+HERE, THERE = (SourceTopic("a-1"), 0), (TargetTopic("x-1"), 0)
+SHORTER = {HERE: LogRange(0, 17, 17)}
 
 
 def topic(number: int) -> TopicDocument:
@@ -111,7 +112,7 @@ def test_a_topic_that_the_target_does_not_have_is_missing_as_a_whole() -> None:
     )
     known = memory(begun, topic(1), topic(2), topic(3), KnownNamesDocument(link="orders", names=NAMES))
 
-    left = left_of(LINK, known, {("x-1", 0): LogRange(0, 20, 20)}, None, at_ms=50_000)
+    left = left_of(LINK, known, {THERE: LogRange(0, 20, 20)}, None, at_ms=50_000)
 
     assert [(each.topic, each.partition, each.missing_records, each.source_age_s) for each in left] == [
         ("x-1", 0, -1, None),
@@ -138,8 +139,8 @@ def test_a_link_that_never_ran_knows_nothing() -> None:
 def test_a_source_that_answers_tells_itself() -> None:
     """What it has now counts, whatever was written down of it; and that it answers is said."""
     known = memory(topic(1), KnownNamesDocument(link="orders", names=NAMES))
-    logs, seen = {("x-1", 0): LogRange(0, 20, 20)}, {("a-1", 0): LogRange(0, 30, 90)}
-    (left, *_) = left_of(LINK, known, logs, None, at_ms=50_000, seen=seen, ours={("x-1", 0): 20})
+    logs, seen = {THERE: LogRange(0, 20, 20)}, {HERE: LogRange(0, 30, 90)}
+    (left, *_) = left_of(LINK, known, logs, None, at_ms=50_000, seen=seen, ours={THERE: 20})
     assert (left.source_end, left.missing_records, left.source_age_s) == (90, 70, 0.0)
     found = Promotion(link="orders", verb="failover", namespaces=(), partitions=(left,), answering="east")
     assert found.missing_in_words.endswith("east answers: promote or reverse in place of this loses nothing")
@@ -151,15 +152,15 @@ def test_what_somebody_else_may_have_written_is_no_copy() -> None:
     """Behind what a lane told last the target may hold records of others, which nobody has noticed: they count only if
     the link itself wrote the last of them. Of a lane that never told anything nobody knows.
     """
-    known, key, there = memory(topic(1)), LaneKey(TargetTopic("x-1"), 0), {("x-1", 0): LogRange(0, 20, 20)}
-    here = {("a-1", 0): LogRange(0, 20, 20)}
+    known, key, there = memory(topic(1)), LaneKey(*THERE), {THERE: LogRange(0, 20, 20)}
+    here = {HERE: LogRange(0, 20, 20)}
     (left,) = left_of(LINK, known, there, None, at_ms=1)
     assert (left.missing_records, left.copied_end) == (-1, -1)
     tell(known, LaneReport(key=key, state=LaneState.ACTIVE, position=15, source_end=20, source_log_end=20))
     for source in (None, here):
         (left,) = left_of(LINK, known, there, source, at_ms=1)
         assert (left.missing_records, left.copied_end) == (5, 15)
-        (left,) = left_of(LINK, known, there, source, at_ms=1, ours={("x-1", 0): 20})
+        (left,) = left_of(LINK, known, there, source, at_ms=1, ours={THERE: 20})
         assert (left.missing_records, left.copied_end) == (0, 20)
     # A task that begins and does not know yet where it is takes nothing of that back.
     tell(known, LaneReport(key=key, state=LaneState.STARTING))
@@ -200,7 +201,7 @@ def test_an_answer_without_what_was_followed_is_not_all_there_is(
     assert (seen.has_topics, seen.is_whole) == (has_topics, is_whole)
     assert asyncio.run(seen_logs(LINK, Client(LINK.source), ())).is_whole == shown
 
-    async def here() -> Mapping[PartitionKey, LogRange]:
+    async def here() -> Mapping[SourceTopicPartition, LogRange]:
         async with Client(LINK.source) as source:
             return await source_logs(LINK, source, followed)
 
@@ -216,11 +217,11 @@ def test_nothing_is_copied_of_a_topic_that_is_another_one_by_now() -> None:
     """It was created anew while nobody ran the link, whose last word was that all is well: what the target has is of
     the one before. An id that nobody knows tells nothing.
     """
-    document, there = replace(topic(1), source_topic_id=uuid.UUID(int=1)), {("x-1", 0): LogRange(0, 20, 20)}
-    known, seen = memory(document), {("a-1", 0): LogRange(0, 10, 10)}
+    document, there = replace(topic(1), source_topic_id=uuid.UUID(int=1)), {THERE: LogRange(0, 20, 20)}
+    known, seen = memory(document), {HERE: LogRange(0, 10, 10)}
     for found, missing, state in ((1, 0, None), (0, 0, None), (2, -1, LaneState.TOPIC_RECREATED)):
         ids = {"a-1": uuid.UUID(int=found)}
-        (left,) = left_of(LINK, known, there, None, at_ms=1, seen=seen, ours={("x-1", 0): 20}, ids=ids)
+        (left,) = left_of(LINK, known, there, None, at_ms=1, seen=seen, ours={THERE: 20}, ids=ids)
         assert (left.missing_records, left.state) == (missing, state)
 
 
@@ -246,10 +247,10 @@ def test_a_time_in_the_future_is_not_now() -> None:
 
 def test_what_waits_for_a_transaction_may_be_missing() -> None:
     """Records behind an open transaction are acknowledged, and are not copied: the log's end counts."""
-    known, key = memory(topic(1)), LaneKey(TargetTopic("x-1"), 0)
+    known, key = memory(topic(1)), LaneKey(*THERE)
     report = LaneReport(key=key, state=LaneState.ACTIVE, position=20, source_end=20, source_log_end=520)
     tell(known, report)
-    (left,) = left_of(LINK, known, {("x-1", 0): LogRange(0, 20, 20)}, None, at_ms=1)
+    (left,) = left_of(LINK, known, {THERE: LogRange(0, 20, 20)}, None, at_ms=1)
     assert left.missing_records == 500
 
 
@@ -273,7 +274,7 @@ def test_a_partition_that_ends_within_a_transaction_is_named(
     """As its lane told it of just that offset; what came after its last word may have ended the transaction, or begun
     another. A source that answers, all of which is there, has no such transaction.
     """
-    known, key, there = memory(topic(1)), LaneKey(TargetTopic("x-1"), 0), {("x-1", 0): LogRange(0, end, end)}
+    known, key, there = memory(topic(1)), LaneKey(*THERE), {THERE: LogRange(0, end, end)}
     tell(known, LaneReport(key=key, state=LaneState.ACTIVE, position=20, source_end=end + 1, within=within))
     (left,) = left_of(LINK, known, there, None, at_ms=1)
     assert left.ends_within == (None if torn is None else tuple(map(TornTransaction, torn)))
@@ -286,7 +287,7 @@ def test_a_partition_that_ends_within_a_transaction_is_named(
         LINK,
         known,
         there,
-        {("a-1", 0): LogRange(0, end, end)},
+        {HERE: LogRange(0, end, end)},
         at_ms=1,
         ours={key: log.end for key, log in there.items()},
     )
@@ -298,7 +299,7 @@ def test_what_is_open_at_the_target_is_nobodys_to_see() -> None:
     holds back is copied, and may be missing: its end may be committed at the source.
     """
     known = memory(topic(1), TransactionNamesDocument(link="orders", names=(TornTransaction(4711, "payments"),)))
-    key, there = LaneKey(TargetTopic("x-1"), 0), {("x-1", 0): LogRange(0, 12, 20)}
+    key, there = LaneKey(*THERE), {THERE: LogRange(0, 12, 20)}
     tell(known, LaneReport(key=key, state=LaneState.ACTIVE, position=20, source_end=20, within=(4711, 4712)))
     left = left_of(LINK, known, there, None, at_ms=1)
     mirrored = OpenTransaction("x-1", 0, TransactionState.MIRRORED, lone_producer_id(4711), 0, 0, 12, 8)
@@ -314,12 +315,12 @@ def test_what_is_open_at_the_target_is_nobodys_to_see() -> None:
 def test_what_the_source_says_now_is_all_there_is() -> None:
     """A topic that it has no more keeps nobody from being promoted, whatever was seen of it."""
     known = memory(topic(1), topic(3), KnownNamesDocument(link="orders", names=NAMES))
-    there = {("x-1", 0): LogRange(0, 20, 20)}
+    there = {THERE: LogRange(0, 20, 20)}
     (left,) = left_of(
         LINK,
         known,
         there,
-        {("a-1", 0): LogRange(5, 30, 30)},
+        {HERE: LogRange(5, 30, 30)},
         at_ms=1,
         ours={key: log.end for key, log in there.items()},
     )
@@ -343,7 +344,7 @@ def test_where_a_partition_has_ended_its_log_end_proves_nothing(
     state: LaneState, position: int, missing: int, told_by: str
 ) -> None:
     """What may be missing is counted from where its lane came to; where that tells nothing either, it is not known."""
-    document, key = topic(1), LaneKey(TargetTopic("x-1"), 0)
+    document, key = topic(1), LaneKey(*THERE)
     if told_by == "partition":
         document = replace(document, ended=(EndedPartition(partition=0, state=str(state)),))
     elif told_by == "topic":
@@ -353,7 +354,7 @@ def test_where_a_partition_has_ended_its_log_end_proves_nothing(
     if told_by != "report":
         known.reports.clear()
 
-    ours, there = {("x-1", 0): position}, {("x-1", 0): LogRange(0, 25, 25)}
+    ours, there = {THERE: position}, {THERE: LogRange(0, 25, 25)}
 
     (left,) = left_of(LINK, known, there, None, at_ms=1, ours=ours)
 
@@ -372,21 +373,21 @@ def test_what_was_copied_may_be_lost_and_others_stand_in_its_place(state: LaneSt
     """So a lane's word counts no more where somebody else has written, or where the target ends before it: only what
     the link itself wrote there shows how far it came. Else nobody knows.
     """
-    known, key = memory(topic(1)), LaneKey(TargetTopic("x-1"), 0)
+    known, key = memory(topic(1)), LaneKey(*THERE)
     tell(known, LaneReport(key=key, state=state, position=20, source_end=25))
-    there = {("x-1", 0): LogRange(0, end, end)}
-    for ours, missing, copied in (({}, -1, -1), ({("x-1", 0): min(end, 20)}, 25 - min(end, 20), min(end, 20))):
+    there = {THERE: LogRange(0, end, end)}
+    for ours, missing, copied in (({}, -1, -1), ({THERE: min(end, 20)}, 25 - min(end, 20), min(end, 20))):
         (left,) = left_of(LINK, known, there, None, at_ms=1, ours=ours)
         assert (left.missing_records, left.copied_end) == (missing, copied)
 
 
 def test_equal_ends_are_no_copy_where_no_lane_ever_told_of_itself() -> None:
     """Somebody else may have written as many records as the source has: what stands there has to be the source's."""
-    known, logs = memory(topic(1)), {("x-1", 0): LogRange(0, 20, 20)}
-    here = {("a-1", 0): LogRange(0, 20, 20)}
+    known, logs = memory(topic(1)), {THERE: LogRange(0, 20, 20)}
+    here = {HERE: LogRange(0, 20, 20)}
     (left,) = left_of(LINK, known, logs, here, at_ms=1)
     assert (left.missing_records, left.copied_end) == (-1, -1)
-    (left,) = left_of(LINK, known, logs, here, at_ms=1, ours={("x-1", 0): 20})
+    (left,) = left_of(LINK, known, logs, here, at_ms=1, ours={THERE: 20})
     assert (left.missing_records, left.copied_end) == (0, 20)
 
 
@@ -397,14 +398,14 @@ def test_the_link_wrote_what_stands_at_the_offset_it_was_written_for() -> None:
     )
     known = memory(identity)
 
-    def ours(producer_id: int, base_offset: int, sequence: int) -> dict[PartitionKey, int]:
+    def ours(producer_id: int, base_offset: int, sequence: int) -> dict[TargetTopicPartition, int]:
         records = [Record(base_offset + n, 1000, None, b"", []) for n in range(3)]
         batch = encode(records, 0)._replace(producer_id=producer_id, base_sequence=sequence)
-        return leaving._ours(known, {("x-1", 0): batch})
+        return leaving._ours(known, {THERE: batch})
 
-    assert ours(7, 10, 10) == {("x-1", 0): 13}
+    assert ours(7, 10, 10) == {THERE: 13}
     far = 5 << 31
-    assert ours(7, far + 10, 10) == {("x-1", 0): far + 13}
+    assert ours(7, far + 10, 10) == {THERE: far + 13}
     for producer_id, base_offset, sequence in ((7, 10, 9), (7, 10, 0), (9, 10, 10), (-1, 10, -1)):
         assert ours(producer_id, base_offset, sequence) == {}
 
@@ -447,14 +448,14 @@ def test_what_a_lease_left_on_its_way_is_waited_for() -> None:
 @pytest.mark.parametrize("start", [20, 0])
 def test_nothing_is_missing_of_a_source_without_records(start: int) -> None:
     """Retention may have taken all on both sides: there is no last record that would show what stands there."""
-    known, here = memory(topic(1)), {("a-1", 0): LogRange(20, 20, 20)}
-    (left,) = left_of(LINK, known, {("x-1", 0): LogRange(start, 20, 20)}, here, at_ms=1)
+    known, here = memory(topic(1)), {HERE: LogRange(20, 20, 20)}
+    (left,) = left_of(LINK, known, {THERE: LogRange(start, 20, 20)}, here, at_ms=1)
     assert (left.missing_records, left.copied_end) == (0, -1)
 
 
 def test_what_has_ended_keeps_a_follower_from_being_promoted() -> None:
     """Whatever the ends of both logs say, while the source has that topic; it is named, with the way out."""
-    known, logs = memory(replace(topic(1), state="DIVERGED")), {("x-1", 0): LogRange(0, 20, 20)}
+    known, logs = memory(replace(topic(1), state="DIVERGED")), {THERE: LogRange(0, 20, 20)}
 
     with pytest.raises(GateNotMet, match=r"x-1-0 is DIVERGED") as told:
         require_copies("orders", left_of(LINK, known, logs, SHORTER, at_ms=1))
@@ -465,11 +466,11 @@ def test_what_has_ended_keeps_a_follower_from_being_promoted() -> None:
 
 def test_a_follower_that_has_more_than_its_source_is_no_copy() -> None:
     """Whether a lane has seen that or not; but what the source has got meanwhile is no more than it has."""
-    (left,) = left_of(LINK, memory(topic(1)), {("x-1", 0): LogRange(0, 20, 20)}, SHORTER, at_ms=1)
+    (left,) = left_of(LINK, memory(topic(1)), {THERE: LogRange(0, 20, 20)}, SHORTER, at_ms=1)
     assert is_beyond(left)
     with pytest.raises(GateNotMet, match="the target has more than its source in x-1-0"):
         require_within("orders", [left], SHORTER)
-    require_within("orders", [left], {("a-1", 0): LogRange(0, 20, 20)})
+    require_within("orders", [left], {HERE: LogRange(0, 20, 20)})
     assert not is_beyond(replace(left, target_end=17))
 
 

@@ -81,9 +81,9 @@ def test_what_is_held_back_for_long_is_asked_about_first(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(status, "record_times", record_times)
     monkeypatch.setattr(status, "holders", holders)
-    stuck = ("orders", ASKED_MAX)
+    stuck = (SourceTopic("orders"), ASKED_MAX)
     before, reading = (status._Reading(LINK, LinkMemory("east-west")) for _ in range(2))
-    keys = [("orders", number) for number in range(ASKED_MAX + 1)]
+    keys = [(SourceTopic("orders"), number) for number in range(ASKED_MAX + 1)]
     before.source.ranges = {key: LogRange(0, 5, 10) for key in keys}
     reading.source.ranges = {key: LogRange(0, 5 if key == stuck else 6, 10) for key in keys}
     asyncio.run(reading._hold(Slow(EAST), before))
