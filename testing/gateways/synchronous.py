@@ -12,11 +12,11 @@ from typing import Any
 from isthmus.gateway.frames.duties import Duty, SyncLink
 from isthmus.gateway.synchronous.follower import FollowerWatch
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
 from isthmus.model.gateways.prepared import PreparedCommit
 from isthmus.model.gateways.synchrony import SyncSettings
+from isthmus.model.naming import SourceTopic, SourceTopicPartition, TargetTopic, TargetTopicPartition
 from isthmus.synchronous.sameness import same_before
 from testing.gateways.gateways import Running, gateway
 from testing.patience import TERM_S
@@ -31,13 +31,13 @@ class Link:
 
     follower: FollowerWatch
     source: Client
-    topics: Collection[str]
+    topics: Collection[SourceTopic]
     settings: SyncSettings = field(default_factory=SyncSettings)
     plain: Duty = Duty.HOLD
     transactional: Duty = Duty.HOLD
-    gone: dict[PartitionKey, int] = field(default_factory=dict)
+    gone: dict[SourceTopicPartition, int] = field(default_factory=dict)
     parted_groups: set[str] = field(default_factory=set)
-    other: set[PartitionKey] = field(default_factory=set)
+    other: set[SourceTopicPartition] = field(default_factory=set)
     compared_count: int = 0
     name: str = "orders"
     is_whole: bool = False
@@ -47,15 +47,15 @@ class Link:
     is_current: bool = True
     losses: int = 0
 
-    def target_topic(self, source_topic: str) -> str | None:
+    def target_topic(self, source_topic: SourceTopic) -> TargetTopic | None:
         """The same name."""
-        return source_topic if source_topic in self.topics else None
+        return TargetTopic(source_topic) if source_topic in self.topics else None
 
     def target_group(self, source_group: str) -> str | None:
         """The same name, where it is one of the test's."""
         return source_group if source_group.startswith("carried") else None
 
-    def copies_open(self, key: PartitionKey) -> bool:
+    def copies_open(self, key: SourceTopicPartition) -> bool:
         """As the test says."""
         return self.is_whole
 
@@ -65,11 +65,11 @@ class Link:
         while not self.may_note.is_set():
             await asyncio.sleep(0.01)
 
-    def forget(self, producer_id: int, ends: Mapping[PartitionKey, int]) -> None:
+    def forget(self, producer_id: int, ends: Mapping[TargetTopicPartition, int]) -> None:
         """It has ended everywhere."""
         self.notes.pop(producer_id, None)
 
-    def stand_still(self, late: Mapping[PartitionKey, int]) -> None:
+    def stand_still(self, late: Mapping[SourceTopicPartition, int]) -> None:
         """Out of sync from now on."""
         self.plain, self.transactional = Duty.LET_GO, Duty.REFUSE
 
@@ -77,16 +77,17 @@ class Link:
         """As the test says."""
         return self.transactional if is_transactional else self.plain
 
-    async def compare(self, ends: Mapping[PartitionKey, int]) -> Mapping[PartitionKey, bool | None]:
+    async def compare(self, ends: Mapping[SourceTopicPartition, int]) -> Mapping[SourceTopicPartition, bool | None]:
         """Out of sync from now on, if something is another one."""
         self.compared_count += len(ends)
-        found = await same_before(self.source, self.follower.client, {key: (key, end) for key, end in ends.items()})
+        asked = {key: ((TargetTopic(key[0]), key[1]), end) for key, end in ends.items()}
+        found = await same_before(self.source, self.follower.client, asked)
         self.other |= {key for key, is_same in found.items() if is_same is False}
         if self.other:
             self.plain, self.transactional = Duty.LET_GO, Duty.REFUSE
         return found
 
-    async def let_go(self, late: Mapping[PartitionKey, int]) -> None:
+    async def let_go(self, late: Mapping[SourceTopicPartition, int]) -> None:
         """Out of sync from now on, as links are that prefer to be available."""
         for key, first in late.items():
             self.gone.setdefault(key, first)
@@ -113,8 +114,8 @@ def synchronous(
     """
     nowhere = Cluster(alias="away", bootstrap_servers=("127.0.0.1:1",))
     asking = Client(source.cluster())
-    link = Link(FollowerWatch(Client(target.cluster())), asking, topics)
-    links = [link, Link(FollowerWatch(Client(nowhere)), asking, away, name="away")]
+    link = Link(FollowerWatch(Client(target.cluster())), asking, [*map(SourceTopic, topics)])
+    links = [link, Link(FollowerWatch(Client(nowhere)), asking, [*map(SourceTopic, away)], name="away")]
     with gateway(source.cluster(), duties=Links(links)) as running:
         try:
             yield running, link

@@ -42,6 +42,7 @@ from isthmus.model.links.pair import PairState
 from isthmus.model.links.progress import LinkProgress
 from isthmus.model.links.promotion import Promised, Promotion
 from isthmus.model.namespace import NamespaceMap
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.process.listening import ListenAddress
 from isthmus.model.text.plain import plain
 from isthmus.run.following import Following
@@ -312,7 +313,8 @@ class Trial:
             ):
                 found = sorted(await transactions_in(source, [self.topic]))
                 mine = [each for each in found if each.transactional_id == f"{self.name}-0"]
-                parts = [PreparedPart(self.topic, each.partition, each.first_offset, begins[each.partition] + 2)
+                there = TargetTopic(self.topic)
+                parts = [PreparedPart(there, each.partition, each.first_offset, begins[each.partition] + 2)
                          for each in mine]  # fmt: skip
                 commit = PreparedCommit(mine[0].producer_id, tuple(parts))
                 noted = PreparedDocument(link=self.name, gateway="gone", commits=(commit,))
@@ -348,7 +350,7 @@ class Trial:
             writer.write(self.topic)
             assert (len(writer.acknowledged), writer.broken) == (6, [])
             self.stands(PairState.OUT_OF_SYNC)
-            first = FirstUnheld(self.topic, 0, writer.acknowledged[5])
+            first = FirstUnheld(SourceTopic(self.topic), 0, writer.acknowledged[5])
             assert self.given_up() == (first,)
             assert self.promised().lets_go == (first,)
         self.stands(PairState.IN_SYNC)
@@ -461,6 +463,6 @@ async def leave_prepared(client: Client, name: str, topic: str, *, gateway: str 
     logs = [Log(client, topic, partition) for partition in range(2)]
     begins = [await log.write(7) for log in logs]
     await logs[1].finish(7, commit=True)
-    parts = [PreparedPart(topic, at, begin, begin + 1) for at, begin in enumerate(begins)]
+    parts = [PreparedPart(TargetTopic(topic), at, begin, begin + 1) for at, begin in enumerate(begins)]
     noted = PreparedDocument(link=name, gateway=gateway, commits=(PreparedCommit(7, tuple(parts)),))
     await append_once(client, [noted], replication_factor=None)

@@ -48,6 +48,7 @@ from isthmus.model.gateways.synchrony import (
 )
 from isthmus.model.link import Link
 from isthmus.model.links.declaration import Declaration
+from isthmus.model.naming import SourceTopic
 from isthmus.model.text.wording import first_few
 from isthmus.synchronous.synchronous import gateway_words
 
@@ -114,7 +115,7 @@ class GatewayLinks:
     def of(self, source_topic: str) -> SyncLink | None:
         """See `Duties`."""
         if source_topic not in self._of:
-            found = (each for each in self._known if each.target_topic(source_topic) is not None)
+            found = (each for each in self._known if each.target_topic(SourceTopic(source_topic)) is not None)
             self._of[source_topic] = next(found, None)
         found_link = self._of[source_topic]
         return self._unheard if found_link is None and not (self.is_registered or self.is_heard) else found_link

@@ -13,16 +13,16 @@ from isthmus.engine.batches.rebatch import records_of
 from isthmus.engine.same.judgement import is_copy
 from isthmus.kafka.batches.batch import Batch
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.tail import NoBatch, batches_before
+from isthmus.model.naming import SourceTopicPartition, TargetTopicPartition
 
 _STEPS_MAX: Final = 32
 """The number of transaction ends, and of batches of aborted records, that are looked behind."""
 
 
 async def same_before(
-    source: Client, target: Client, ends: Mapping[PartitionKey, tuple[PartitionKey, int]]
-) -> dict[PartitionKey, bool | None]:
+    source: Client, target: Client, ends: Mapping[SourceTopicPartition, tuple[TargetTopicPartition, int]]
+) -> dict[SourceTopicPartition, bool | None]:
     """Compare the last record before an offset on both sides, by partition of the source; `ends` has the partition of
     the target, and the offset. Transaction ends look alike for different transactions: the records before them decide.
     `None` where one side has no record there that decides, and where transactions may be laid out differently as far as
@@ -30,7 +30,7 @@ async def same_before(
 
     :raises ClusterError: One of the clusters did not answer.
     """
-    found, left = dict[PartitionKey, bool | None](), dict(ends)
+    found, left = dict[SourceTopicPartition, bool | None](), dict(ends)
     for _ in range(_STEPS_MAX):
         here, there = await asyncio.gather(
             batches_before(source, {key: end for key, (_, end) in left.items()}),

@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError, PlanRefused
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.ledger.documents.gateways import is_readable, pair_words, was_in_sync
 from isthmus.ledger.documents.kinds import Document, GatewayDocument
 from isthmus.memory.attaching import check_one_follower
@@ -308,12 +307,12 @@ def still_missing(
     """Return the same without what these partitions hold by now. What begins with a transaction that is `aborted` there
     may be missing, though its records are there.
     """
-    begins: dict[PartitionKey, int] = {}
+    begins: dict[tuple[str, int], int] = {}
     for one in aborted:
         key = one.topic, one.partition
         begins[key] = min(one.first_offset, begins.get(key, one.first_offset))
     ends = {
-        (str(each.source_topic), each.partition): min(
+        (each.source_topic, each.partition): min(
             each.target_end, begins.get((each.topic, each.partition), each.target_end)
         )
         for each in left

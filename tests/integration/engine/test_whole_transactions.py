@@ -439,7 +439,7 @@ def test_what_a_leader_does_not_tell_is_not_taken_for_ended(
     producer.begin_transaction()
     topics.send(producer, name, topics.some(_SOME, chance))
     topics.flush(producer)
-    commit = PreparedCommit(1, (PreparedPart(name, 0, 0, _SOME),))
+    commit = PreparedCommit(1, (PreparedPart(TargetTopic(name), 0, 0, _SOME),))
 
     async def look() -> None:
         async with asyncio.timeout(TERM_S), Client(guarded.cluster()) as client:

@@ -13,6 +13,7 @@ import pytest
 from isthmus.gateway.synchronous.follower import FollowerWatch
 from isthmus.kafka.client import Client
 from isthmus.local import LocalCluster
+from isthmus.model.naming import TargetTopic
 from testing.patience import TERM_S
 from testing.records import topics
 
@@ -41,7 +42,7 @@ def test_whoever_waits_is_woken_in_order(west: LocalCluster, topic: Name) -> Non
     """Offsets are waited for before they are there, in any order, by many, while others come and go; who waits no more
     is not woken. What is there already need not be waited for.
     """
-    name = topic("followed")
+    name = TargetTopic(topic("followed"))
     topics.create(west, name, partitions=3)
 
     async def story() -> None:
@@ -79,7 +80,7 @@ def test_a_leader_that_goes(east3: LocalCluster, topic: Name) -> None:
     """The new leader is asked: whoever waited goes on waiting, and hears of what is written there. Nothing is taken for
     lost, though new leaders do not know at once how far their followers are.
     """
-    name = topic("followed")
+    name = TargetTopic(topic("followed"))
     topics.create(east3, name, assigned=[[2, 1, 3], [3, 1, 2]], min_insync_replicas=2)
 
     async def story() -> None:
@@ -101,7 +102,7 @@ def test_a_leader_that_goes(east3: LocalCluster, topic: Name) -> None:
 
 def test_what_is_lost_is_reported(west: LocalCluster, topic: Name) -> None:
     """Another topic of the same name has nothing of what the former one had."""
-    name = topic("followed")
+    name = TargetTopic(topic("followed"))
     topics.create(west, name)
 
     async def story() -> None:
@@ -125,7 +126,7 @@ def test_what_is_lost_is_reported(west: LocalCluster, topic: Name) -> None:
 
 def test_who_comes_again_waits_for_the_same(west: LocalCluster, topic: Name) -> None:
     """A partition stands still from when something of it was waited for that did not come, whoever waits then."""
-    name = topic("followed")
+    name = TargetTopic(topic("followed"))
     topics.create(west, name)
 
     async def story() -> None:
@@ -147,7 +148,7 @@ def test_who_comes_again_waits_for_the_same(west: LocalCluster, topic: Name) -> 
 
 def test_what_was_lost_while_nobody_waited(west: LocalCluster, topic: Name) -> None:
     """A partition that was not asked for meanwhile is compared with what it had, before anybody is told."""
-    name = topic("followed")
+    name = TargetTopic(topic("followed"))
     topics.create(west, name)
 
     async def story() -> None:

@@ -24,6 +24,7 @@ from isthmus.local import LocalCluster
 from isthmus.model.gateways.prepared import PreparedCommit, PreparedPart
 from isthmus.model.gateways.synchrony import SyncSettings
 from isthmus.model.kafka.transactions import source_producer_id
+from isthmus.model.naming import TargetTopic
 from testing.brokers.hanging import trusting
 from testing.gateways.commits import Doing, Log, await_held
 from testing.gateways.gateways import HOST, Running
@@ -249,7 +250,7 @@ def test_only_what_is_proven_to_be_committed_is(west: LocalCluster, west_trusts:
     names = topic("first"), topic("second")
 
     def noted(producer: int, *spans: tuple[int, int]) -> PreparedCommit:
-        parts = [PreparedPart(name, 0, *span) for name, span in zip(names, spans, strict=True)]
+        parts = [PreparedPart(TargetTopic(name), 0, *span) for name, span in zip(names, spans, strict=True)]
         return PreparedCommit(producer, tuple(parts))
 
     async def story(first: Log, second: Log) -> list[PreparedCommit]:

@@ -41,6 +41,7 @@ from isthmus.model.links.declaration import SOURCE, TARGET, Declaration, attachm
 from isthmus.model.links.pair import PairState
 from isthmus.model.links.promotion import Promised, Promotion
 from isthmus.model.namespace import NamespaceMap
+from isthmus.model.naming import SourceTopic
 from isthmus.model.process.listening import ListenAddress
 from isthmus.model.registers import MODE, Author, change_registers
 from isthmus.synchronous.synchronous import Detachment, acknowledged_since, gateway_words
@@ -84,7 +85,7 @@ def is_told_of(trial: Trial, writer: Writer, proxy: Proxy) -> None:
     assert len(writer.acknowledged) == count + 1
     assert found is not None
     assert found.is_known, found.in_words
-    assert found.lets_go == (FirstUnheld(trial.topic, 0, writer.acknowledged[-1]),)
+    assert found.lets_go == (FirstUnheld(SourceTopic(trial.topic), 0, writer.acknowledged[-1]),)
 
 
 def is_apart(trial: Trial, side: Side, writer: Writer, proxy: Proxy, other: NamespaceMap) -> None:
@@ -239,7 +240,7 @@ def test_what_was_detached_before_it_fails_over_has_a_word(
     each = NamespaceMap.parse(f"{name}.")
     Fabric(both).declarations.create(name, source="east", target="west", maps=[each])
     one = registration(GatewaySettings(listen=ListenRange(HOST, 1, 1), advertise=ListenAddress(HOST, 1)))
-    first = FirstUnheld(f"{name}.a", 0, 5)
+    first = FirstUnheld(SourceTopic(f"{name}.a"), 0, 5)
 
     async def story() -> Promised | None:
         async with asyncio.timeout(TERM_S), Client(east.cluster()) as source, Client(west.cluster()) as target:
@@ -343,7 +344,7 @@ def test_a_part_that_fails_over_keeps_what_another_one_has_found(
     for each in parts:
         topics.create_both(east, west, f"{each}orders")
     Fabric(both).declarations.create(name, source="east", target="west", maps=[one, other])
-    first = FirstUnheld(f"{parts[0]}orders", 0, 5)
+    first = FirstUnheld(SourceTopic(f"{parts[0]}orders"), 0, 5)
 
     def stop(step: str) -> None:
         if step == "releasing the namespaces":

@@ -57,14 +57,14 @@ from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.link import Link, Transactions
 from isthmus.model.links.declaration import SOURCE, TARGET, Declaration, attachment, letting_go
 from isthmus.model.namespace import NamespaceMap
-from isthmus.model.naming import TargetTopic
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.process.listening import ListenAddress
 from isthmus.model.registers import MODE, Author, change_registers
 from testing.patience import TERM_S
 from tests.unit.gateway.passages import place
 
 HOST: Final = "127.0.0.1"
-OUT: Final = {("a-1", 0): 7}
+OUT: Final = {(SourceTopic("a-1"), 0): 7}
 KNOWN: Final = Declaration(
     name="orders",
     registers=change_registers(
@@ -195,7 +195,7 @@ def test_what_failed_over_is_lost_where_the_link_is_held_as_it_was() -> None:
         assert held_link is not None
         assert found is not None
         assert links.of("a-1") is held_link
-        assert held_link.target_topic("b-1") == "y-1"
+        assert held_link.target_topic(SourceTopic("b-1")) == "y-1"
         assert found.is_lost
 
     held(scenario)
@@ -394,7 +394,7 @@ def test_commits_are_prepared_where_lanes_may_copy_what_is_open(visibility: Visi
     """A lane that begins anew, or that nobody has heard yet, may copy it unless that is ruled out: what were not waited
     for, and not noted, would be torn at a failover.
     """
-    lane, source = LaneKey(TargetTopic("x-1"), 0), ("a-1", 0)
+    lane, source = LaneKey(TargetTopic("x-1"), 0), (SourceTopic("a-1"), 0)
     entries = list[Entry]()
 
     def told(generation: int, source_end: int, stable_end: int) -> None:
@@ -414,7 +414,7 @@ def test_commits_are_prepared_where_lanes_may_copy_what_is_open(visibility: Visi
         one.update(replace(one.link, transactions=Transactions(visibility=visibility)))
         assert one.copies_open(source) is may_be, "the target's ledger was not read"
         assert copies_open() is may_be, "nobody has told of it"
-        assert not one.copies_open(("other", 0))
+        assert not one.copies_open((SourceTopic("other"), 0))
         told(1, -1, -1)
         assert copies_open() is may_be, "its lane has not heard the source"
         told(1, 5, 3)
@@ -437,7 +437,7 @@ def test_what_is_noted_of_a_commit_stays_in_the_ledger() -> None:
     """Nothing is while others may take the gateway for gone, and delete it. A link that is synchronous anew has noted a
     commit when its former self leaves.
     """
-    written, other = list[LedgerChange](), PreparedCommit(2, (PreparedPart("x-1", 0, 0, 1),))
+    written, other = list[LedgerChange](), PreparedCommit(2, (PreparedPart(TargetTopic("x-1"), 0, 0, 1),))
 
     async def write(changes: Iterable[LedgerChange]) -> None:
         written.extend(changes)
@@ -478,11 +478,11 @@ def test_a_target_that_does_not_answer_holds_up_no_end(monkeypatch: pytest.Monke
         cast("Any", one.target).write = write
         monkeypatch.setattr(noting, "log_ranges", hangs)
         links._heard_at = lasting_s()
-        commit = PreparedCommit(1, (PreparedPart("x-1", 0, 0, 1),))
+        commit = PreparedCommit(1, (PreparedPart(TargetTopic("x-1"), 0, 0, 1),))
         own = one.target.notes("others", "us")
         await own.add(commit)
         await own.add(PreparedCommit(2, commit.parts))
-        own.forget(1, {("x-1", 0): 1})
+        own.forget(1, {(TargetTopic("x-1"), 0): 1})
         cleaning = asyncio.create_task(own.clean())
         await asked.wait()
         cleaning.cancel()
@@ -503,7 +503,7 @@ def test_a_follower_whose_ledger_cannot_be_written_takes_no_commits(monkeypatch:
     """Those that have to be noted there are not forwarded. Once that has lasted as long as the follower may lag, the
     link is out of sync, and says why: clients abort. It is tried again, though nobody commits any more.
     """
-    commit, written = PreparedCommit(1, (PreparedPart("x-1", 0, 0, 1),)), list[LedgerChange]()
+    commit, written = PreparedCommit(1, (PreparedPart(TargetTopic("x-1"), 0, 0, 1),)), list[LedgerChange]()
     may_write = asyncio.Event()
 
     async def at_target(changes: Iterable[LedgerChange]) -> None:

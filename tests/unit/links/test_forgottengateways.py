@@ -19,6 +19,7 @@ from isthmus.memory.links import LedgerMemory
 from isthmus.model.gateways.registered import RegisteredGateway
 from isthmus.model.gateways.synchrony import SYNC, FirstUnheld, OutOfSync, SyncState
 from isthmus.model.links.declaration import ASYNC, Declaration
+from isthmus.model.naming import SourceTopic
 from isthmus.model.registers import MODE, Author, change_registers
 from tests.unit.memory.pairs import _KNOWN
 
@@ -29,7 +30,7 @@ GATEWAY: Final = GatewayDocument(
 MOVABLE: Final = MovableGatewayDocument(gateway="gone", described="kafka:19092", serves="S", ports=2)
 WORD: Final = GatewayPairDocument(
     link="orders", gateway="gone", said=_KNOWN.mode_said, by="gone", state=SyncState.OUT_OF_SYNC, since_ms=1,
-    out_of_sync=OutOfSync.AVAILABLE, lets_go=(FirstUnheld("a", 0, 5),),
+    out_of_sync=OutOfSync.AVAILABLE, lets_go=(FirstUnheld(SourceTopic("a"), 0, 5),),
 )  # fmt: skip
 
 

@@ -13,10 +13,11 @@ from isthmus.kafka.batches.batch import Batch
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.tail import NoBatch
 from isthmus.model.kafka.transactions import lone_producer_id
+from isthmus.model.naming import SourceTopicPartition
 from isthmus.synchronous import sameness
 from testing.records.stored import PLAIN, marker, one, stored
 
-KEY = ("orders", 0)
+KEY: tuple[Any, int] = ("orders", 0)
 OTHER = PLAIN._replace(value=b"other")
 
 
@@ -107,7 +108,7 @@ def compared(
     at: int,
     monkeypatch: pytest.MonkeyPatch,
     readable_from: Mapping[str, int] = MappingProxyType({}),
-) -> Mapping[PartitionKey, bool | None]:
+) -> Mapping[SourceTopicPartition, bool | None]:
     """What is told of logs of which one can be read from some offset on."""
 
     async def batches_before(client: Any, ends: Mapping[PartitionKey, int]) -> dict[PartitionKey, Batch | NoBatch]:

@@ -134,7 +134,7 @@ def test_what_lets_all_go_makes_it_asynchronous() -> None:
         (Promised(out_of_sync=OutOfSync.AVAILABLE, was_in_sync=True, is_open=False, is_heard=False),
          "the source cannot be asked, and with `available` it may have answered without this cluster since$"),
         (Promised(out_of_sync=OutOfSync.AVAILABLE, was_in_sync=True, is_open=False, is_heard=True,
-                      lets_go=(FirstUnheld("local-1", 0, 7),)),
+                      lets_go=(FirstUnheld(SourceTopic("local-1"), 0, 7),)),
          "1 partition answered without the follower: local-1-0 from offset 7$"),
         (Promised(out_of_sync=OutOfSync.CONSISTENT, was_in_sync=False, is_open=True, is_heard=True),
          "never in sync: nothing that was acknowledged is known to be here$"),
@@ -157,7 +157,7 @@ def test_a_failover_tells_what_was_promised(found: Promised, told: str) -> None:
 def test_what_is_told_of_some_namespaces_and_of_others_is_the_worse() -> None:
     """In each respect: nothing that is told of the one holds for the other."""
     good = Promised(out_of_sync=OutOfSync.AVAILABLE, was_in_sync=True, is_open=False, is_heard=True)
-    lets_go = FirstUnheld("local-1", 0, 7), FirstUnheld("local-1", 0, 5)
+    lets_go = FirstUnheld(SourceTopic("local-1"), 0, 7), FirstUnheld(SourceTopic("local-1"), 0, 5)
     bad = Promised(
         out_of_sync=OutOfSync.AVAILABLE,
         was_in_sync=False,
@@ -176,7 +176,7 @@ def test_what_is_told_of_some_namespaces_and_of_others_is_the_worse() -> None:
 def test_what_came_to_the_follower_since_is_not_missing() -> None:
     """An offset before the follower's end is there, unless it is in a transaction that is aborted there."""
     left = LeftPartition(topic=TargetTopic("remote-1"), partition=0, source_topic=SourceTopic("local-1"), target_end=8)
-    lets_go = (FirstUnheld("local-1", 0, 7), FirstUnheld("local-1", 1, 7))
+    lets_go = (FirstUnheld(SourceTopic("local-1"), 0, 7), FirstUnheld(SourceTopic("local-1"), 1, 7))
     found = Promised(out_of_sync=OutOfSync.AVAILABLE, was_in_sync=True, is_open=False, is_heard=True, lets_go=lets_go)
     assert still_missing(found, [left]).lets_go == lets_go[1:]
     state = TransactionState.MIRRORED
@@ -187,7 +187,9 @@ def test_what_came_to_the_follower_since_is_not_missing() -> None:
 
 def test_what_a_downgrade_gives_up() -> None:
     """How it stood, and by which offsets."""
-    standing = Synchrony(state=SyncState.OUT_OF_SYNC, reason="DIVERGED", lets_go=(FirstUnheld("local-1", 0, 7),))
+    standing = Synchrony(
+        state=SyncState.OUT_OF_SYNC, reason="DIVERGED", lets_go=(FirstUnheld(SourceTopic("local-1"), 0, 7),)
+    )
     told = GivenUp(link="orders", target="west", standing=standing).in_words
     assert "it was OUT_OF_SYNC" in told
     assert "local-1-0 from offset 7" in told

@@ -195,7 +195,9 @@ def _hostile_pages() -> dict[str, dict[str, Any]]:
 
 def standing_gateways(name: str, problem: Problem) -> GatewaysReport:
     """A gateway of two processes, one of them silent, and two links: how one of them stands is not known."""
-    out = Synchrony(state=SyncState.OUT_OF_SYNC, reason=name, since_ms=0, lets_go=(FirstUnheld("orders", 3, 120),))
+    out = Synchrony(
+        state=SyncState.OUT_OF_SYNC, reason=name, since_ms=0, lets_go=(FirstUnheld(SourceTopic("orders"), 3, 120),)
+    )
     part = LinkPart(link=name, state=SyncState.OUT_OF_SYNC, since_ms=0, held=4, oldest_s=1.5)
     one = RegisteredGateway(
         ids=("a", "b"), address=name, host=name, serves=name, cluster="east", since_ms=0, processes=2, heard=1,

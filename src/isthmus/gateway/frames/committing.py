@@ -13,6 +13,7 @@ from isthmus.gateway.frames.messages import END_TXN, OFFSET_COMMIT, is_flexible
 from isthmus.kafka import codes
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.model.gateways.carriedtransactions import CarriedTransaction
+from isthmus.model.naming import SourceTopicPartition
 
 _SIZE: Final = struct.Struct(">i")
 _REFUSAL: Final = struct.Struct(">ih")
@@ -71,7 +72,7 @@ class CommitOwed:
     """
 
     asked: CommitAsked
-    spans: Mapping[PartitionKey, Span] = field(default_factory=dict)
+    spans: Mapping[SourceTopicPartition, Span] = field(default_factory=dict)
     groups: frozenset[str] = frozenset()
     is_all: bool = False
     seen: TransactionSeen | None = None

@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final, Protocol
 
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.model.gateways.prepared import PreparedCommit
 from isthmus.model.gateways.synchrony import Duty as Duty
 from isthmus.model.gateways.synchrony import SyncSettings
+from isthmus.model.naming import SourceTopic, SourceTopicPartition, TargetTopic, TargetTopicPartition
 
 
 class Waiter(Protocol):
@@ -30,22 +30,22 @@ class Follower(Protocol):
         """The client of the target cluster."""
 
     @property
-    def losses(self) -> Mapping[PartitionKey, tuple[int, int]]:
+    def losses(self) -> Mapping[TargetTopicPartition, tuple[int, int]]:
         """Partitions that have lost data: where the log ended before, and where it ended after that."""
 
-    def end(self, key: PartitionKey) -> int:
+    def end(self, key: TargetTopicPartition) -> int:
         """Return the last known high watermark, -1 if unknown. Only partitions that are waited for are asked for."""
 
-    def still_s(self, key: PartitionKey) -> float:
+    def still_s(self, key: TargetTopicPartition) -> float:
         """For how long (s) that high watermark has not moved while it was waited for."""
 
-    def lacks(self, key: PartitionKey, offset: int) -> bool:
+    def lacks(self, key: TargetTopicPartition, offset: int) -> bool:
         """Whether the leader reported a moment ago that it lacks the record at this offset."""
 
-    def wait(self, key: PartitionKey, offset: int, wake: Callable[[], None]) -> Waiter | None:
+    def wait(self, key: TargetTopicPartition, offset: int, wake: Callable[[], None]) -> Waiter | None:
         """Call `wake` once the high watermark covers the offset. `None`, and no call, if it does already."""
 
-    async def wait_until_covered(self, ends: Mapping[PartitionKey, int]) -> None:
+    async def wait_until_covered(self, ends: Mapping[TargetTopicPartition, int]) -> None:
         """Wait until the high watermarks cover all of these, however long that takes."""
 
 
@@ -65,7 +65,7 @@ class SyncLink(Protocol):
         """The high watermarks of the target."""
 
     @property
-    def topics(self) -> Collection[str]:
+    def topics(self) -> Collection[SourceTopic]:
         """The source topics that it copies now."""
 
     @property
@@ -86,13 +86,13 @@ class SyncLink(Protocol):
     def parted_groups(self) -> Collection[str]:
         """The groups of the source that go on from positions of their own at the target: they are never equal there."""
 
-    def target_topic(self, source_topic: str) -> str | None:
+    def target_topic(self, source_topic: SourceTopic) -> TargetTopic | None:
         """Map a topic to its name at the target, `None` if this link does not copy it."""
 
     def target_group(self, source_group: str) -> str | None:
         """Map a consumer group to its name at the target, `None` if this link does not carry its positions."""
 
-    def copies_open(self, key: PartitionKey) -> bool:
+    def copies_open(self, key: SourceTopicPartition) -> bool:
         """Whether a partition of the source is copied before it is known how its transactions end, by the last report
         of its lane. Without a report, as the topic is new or the target's ledger was not read, it may be.
         """
@@ -103,12 +103,12 @@ class SyncLink(Protocol):
         :raises ClusterError: The write was rejected, or did not succeed.
         """
 
-    def forget(self, producer_id: int, ends: Mapping[PartitionKey, int]) -> None:
+    def forget(self, producer_id: int, ends: Mapping[TargetTopicPartition, int]) -> None:
         """Delete the note of a transaction of this producer whose records are below these offsets of the target's
         partitions: it has its end in all of them.
         """
 
-    def stand_still(self, late: Mapping[PartitionKey, int]) -> None:
+    def stand_still(self, late: Mapping[SourceTopicPartition, int]) -> None:
         """Set the link out of sync: the follower got nothing of these source topics and partitions for as long as it
         may lag, and lacks these offsets. No answer acknowledged what it lacks.
         """
@@ -116,7 +116,7 @@ class SyncLink(Protocol):
     def duty(self, *, is_transactional: bool) -> Duty:
         """Return what to do with an answer now. It may change at any time: held answers ask again."""
 
-    async def compare(self, ends: Mapping[PartitionKey, int]) -> Mapping[PartitionKey, bool | None]:
+    async def compare(self, ends: Mapping[SourceTopicPartition, int]) -> Mapping[SourceTopicPartition, bool | None]:
         """Compare the follower with the source before these offsets of the source's topics and partitions: whether they
         are alike, `None` without a record to compare; partitions that cannot be read now are left out. With a
         difference the link is out of sync from then on.
@@ -124,7 +124,7 @@ class SyncLink(Protocol):
         :raises ClusterError: One of the clusters does not answer.
         """
 
-    async def let_go(self, late: Mapping[PartitionKey, int]) -> None:
+    async def let_go(self, late: Mapping[SourceTopicPartition, int]) -> None:
         """Write to the ledger that answers leave which the follower may lack: the first offset of each source topic and
         partition; none for positions of groups. It returns when they may leave, at once if all of that was written
         before; while they must not, it does not return.

@@ -20,12 +20,12 @@ from isthmus.gateway.frames.duties import Duties, Duty, SyncLink, carriers
 from isthmus.kafka import codes
 from isthmus.kafka.client import Client
 from isthmus.kafka.groups.groups import OFFSETS_TOPIC, list_groups, merge_listings
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.transactions.producers import active_producers
 from isthmus.model.kafka.group import offsets_partition
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.rights import on_transactional_id
+from isthmus.model.naming import SourceTopic, SourceTopicPartition
 
 _log = logging.getLogger(__name__)
 _ANSWER_S: Final = 8.0
@@ -90,7 +90,7 @@ class CommitLooks:
         if not seen.is_open:
             groups = frozenset(self._seen.get(asked.transactional_id, ()))
             return CommitOwed(asked, groups=groups, is_all=True, seen=seen, untouched=await self._find_untouched(asked))
-        keys = {(topic.topic, partition) for topic in state.topics for partition in topic.partitions}
+        keys = {(SourceTopic(topic.topic), partition) for topic in state.topics for partition in topic.partitions}
         groups = await self._groups(asked.transactional_id, {part for topic, part in keys if topic == OFFSETS_TOPIC})
         owed = {key: link for key in keys if (link := self._duties.of(key[0])) is not None}
         links = [*owed.values(), *carriers(self._duties, groups)]
@@ -107,11 +107,13 @@ class CommitLooks:
         if not lost or asked.producer_id < 0:
             return ()
         topics = (await self._source.metadata(None)).topics
-        names = [name for name in topics if any(link.target_topic(name) is not None for link in lost)]
+        names = [name for name in map(SourceTopic, topics) if any(link.target_topic(name) is not None for link in lost)]
         if OFFSETS_TOPIC not in topics:
             return ()
         leaders = {
-            (name, part.partition): part.leader for name in (*names, OFFSETS_TOPIC) for part in topics[name].partitions
+            (name, part.partition): part.leader
+            for name in (*names, SourceTopic(OFFSETS_TOPIC))
+            for part in topics[name].partitions
         }
         found = await active_producers(self._source, leaders)
         for error in found.errors.values():
@@ -132,7 +134,9 @@ class CommitLooks:
                      "not forwarded", owed.asked.transactional_id)  # fmt: skip
         return commit_refused(owed.asked, codes.COORDINATOR_LOAD_IN_PROGRESS)
 
-    async def wait_for_end(self, owed: CommitOwed, keys: Collection[PartitionKey]) -> Mapping[PartitionKey, int]:
+    async def wait_for_end(
+        self, owed: CommitOwed, keys: Collection[SourceTopicPartition]
+    ) -> Mapping[SourceTopicPartition, int]:
         """Wait until a decided commit has its end in these partitions; return their log ends, which are behind it.
 
         :raises ClusterError: The source does not answer.
@@ -143,7 +147,7 @@ class CommitLooks:
             await self._wait_for_open(keys)
         return {key: log.end for key, log in (await self._logs(keys)).items()}
 
-    async def _wait_for_open(self, keys: Collection[PartitionKey]) -> None:
+    async def _wait_for_open(self, keys: Collection[SourceTopicPartition]) -> None:
         """Wait until all transactions that are open now have ended."""
         before = {key: log.end for key, log in (await self._logs(keys)).items()}
         while any(log.stable_end < before[key] for key, log in (await self._logs(before)).items()):
@@ -207,7 +211,7 @@ class CommitLooks:
             found |= {each for each in everywhere if not count or offsets_partition(each, count) in unknown}
         return frozenset(found)
 
-    async def _logs(self, keys: Collection[PartitionKey]) -> Mapping[PartitionKey, LogRange]:
+    async def _logs(self, keys: Collection[SourceTopicPartition]) -> Mapping[SourceTopicPartition, LogRange]:
         """Read the log ranges of partitions of the source.
 
         :raises ClusterError: One of them cannot be read.
@@ -219,13 +223,13 @@ class CommitLooks:
             raise error
         return found.values
 
-    async def all_partitions(self, link: SyncLink) -> Collection[PartitionKey]:
+    async def all_partitions(self, link: SyncLink) -> Collection[SourceTopicPartition]:
         """List all partitions of the source that a link copies.
 
         :raises ClusterError: The source does not answer.
         """
         topics = (await self._source.metadata(sorted(link.topics))).topics
-        return [(name, part.partition) for name, each in topics.items() for part in each.partitions]
+        return [(SourceTopic(name), part.partition) for name, each in topics.items() for part in each.partitions]
 
     async def all_groups(self, link: SyncLink) -> frozenset[str]:
         """List all groups whose positions a link carries, except for parted ones: their positions never become equal.

@@ -24,9 +24,10 @@ from isthmus.kafka import codes
 from isthmus.kafka.client import Client
 from isthmus.kafka.connect.connection import Connection
 from isthmus.kafka.log.fetch import Fetched, FetchSession, Want
-from isthmus.kafka.log.listoffsets import LATEST, READ_UNCOMMITTED, PartitionKey, list_offsets, log_ends
+from isthmus.kafka.log.listoffsets import LATEST, READ_UNCOMMITTED, list_offsets, log_ends
 from isthmus.kafka.log.offsets import leaders_of
 from isthmus.kafka.metadata import NO_TOPIC_ID, Metadata
+from isthmus.model.naming import TargetTopic, TargetTopicPartition
 
 _log = logging.getLogger(__name__)
 _POLL_MS: Final = 500
@@ -66,7 +67,7 @@ class _Partition:
     `is_doubted` it may have less by now. It is waited for without any progress `still_since` then (monotonic s).
     """
 
-    key: PartitionKey
+    key: TargetTopicPartition
     end: int = -1
     topic_id: uuid.UUID = NO_TOPIC_ID
     leader: int = _NOWHERE
@@ -140,8 +141,8 @@ class FollowerWatch:
     def __init__(self, client: Client, *, kept_s: float = _KEPT_S) -> None:
         self.client = client
         self.kept_s = kept_s
-        self.losses: dict[PartitionKey, tuple[int, int]] = {}
-        self._partitions: dict[PartitionKey, _Partition] = {}
+        self.losses: dict[TargetTopicPartition, tuple[int, int]] = {}
+        self._partitions: dict[TargetTopicPartition, _Partition] = {}
         self._leaders: dict[int, _LeaderWatch] = {}
         self._homeless = set[_Partition]()
         self._order = itertools.count()
@@ -159,26 +160,26 @@ class FollowerWatch:
         for leader in self._leaders.values():
             leader.close()
 
-    def end(self, key: PartitionKey) -> int:
+    def end(self, key: TargetTopicPartition) -> int:
         """See `Follower`."""
         found = self._partitions.get(key)
         return -1 if found is None or found.is_doubted else found.end
 
-    def still_s(self, key: PartitionKey) -> float:
+    def still_s(self, key: TargetTopicPartition) -> float:
         """See `Follower`."""
         found = self._partitions.get(key)
         if found is None or not found.waiting or found.still_since is None:
             return 0.0
         return time.monotonic() - found.still_since
 
-    def lacks(self, key: PartitionKey, offset: int) -> bool:
+    def lacks(self, key: TargetTopicPartition, offset: int) -> bool:
         """See `Follower`."""
         found = self._partitions.get(key)
         if found is None or found.is_doubted or not 0 <= found.end <= offset or found.leader == _NOWHERE:
             return False
         return self._leaders[found.leader].is_fresh(found)
 
-    def wait(self, key: PartitionKey, offset: int, wake: Callable[[], None]) -> _Waiting | None:
+    def wait(self, key: TargetTopicPartition, offset: int, wake: Callable[[], None]) -> _Waiting | None:
         """See `Follower`."""
         partition = self._partitions.setdefault(key, _Partition(key))
         if partition.leader == _NOWHERE:
@@ -191,12 +192,12 @@ class FollowerWatch:
             self._leaders[partition.leader].add(partition)
         return waiting
 
-    async def wait_until_covered(self, ends: Mapping[PartitionKey, int]) -> None:
+    async def wait_until_covered(self, ends: Mapping[TargetTopicPartition, int]) -> None:
         """See `Follower`."""
         done = asyncio.Event()
         left = set(ends)
 
-        def reach(key: PartitionKey) -> None:
+        def reach(key: TargetTopicPartition) -> None:
             left.discard(key)
             if not left:
                 done.set()
@@ -255,7 +256,7 @@ class FollowerWatch:
             if self._homeless:
                 await asyncio.sleep(_RETRY_S)
 
-    def _settle(self, metadata: Metadata, sought: Mapping[PartitionKey, _Partition]) -> None:
+    def _settle(self, metadata: Metadata, sought: Mapping[TargetTopicPartition, _Partition]) -> None:
         leaders, _ = leaders_of(metadata, sought)
         for node, epochs in leaders.items():
             if node not in self._leaders:
@@ -279,9 +280,9 @@ class _LeaderWatch:
         self._node_id = node_id
         self._watch = watch
         self._client = watch.client
-        self._session = FetchSession[str](isolation=READ_UNCOMMITTED)
-        self._held: dict[PartitionKey, _Partition] = {}
-        self._asked: dict[PartitionKey, int] = {}
+        self._session = FetchSession[TargetTopic](isolation=READ_UNCOMMITTED)
+        self._held: dict[TargetTopicPartition, _Partition] = {}
+        self._asked: dict[TargetTopicPartition, int] = {}
         """The fetch offset of each partition in the long poll that is in flight, or in the next one."""
         self._moved = set[_Partition]()
         self._nameless = set[_Partition]()
@@ -393,7 +394,7 @@ class _LeaderWatch:
             self._asked[partition.key] = partition.end
             self._session.want(partition.key, Want(partition.topic_id, partition.end, partition.epoch, _NO_EPOCH))
 
-    def _hear(self, fetched: Fetched[str]) -> None:
+    def _hear(self, fetched: Fetched[TargetTopic]) -> None:
         partition = self._held.get(fetched.key)
         if partition is None:
             return
@@ -432,7 +433,7 @@ class _LeaderWatch:
                 else:
                     await asyncio.sleep(_AGAIN_S)
 
-    async def _ask(self, asked: Mapping[PartitionKey, _Partition]) -> None:
+    async def _ask(self, asked: Mapping[TargetTopicPartition, _Partition]) -> None:
         connection = await self._client.connection(self._node_id)
         epochs = {key: partition.epoch for key, partition in asked.items()}
         # A long poll may report more while these answers are in flight.

@@ -22,7 +22,6 @@ from isthmus.gateway.synchronous.unusable import LostNamespaces
 from isthmus.groups.positions.carrying import PARTED
 from isthmus.kafka.client import Client
 from isthmus.kafka.clock import lasting_s
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.session import ClientSession
 from isthmus.ledger.documents.gateways import is_readable
 from isthmus.ledger.documents.kinds import (
@@ -59,7 +58,7 @@ from isthmus.model.links.pair import PairState
 from isthmus.model.links.progress import LinkProgress
 from isthmus.model.links.writability import KeptBy
 from isthmus.model.namespace import NamespaceMap
-from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.naming import SourceTopic, SourceTopicPartition, TargetTopic, TargetTopicPartition
 from isthmus.model.text.wording import first_few
 from isthmus.status.status import StatusReader
 from isthmus.synchronous.sameness import same_before
@@ -109,7 +108,7 @@ class HeldLink:
         self._looking: asyncio.Task[None] | None = None
         self._to_copy: list[Document] = []
         self._copying: asyncio.Task[None] | None = None
-        self._losses: dict[PartitionKey, tuple[int, int]] = dict(target.follower.losses)
+        self._losses: dict[TargetTopicPartition, tuple[int, int]] = dict(target.follower.losses)
         self._notes = target.notes(link.name, owner.document.gateway)
         self._cleaning: asyncio.Task[None] | None = None
         self._revealing: asyncio.Task[None] | None = None
@@ -129,7 +128,7 @@ class HeldLink:
         return self.link.sync
 
     @property
-    def topics(self) -> Collection[str]:
+    def topics(self) -> Collection[SourceTopic]:
         """See `SyncLink`."""
         memory = self.target.memory
         return () if memory is None else sorted(followed_topics(self.link, memory.of(self.name)))
@@ -141,12 +140,12 @@ class HeldLink:
         found = () if memory is None else memory.of(self.name).groups(now_ms())
         return {each.group for each in found if each.standing in PARTED}
 
-    def target_topic(self, source_topic: str) -> str | None:
+    def target_topic(self, source_topic: SourceTopic) -> TargetTopic | None:
         """See `SyncLink`."""
-        topics, name = self.link.topics, SourceTopic(source_topic)
+        topics = self.link.topics
         if self._lost is not None and self._lost.target_topic(source_topic) is None:
             return None
-        return topics.target_of(name) if topics.matches(name) else None
+        return topics.target_of(source_topic) if topics.matches(source_topic) else None
 
     def target_group(self, source_group: str) -> str | None:
         """See `SyncLink`."""
@@ -155,14 +154,14 @@ class HeldLink:
             return None
         return groups.naming.to_target(source_group) if groups.commit and groups.matches(source_group) else None
 
-    def copies_open(self, key: PartitionKey) -> bool:
+    def copies_open(self, key: SourceTopicPartition) -> bool:
         """See `SyncLink`."""
         topic, memory = self.target_topic(key[0]), self.target.memory
         if topic is None:
             return False
         # A lane that moved to another task or controller counts as before, until it reports otherwise.
         known = {} if memory is None else memory.of(self.name).last_known
-        report = known.get(LaneKey(TargetTopic(topic), key[1]))
+        report = known.get(LaneKey(topic, key[1]))
         if report is None or report.source_end < 0:
             return self.link.transactions.visibility is not Visibility.RECORD
         return report.is_whole
@@ -173,16 +172,16 @@ class HeldLink:
             await asyncio.sleep(_RETRY_S)
         await self._notes.add(commit)
 
-    def forget(self, producer_id: int, ends: Mapping[PartitionKey, int]) -> None:
+    def forget(self, producer_id: int, ends: Mapping[TargetTopicPartition, int]) -> None:
         """See `SyncLink`."""
         self._notes.forget(producer_id, ends)
 
-    def stand_still(self, late: Mapping[PartitionKey, int]) -> None:
+    def stand_still(self, late: Mapping[SourceTopicPartition, int]) -> None:
         """See `SyncLink`."""
         self.part.stand_still(late, self._lag_of(late))
         self._owner.start(self._write())
 
-    def _lag_of(self, late: Iterable[PartitionKey]) -> str:
+    def _lag_of(self, late: Iterable[SourceTopicPartition]) -> str:
         named = first_few(f"{topic}-{partition}" for topic, partition in late)
         return f"the follower got nothing of {named} for {self.settings.lag_max_ms:,} ms"
 
@@ -195,7 +194,7 @@ class HeldLink:
             return duty
         return Duty.HOLD if self._owner.is_heard else Duty.REFUSE
 
-    async def compare(self, ends: Mapping[PartitionKey, int]) -> Mapping[PartitionKey, bool | None]:
+    async def compare(self, ends: Mapping[SourceTopicPartition, int]) -> Mapping[SourceTopicPartition, bool | None]:
         """See `SyncLink`. Partitions that are no longer copied cannot be compared."""
         asked = {
             key: ((topic, key[1]), end) for key, end in ends.items() if (topic := self.target_topic(key[0])) is not None
@@ -208,7 +207,7 @@ class HeldLink:
             self.part.stop(f"SOURCE CHANGED: the follower has not what the source has in {named}")
         return found
 
-    async def let_go(self, late: Mapping[PartitionKey, int]) -> None:
+    async def let_go(self, late: Mapping[SourceTopicPartition, int]) -> None:
         """See `SyncLink`."""
         reason = self._lag_of(late)
         while True:
@@ -274,7 +273,7 @@ class HeldLink:
         self.part.say_again()
         self._owner.start(self._write())
 
-    def _may_leave(self, late: Mapping[PartitionKey, int]) -> bool:
+    def _may_leave(self, late: Mapping[SourceTopicPartition, int]) -> bool:
         return not self.is_lost and (self._owner.is_trusted or self.part.is_over) and self.part.may_leave(late)
 
     def update(self, link: Link) -> None:
@@ -360,7 +359,7 @@ class HeldLink:
         partitions = {each.key: each for topic in found.topics for each in topic.partitions}
         for (topic, partition), offset in self.part.lacked.items():
             target = self.target_topic(topic)
-            seen = None if target is None else partitions.get(LaneKey(TargetTopic(target), partition))
+            seen = None if target is None else partitions.get(LaneKey(target, partition))
             if seen is not None and seen.target_end <= offset and not 0 <= seen.source_log_end <= offset:
                 return True
         return False
@@ -398,7 +397,7 @@ class HeldLink:
         while any(log.stable_end < before[key].end for key, log in logs.items() if key in before):
             await asyncio.sleep(_RETRY_S)
             logs = await self._source_logs()
-        ends, there = {key: log.end for key, log in logs.items() if log.end > 0}, dict[PartitionKey, int]()
+        ends, there = {key: log.end for key, log in logs.items() if log.end > 0}, dict[TargetTopicPartition, int]()
         for (topic, partition), end in ends.items():
             target = self.target_topic(topic)
             if target is not None:
@@ -408,7 +407,7 @@ class HeldLink:
         if any(found.get(key, False) is False for key in ends):
             raise ClusterError(f"{self.name}: it is not seen that the follower has what the source has")
 
-    async def _source_logs(self) -> Mapping[PartitionKey, LogRange]:
+    async def _source_logs(self) -> Mapping[SourceTopicPartition, LogRange]:
         memory = self.target.memory
         if memory is None:
             memory = await read_ledger(self.target.client)

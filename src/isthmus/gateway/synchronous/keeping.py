@@ -32,10 +32,10 @@ from isthmus.gateway.synchronous.positions import PositionWatch
 from isthmus.gateway.synchronous.preparing import Preparations
 from isthmus.kafka import codes
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.model.gateways.figures import Refusal
 from isthmus.model.kafka.log import LogRange
+from isthmus.model.naming import SourceTopic, SourceTopicPartition, TargetTopicPartition
 
 _log = logging.getLogger(__name__)
 _LOOK_S: Final = 0.05
@@ -79,8 +79,8 @@ class _Part:
 
     link: SyncLink
     what: str
-    target: PartitionKey | None = None
-    late: Mapping[PartitionKey, int] = field(default_factory=dict)
+    target: TargetTopicPartition | None = None
+    late: Mapping[SourceTopicPartition, int] = field(default_factory=dict)
     codes_at: tuple[int, ...] = ()
     implies_earlier: bool = False
     waiter: Waiter | None = None
@@ -196,7 +196,7 @@ class Keeper:
         for each in outcomes:
             if each.code in (codes.NONE, codes.DUPLICATE_SEQUENCE_NUMBER) and each.key in outside:
                 first, end = ends.get(each.key, (_UNKNOWN, _UNKNOWN))
-                part = self._partition_part(each.key, first, (each.code_at,))
+                part = self._partition_part((SourceTopic(each.key[0]), each.key[1]), first, (each.code_at,))
                 if part is not None:
                     part.implies_earlier = outside[each.key].producer_id >= 0
                     found.append((part, self._prepare_log_wait(kept, part, end)))
@@ -225,17 +225,18 @@ class Keeper:
         now = time.monotonic()
         kept = _Kept(answer, owner, now, now + _POSITIONS_S, codes.COORDINATOR_LOAD_IN_PROGRESS)
         found: list[tuple[_Part, Callable[[], None]]] = []
-        carried: dict[SyncLink, dict[PartitionKey, int]] = defaultdict(dict)
+        carried: dict[SyncLink, dict[SourceTopicPartition, int]] = defaultdict(dict)
         for each in outcomes:
             if not each.code and each.key in owed.keys:
-                for link in self._find_carriers(owed.group, each.key[0]):
-                    carried[link][each.key] = each.code_at
+                topic = SourceTopic(each.key[0])
+                for link in self._find_carriers(owed.group, topic):
+                    carried[link][topic, each.key[1]] = each.code_at
         for link, own in carried.items():
             part = _Part(link, f"group {owed.group}", codes_at=tuple(own.values()))
             found.append((part, partial(self._wait_for_group, kept, part, owed.group, frozenset(own), owner.node)))
         self._begin(kept, found)
 
-    def _find_carriers(self, group: str, topic: str) -> Iterable[SyncLink]:
+    def _find_carriers(self, group: str, topic: SourceTopic) -> Iterable[SyncLink]:
         """Find the links that carry positions of a group on a topic of the source. Where a link goes on without the
         group or the topic, as that was failed over, take its lost namespaces instead.
         """
@@ -244,7 +245,7 @@ class Keeper:
         topics = {each.name: each for each in lost_last if each.target_topic(topic) is not None}
         return [groups[name] if groups[name].is_lost else each for name, each in topics.items() if name in groups]
 
-    def _partition_part(self, key: PartitionKey, first: int, codes_at: tuple[int, ...]) -> _Part | None:
+    def _partition_part(self, key: SourceTopicPartition, first: int, codes_at: tuple[int, ...]) -> _Part | None:
         """Build the part that waits for a partition of the source at the follower; `None` if no link copies it."""
         link = self.duties.of(key[0])
         topic = None if link is None else link.target_topic(key[0])
@@ -335,7 +336,7 @@ class Keeper:
         try:
             while pending := [each for each in self._comparing[link.name] if each.part in each.kept.parts]:
                 self._comparing[link.name] = []
-                ends: dict[PartitionKey, int] = {}
+                ends: dict[SourceTopicPartition, int] = {}
                 for each in pending:
                     (key,) = each.part.late
                     ends[key] = max(each.end, ends.get(key, each.end))
@@ -359,8 +360,8 @@ class Keeper:
             del self._comparing[link.name]
 
     async def _compare_logs(
-        self, link: SyncLink, ends: Mapping[PartitionKey, int]
-    ) -> Mapping[PartitionKey, bool | None]:
+        self, link: SyncLink, ends: Mapping[SourceTopicPartition, int]
+    ) -> Mapping[SourceTopicPartition, bool | None]:
         try:
             return await link.compare(ends)
         except ClusterError as error:
@@ -370,7 +371,7 @@ class Keeper:
         return {}
 
     def _wait_for_group(
-        self, kept: _Kept, part: _Part, group: str, keys: frozenset[PartitionKey] | None, node: int = _UNKNOWN
+        self, kept: _Kept, part: _Part, group: str, keys: frozenset[SourceTopicPartition] | None, node: int = _UNKNOWN
     ) -> None:
         """Wait until the follower has the positions of a group, as this broker of the source has them."""
         watch = self._positions.get((part.link.name, node))
@@ -412,7 +413,7 @@ class Keeper:
                 self._replace_part(kept, part, [*found, *self._log_parts(kept, begins, ends)])
 
     async def _wait_for_ends(
-        self, kept: _Kept, part: _Part, owed: CommitOwed, spans: Mapping[PartitionKey, Span]
+        self, kept: _Kept, part: _Part, owed: CommitOwed, spans: Mapping[SourceTopicPartition, Span]
     ) -> None:
         """Wait until the follower has the end of a transaction in all of its partitions. The end is behind all its
         records, and a transaction with an end survives a failover, which aborts all others.
@@ -431,29 +432,37 @@ class Keeper:
                 self._start(self._forget_once_there, part.link, owed.producer_id, spans, ends)
 
     async def _forget_once_there(
-        self, link: SyncLink, producer_id: int, spans: Mapping[PartitionKey, Span], ends: Mapping[PartitionKey, int]
+        self,
+        link: SyncLink,
+        producer_id: int,
+        spans: Mapping[SourceTopicPartition, Span],
+        ends: Mapping[SourceTopicPartition, int],
     ) -> None:
         """Forget a prepared commit once the follower has its end in all partitions, so that it is not ended again."""
         targets = self._map_to_follower(link, ends)
         await link.follower.wait_until_covered({target: ends[key] for key, target in targets.items()})
         link.forget(producer_id, {target: spans[key].end for key, target in targets.items()})
 
-    async def _find_begins(self, link: SyncLink, keys: Collection[PartitionKey]) -> dict[PartitionKey, int]:
+    async def _find_begins(
+        self, link: SyncLink, keys: Collection[SourceTopicPartition]
+    ) -> dict[SourceTopicPartition, int]:
         """Return the offsets from which a follower may lack parts of a transaction that has ended at the source: the
         last stable offsets of the follower, as all transactions before them have their ends there; 0 if unknown.
         """
         targets = self._map_to_follower(link, keys)
-        found: Mapping[PartitionKey, LogRange] = {}
+        found: Mapping[TargetTopicPartition, LogRange] = {}
         with contextlib.suppress(ClusterError):
             found = (await log_ranges(link.follower.client, targets.values(), timeout_s=_BEGINS_S)).values
         return {key: found[target].stable_end if target in found else 0 for key, target in targets.items()}
 
-    def _map_to_follower(self, link: SyncLink, keys: Iterable[PartitionKey]) -> dict[PartitionKey, PartitionKey]:
+    def _map_to_follower(
+        self, link: SyncLink, keys: Iterable[SourceTopicPartition]
+    ) -> dict[SourceTopicPartition, TargetTopicPartition]:
         """Map partitions of the source to those of the follower."""
         return {key: (topic, key[1]) for key in keys if (topic := link.target_topic(key[0])) is not None}
 
     def _log_parts(
-        self, kept: _Kept, begins: Mapping[PartitionKey, int], ends: Mapping[PartitionKey, int]
+        self, kept: _Kept, begins: Mapping[SourceTopicPartition, int], ends: Mapping[SourceTopicPartition, int]
     ) -> list[tuple[_Part, Callable[[], None]]]:
         found = []
         for key, end in ends.items():
@@ -572,11 +581,11 @@ class Keeper:
             for each in (*batch, *self._letting.pop(link.name, ())):
                 each.part.is_let_go = False
 
-    async def _find_late_begins(self, batch: Collection[_Pending]) -> dict[PartitionKey, int]:
+    async def _find_late_begins(self, batch: Collection[_Pending]) -> dict[SourceTopicPartition, int]:
         """Find the first offset of each source partition that the follower may lack of what these acknowledge. All
         share one deadline for unknown ends of followers: with one for each the last ones would wait too long.
         """
-        deadline, late = Deadline(_END_KNOWN_S), dict[PartitionKey, int]()
+        deadline, late = Deadline(_END_KNOWN_S), dict[SourceTopicPartition, int]()
         for each in batch:
             for key, first in each.part.late.items():
                 begin = await self._find_late_begin(each.part, first, deadline)

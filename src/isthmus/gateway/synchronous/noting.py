@@ -11,11 +11,11 @@ from typing import Final
 
 from isthmus.errors import ClusterError
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.ledger.documents.kinds import PreparedDocument
 from isthmus.ledger.records import Deletion, LedgerChange
 from isthmus.model.gateways.prepared import PreparedCommit
+from isthmus.model.naming import TargetTopicPartition
 
 _log = logging.getLogger(__name__)
 _ANSWER_S: Final = 3.0
@@ -64,7 +64,7 @@ class Notes:
             if commit not in self._written:
                 await self._bring()
 
-    def forget(self, producer_id: int, ends: Mapping[PartitionKey, int]) -> None:
+    def forget(self, producer_id: int, ends: Mapping[TargetTopicPartition, int]) -> None:
         """Forget the transaction of this producer whose records are below these offsets of the target's partitions: it
         has ended everywhere. It leaves the ledger with the next write, and does no harm there until then.
         """

@@ -12,8 +12,8 @@ from isthmus.errors import ClusterError
 from isthmus.gateway.frames.duties import SyncLink
 from isthmus.kafka.client import Client
 from isthmus.kafka.groups.groups import CommittedOffsets, Positions, committed_offsets
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
+from isthmus.model.naming import SourceTopic, SourceTopicPartition, TargetTopic, TargetTopicPartition
 
 _log = logging.getLogger(__name__)
 _AGAIN_S: Final = 0.005
@@ -21,8 +21,8 @@ _RETRY_S: Final = 0.1
 _STARTS_S: Final = 1.0
 _NOWHERE: Final = -1
 
-_Apart = dict[PartitionKey, tuple[int, int]]
-Wanted = dict[PartitionKey, int | None]
+_Apart = dict[TargetTopicPartition, tuple[int, int]]
+Wanted = dict[TargetTopicPartition, int | None]
 """The positions that the follower is to have, `None` for one that it is not to have."""
 
 
@@ -35,12 +35,12 @@ class _GroupWait:
 
     watch: PositionWatch
     group: str
-    keys: Collection[PartitionKey] | None
+    keys: Collection[SourceTopicPartition] | None
     wake: Callable[[], None]
-    seen: dict[PartitionKey, int] = field(default_factory=dict)
-    come: set[PartitionKey] = field(default_factory=set)
+    seen: dict[TargetTopicPartition, int] = field(default_factory=dict)
+    come: set[TargetTopicPartition] = field(default_factory=set)
 
-    def find_missing(self, apart: _Apart, wanted: Collection[PartitionKey]) -> _Apart:
+    def find_missing(self, apart: _Apart, wanted: Collection[TargetTopicPartition]) -> _Apart:
         """Return the wanted positions that have not come yet. A group that commits all the time may never be equal on
         both sides: a position between the first one seen at the source and the current one was committed since.
         """
@@ -78,7 +78,7 @@ class PositionWatch:
             self._asking.cancel()
             await asyncio.gather(self._asking, return_exceptions=True)
 
-    def wait(self, group: str, keys: Collection[PartitionKey] | None, wake: Callable[[], None]) -> _GroupWait:
+    def wait(self, group: str, keys: Collection[SourceTopicPartition] | None, wake: Callable[[], None]) -> _GroupWait:
         """Call `wake` once the follower has the positions of the source."""
         awaited = _GroupWait(self, group, keys, wake)
         self._waiting.add(awaited)
@@ -107,7 +107,7 @@ class PositionWatch:
         waits: the end of a transaction that is still being written is waited for (`require_stable`).
         """
         groups = {each.group for each in waiting}
-        answers: CommittedOffsets[str] = await committed_offsets(
+        answers: CommittedOffsets[SourceTopic] = await committed_offsets(
             self._source, groups, require_stable=True, node=self._node
         )
         here = answers.values
@@ -122,7 +122,7 @@ class PositionWatch:
                     left[each] = name, wanted
         if left:
             target = self.link.follower.client
-            there: CommittedOffsets[str] = await committed_offsets(target, {name for name, _ in left.values()})
+            there: CommittedOffsets[TargetTopic] = await committed_offsets(target, {name for name, _ in left.values()})
             apart = {
                 each: each.find_missing(_apart(there.values[name], wanted), wanted)
                 for each, (name, wanted) in left.items()
@@ -139,7 +139,7 @@ class PositionWatch:
                     self._wake(each)
         return groups <= here.keys()
 
-    async def _starts(self, keys: Collection[PartitionKey]) -> Mapping[PartitionKey, int]:
+    async def _starts(self, keys: Collection[TargetTopicPartition]) -> Mapping[TargetTopicPartition, int]:
         """Return the log starts of the follower: a position before the start is carried as the start."""
         found = (await log_ranges(self.link.follower.client, keys, timeout_s=_STARTS_S)).values if keys else {}
         return {key: log.start for key, log in found.items()}
@@ -148,7 +148,7 @@ class PositionWatch:
         if awaited in self._waiting:
             awaited.wake()
 
-    def _find_wanted(self, keys: Collection[PartitionKey] | None, here: Positions[str]) -> Wanted:
+    def _find_wanted(self, keys: Collection[SourceTopicPartition] | None, here: Positions[SourceTopic]) -> Wanted:
         """Find the positions that the follower is to have, by its own partitions, on topics that the link copies."""
         found: Wanted = {}
         for key in here if keys is None else keys:
@@ -158,7 +158,7 @@ class PositionWatch:
         return found
 
 
-def _apart(there: Positions[str], wanted: Wanted) -> _Apart:
+def _apart(there: Positions[TargetTopic], wanted: Wanted) -> _Apart:
     """Find the positions that differ: where each is to be, and where it is, -1 for nowhere."""
     now = {key: there[key].offset if key in there else _NOWHERE for key in wanted}
     to_be = {key: _NOWHERE if offset is None else offset for key, offset in wanted.items()}

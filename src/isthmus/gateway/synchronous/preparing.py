@@ -19,8 +19,8 @@ from isthmus.errors import ClusterError
 from isthmus.gateway.frames.committing import CommitOwed, Span, commit_refused
 from isthmus.gateway.frames.duties import Duties, Duty, SyncLink, Waiter
 from isthmus.kafka import codes
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.model.gateways.prepared import PreparedCommit, PreparedPart
+from isthmus.model.naming import SourceTopicPartition, TargetTopicPartition
 from isthmus.model.text.wording import first_few
 
 _log = logging.getLogger(__name__)
@@ -33,8 +33,8 @@ class _Part(NamedTuple):
     """A partition of a transaction, at the source and at the follower."""
 
     link: SyncLink
-    key: PartitionKey
-    target: PartitionKey
+    key: SourceTopicPartition
+    target: TargetTopicPartition
     span: Span
 
     @property
@@ -109,7 +109,7 @@ class Preparations:
                 preparation.drop(part)
         return None
 
-    def _parts(self, spans: Mapping[PartitionKey, Span]) -> list[_Part]:
+    def _parts(self, spans: Mapping[SourceTopicPartition, Span]) -> list[_Part]:
         found = []
         for key, span in spans.items():
             link = self._duties.of(key[0])

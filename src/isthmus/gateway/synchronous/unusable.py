@@ -10,12 +10,12 @@ from isthmus.errors import ClusterError
 from isthmus.gateway.frames.duties import Duty, Waiter
 from isthmus.kafka.client import Client
 from isthmus.kafka.clock import lasting_s
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.ledger.documents.gateways import GatewayDocument, GatewayPairDocument
 from isthmus.model.gateways.prepared import PreparedCommit
 from isthmus.model.gateways.synchrony import FAILED_OVER, OutOfSync, SyncSettings, SyncState
 from isthmus.model.links.declaration import Declaration
 from isthmus.model.namespace import NamespaceMap, NamespaceNaming
+from isthmus.model.naming import SourceTopic, SourceTopicPartition, TargetTopic, TargetTopicPartition
 
 _SETTINGS: Final = SyncSettings()
 LOST_S: Final = 60.0
@@ -60,22 +60,23 @@ class UnusableLink:
         )
 
     @property
-    def topics(self) -> Collection[str]:
+    def topics(self) -> Collection[SourceTopic]:
         """See `SyncLink`.
 
         :raises ClusterError: Always: they are not known.
         """
         raise ClusterError(self.why)
 
-    def target_topic(self, source_topic: str) -> str | None:
+    def target_topic(self, source_topic: SourceTopic) -> TargetTopic | None:
         """See `SyncLink`."""
-        return self._topics.to_target(source_topic)
+        found = self._topics.to_target(source_topic)
+        return None if found is None else TargetTopic(found)
 
     def target_group(self, source_group: str) -> str | None:
         """See `SyncLink`."""
         return self._groups.to_target(source_group)
 
-    def copies_open(self, key: PartitionKey) -> bool:
+    def copies_open(self, key: SourceTopicPartition) -> bool:
         """See `SyncLink`: nothing is waited for before a commit, as that is refused."""
         return False
 
@@ -86,21 +87,21 @@ class UnusableLink:
         """
         raise ClusterError(self.why)
 
-    def forget(self, producer_id: int, ends: Mapping[PartitionKey, int]) -> None:
+    def forget(self, producer_id: int, ends: Mapping[TargetTopicPartition, int]) -> None:
         """See `SyncLink`: nothing was noted."""
 
-    def stand_still(self, late: Mapping[PartitionKey, int]) -> None:
+    def stand_still(self, late: Mapping[SourceTopicPartition, int]) -> None:
         """See `SyncLink`: it is out of sync already."""
 
     def duty(self, *, is_transactional: bool) -> Duty:
         """See `SyncLink`."""
         return Duty.REFUSE
 
-    async def compare(self, ends: Mapping[PartitionKey, int]) -> Mapping[PartitionKey, bool | None]:
+    async def compare(self, ends: Mapping[SourceTopicPartition, int]) -> Mapping[SourceTopicPartition, bool | None]:
         """See `SyncLink`: nothing is known."""
         return {}
 
-    async def let_go(self, late: Mapping[PartitionKey, int]) -> None:
+    async def let_go(self, late: Mapping[SourceTopicPartition, int]) -> None:
         """See `SyncLink`: they must not leave."""
         await asyncio.Event().wait()
 
@@ -132,9 +133,9 @@ class UnheardLinks(UnusableLink):
         super().__init__(declared, f"the ledger of {cluster} is not heard, and knows nothing of this gateway")
         self.is_lost = True
 
-    def target_topic(self, source_topic: str) -> str | None:
+    def target_topic(self, source_topic: SourceTopic) -> TargetTopic | None:
         """See `SyncLink`: it may be any."""
-        return source_topic
+        return TargetTopic(source_topic)
 
     def target_group(self, source_group: str) -> str | None:
         """See `SyncLink`: it may be any."""
@@ -144,7 +145,7 @@ class UnheardLinks(UnusableLink):
 class _NoFollower:
     """A follower that cannot be asked."""
 
-    losses: Mapping[PartitionKey, tuple[int, int]] = {}
+    losses: Mapping[TargetTopicPartition, tuple[int, int]] = {}
 
     def __init__(self, why: str) -> None:
         self._why = why
@@ -160,23 +161,23 @@ class _NoFollower:
     def _raise(self) -> NoReturn:
         raise ClusterError(self._why)
 
-    def end(self, key: PartitionKey) -> int:
+    def end(self, key: TargetTopicPartition) -> int:
         """See `Follower`."""
         return -1
 
-    def still_s(self, key: PartitionKey) -> float:
+    def still_s(self, key: TargetTopicPartition) -> float:
         """See `Follower`."""
         return 0.0
 
-    def lacks(self, key: PartitionKey, offset: int) -> bool:
+    def lacks(self, key: TargetTopicPartition, offset: int) -> bool:
         """See `Follower`."""
         return True
 
-    def wait(self, key: PartitionKey, offset: int, wake: Callable[[], None]) -> Waiter | None:
+    def wait(self, key: TargetTopicPartition, offset: int, wake: Callable[[], None]) -> Waiter | None:
         """See `Follower`: it never comes."""
         return _NoWait()
 
-    async def wait_until_covered(self, ends: Mapping[PartitionKey, int]) -> None:
+    async def wait_until_covered(self, ends: Mapping[TargetTopicPartition, int]) -> None:
         """See `Follower`: it never is."""
         await asyncio.Event().wait()
 

@@ -17,12 +17,13 @@ from isthmus.errors import ClusterError
 from isthmus.kafka import codes
 from isthmus.kafka.batches.aborted import COMMIT, control_type
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.listoffsets import READ_UNCOMMITTED, PartitionKey
+from isthmus.kafka.log.listoffsets import READ_UNCOMMITTED
 from isthmus.kafka.log.offsets import leaders_of, log_ranges, may_pass
 from isthmus.kafka.log.reading import LogReader, OffsetRange
 from isthmus.kafka.transactions.aborting import Still, commit_mirrored, leaderless, meant_still, transactions_in
 from isthmus.model.gateways.prepared import MaybeCommitted, PreparedCommit, PreparedPart, Unfinished
 from isthmus.model.kafka.transactions import OpenTransaction, TransactionState, lone_producer_id
+from isthmus.model.naming import TargetTopicPartition
 
 _TIMEOUT_S: Final = 10.0
 _LEADER_S: Final = 30.0
@@ -67,7 +68,7 @@ async def find_unfinished(client: Client, commits: Collection[PreparedCommit], t
     # In this order: a partition that has a leader again by then may have the transaction open as well.
     without_leader = set(await leaderless(client, topics_noted))
     open_now = await transactions_in(client, topics_noted, term_s=_TIMEOUT_S)
-    committed: dict[PartitionKey, OpenTransaction] = {}
+    committed: dict[TargetTopicPartition, OpenTransaction] = {}
     unknown: list[MaybeCommitted] = []
     for commit in commits:
         left = {
@@ -79,7 +80,7 @@ async def find_unfinished(client: Client, commits: Collection[PreparedCommit], t
             if part.topic in topics and each.first_offset + each.held_records >= part.end
         }
         others = [part for part in commit.parts if part not in left] if whole else []
-        silent = tuple(sorted(without_leader.intersection((part.topic, part.partition) for part in others)))
+        silent = tuple(sorted(key for part in others if (key := (part.topic, part.partition)) in without_leader))
         readable = [part for part in others if (part.topic, part.partition) not in silent]
         if any([await _is_committed(client, part, commit.producer_id) for part in readable]):
             committed |= whole

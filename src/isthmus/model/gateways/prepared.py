@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from isthmus.model.kafka.transactions import OpenTransaction
+from isthmus.model.naming import TargetTopic, TargetTopicPartition
 from isthmus.model.text.wording import first_few
 
 
@@ -13,7 +14,7 @@ class PreparedPart(NamedTuple):
     those of others. Its end marker is at `end` or behind it.
     """
 
-    topic: str
+    topic: TargetTopic
     partition: int
     begin: int
     end: int
@@ -34,7 +35,7 @@ class MaybeCommitted(NamedTuple):
     """
 
     transaction: OpenTransaction
-    silent: tuple[tuple[str, int], ...]
+    silent: tuple[TargetTopicPartition, ...]
 
     @property
     def silent_in_words(self) -> str:

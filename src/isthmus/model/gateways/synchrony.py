@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal, NamedTuple
 
+from isthmus.model.naming import SourceTopic, SourceTopicPartition
 from isthmus.model.text.instant import written_instant
 from isthmus.model.text.plain import PlainValue, TextOrNull, instant_or_null
 from isthmus.model.text.wording import first_few, format_count
@@ -83,7 +84,7 @@ class FirstUnheld(NamedTuple):
     Or may have been, while the follower lacked the record.
     """
 
-    topic: str
+    topic: SourceTopic
     partition: int
     offset: int
 
@@ -126,7 +127,7 @@ class SyncPart:
         self.word: SyncWord | None = None
         self.due: SyncWord | None = SyncWord()
         self.round = 0
-        self.lacked: dict[tuple[str, int], int] = {}
+        self.lacked: dict[SourceTopicPartition, int] = {}
         self.is_holding = owes
         self._owes = owes
         self.is_open = False
@@ -232,7 +233,7 @@ class SyncPart:
         if self.is_holding:
             self._fall(reason)
 
-    def stand_still(self, late: Mapping[tuple[str, int], int], reason: str) -> None:
+    def stand_still(self, late: Mapping[SourceTopicPartition, int], reason: str) -> None:
         """Stop holding answers, as the follower receives nothing of these topics and partitions, and lacks them from
         there on.
         """
@@ -240,7 +241,7 @@ class SyncPart:
             self.lacked[key] = min(offset, self.lacked.get(key, offset))
         self.stop(reason)
 
-    def let_go(self, late: Mapping[tuple[str, int], int], reason: str) -> None:
+    def let_go(self, late: Mapping[SourceTopicPartition, int], reason: str) -> None:
         """Ask for answers to leave unheld, from these offsets on, by topic and partition of the source. Without any it
         is about positions of groups, which leave once it is out of sync.
         """
@@ -253,7 +254,7 @@ class SyncPart:
         if merged != newest.lets_go or newest.state is not SyncState.OUT_OF_SYNC:
             self.due = replace(newest, state=SyncState.OUT_OF_SYNC, lets_go=merged)
 
-    def may_leave(self, late: Mapping[tuple[str, int], int]) -> bool:
+    def may_leave(self, late: Mapping[SourceTopicPartition, int]) -> bool:
         """Return whether answers from these offsets on may leave unheld: nothing was promised, or it is recorded in the
         ledger.
         """
@@ -310,7 +311,7 @@ class SyncPart:
 
 def first_unheld(found: Iterable[FirstUnheld]) -> tuple[FirstUnheld, ...]:
     """Return the first of these offsets for each partition."""
-    firsts: dict[tuple[str, int], int] = {}
+    firsts: dict[SourceTopicPartition, int] = {}
     for each in found:
         key = each.topic, each.partition
         firsts[key] = min(each.offset, firsts.get(key, each.offset))

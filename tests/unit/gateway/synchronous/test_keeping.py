@@ -21,9 +21,10 @@ from isthmus.kafka.client import Client
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.model.gateways.figures import Refusal
 from isthmus.model.gateways.synchrony import SyncSettings
+from isthmus.model.naming import SourceTopic
 from tests.unit.gateway.parts import Parts, answered, batch
 
-KEY = "orders", 0
+KEY = SourceTopic("orders"), 0
 PARTS: Parts = [(BatchWritten(*KEY, 3, is_transactional=False), batch(3))]
 BASE = 100
 

@@ -17,6 +17,7 @@ from isthmus.ledger.records import Deletion, LedgerChange
 from isthmus.local.host import start_of, whereabouts
 from isthmus.memory.links import LedgerMemory
 from isthmus.model.gateways.synchrony import HEARD_S, FirstUnheld, OutOfSync, SyncState
+from isthmus.model.naming import SourceTopic
 from isthmus.model.process.whereabouts import UNKNOWN
 
 SAID: Final = "the statement"
@@ -26,7 +27,7 @@ US: Final = GatewayDocument(
 OTHER: Final = replace(US, gateway="other", host="elsewhere")
 WORD: Final = GatewayPairDocument(
     link="orders", gateway="other", said=SAID, by="other", state=SyncState.OUT_OF_SYNC, since_ms=1,
-    out_of_sync=OutOfSync.AVAILABLE, reason="it stood still", lets_go=(FirstUnheld("a", 0, 5),),
+    out_of_sync=OutOfSync.AVAILABLE, reason="it stood still", lets_go=(FirstUnheld(SourceTopic("a"), 0, 5),),
 )  # fmt: skip
 
 

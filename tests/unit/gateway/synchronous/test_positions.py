@@ -17,8 +17,9 @@ from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.outcomes import Outcomes
 from isthmus.model.kafka.group import Committed
 from isthmus.model.kafka.log import LogRange
+from isthmus.model.naming import SourceTopic
 
-KEY = ("orders", 0)
+KEY = (SourceTopic("orders"), 0)
 COPY = ("copy.orders", 0)
 
 
@@ -109,7 +110,10 @@ def test_who_is_there_does_not_wait_for_logs_of_others(monkeypatch: pytest.Monke
     async def story() -> list[str]:
         woken = list[str]()
         watch = PositionWatch(cast("Any", sides), cast("Any", "here"))
-        waiting = [watch.wait(topic, [(topic, 0)], partial(woken.append, topic)) for topic, _ in (KEY, ("payments", 0))]
+        waiting = [
+            watch.wait(topic, [(topic, 0)], partial(woken.append, topic))
+            for topic, _ in (KEY, (SourceTopic("payments"), 0))
+        ]
         with pytest.raises(Unreachable):
             await watch._ask(waiting)
         await watch.aclose()

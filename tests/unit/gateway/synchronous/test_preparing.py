@@ -18,16 +18,17 @@ from isthmus.gateway.synchronous.noting import Notes
 from isthmus.gateway.synchronous.preparing import Preparations
 from isthmus.gateway.synchronous.unusable import LostNamespaces
 from isthmus.kafka import codes
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.ledger.documents.kinds import PreparedDocument
 from isthmus.ledger.records import Deletion, LedgerChange
 from isthmus.model.gateways.prepared import PreparedCommit, PreparedPart
 from isthmus.model.gateways.synchrony import SyncSettings
 from isthmus.model.links.declaration import Declaration
 from isthmus.model.namespace import NamespaceMap
+from isthmus.model.naming import SourceTopic, SourceTopicPartition, TargetTopic, TargetTopicPartition
 
-SPANS = {("orders", 0): Span(3, 7), ("orders", 1): Span(0, 2)}
-BOTH = PreparedCommit(5, (PreparedPart("copy.orders", 0, 3, 7), PreparedPart("copy.orders", 1, 0, 2)))
+ORDERS, COPY = SourceTopic("orders"), TargetTopic("copy.orders")
+SPANS = {(ORDERS, 0): Span(3, 7), (ORDERS, 1): Span(0, 2)}
+BOTH = PreparedCommit(5, (PreparedPart(COPY, 0, 3, 7), PreparedPart(COPY, 1, 0, 2)))
 
 
 class Waiter:
@@ -56,23 +57,23 @@ class Link:
     def follower(self) -> Link:
         return self
 
-    def still_s(self, key: PartitionKey) -> float:
+    def still_s(self, key: TargetTopicPartition) -> float:
         return self.still
 
-    def wait(self, key: PartitionKey, offset: int, wake: Callable[[], None]) -> Waiter:
+    def wait(self, key: TargetTopicPartition, offset: int, wake: Callable[[], None]) -> Waiter:
         self.wakes.append(wake)
         return Waiter()
 
-    def target_topic(self, source_topic: str) -> str:
-        return f"copy.{source_topic}"
+    def target_topic(self, source_topic: SourceTopic) -> TargetTopic:
+        return TargetTopic(f"copy.{source_topic}")
 
-    def copies_open(self, key: PartitionKey) -> bool:
+    def copies_open(self, key: SourceTopicPartition) -> bool:
         return self.is_whole
 
     def duty(self, *, is_transactional: bool) -> Duty:
         return self.state
 
-    def stand_still(self, late: Mapping[PartitionKey, int]) -> None:
+    def stand_still(self, late: Mapping[SourceTopicPartition, int]) -> None:
         self.state = Duty.REFUSE
 
     async def note(self, commit: PreparedCommit) -> None:
@@ -89,7 +90,7 @@ class Links:
         self.links: list[Link | LostNamespaces] = [link]
 
     def of(self, source_topic: str) -> Link | LostNamespaces:
-        return next(each for each in self.links if each.target_topic(source_topic) is not None)
+        return next(each for each in self.links if each.target_topic(SourceTopic(source_topic)) is not None)
 
 
 def prepared(
@@ -97,7 +98,7 @@ def prepared(
     become: Callable[[], None],
     *,
     ago_s: float = 0.0,
-    spans: Mapping[PartitionKey, Span] = SPANS,
+    spans: Mapping[SourceTopicPartition, Span] = SPANS,
     links: Links | None = None,
 ) -> int | None:
     """What a commit is answered that was asked for so long ago, once something has become true while it waited; `None`
@@ -129,7 +130,7 @@ def test_a_commit_is_forwarded_once_all_is_there_and_noted() -> None:
     link = Link()
     assert prepared(link, lambda: arrive(link)) is None
     assert link.notes == [BOTH]
-    assert prepared(link, lambda: arrive(link), spans={("orders", 0): Span(3, 7)}) is None
+    assert prepared(link, lambda: arrive(link), spans={(ORDERS, 0): Span(3, 7)}) is None
     assert link.notes == [BOTH]
 
 
@@ -191,13 +192,13 @@ def test_a_commit_is_not_forwarded_whose_topic_failed_over_while_it_waited(is_th
 def test_notes_go_together_and_go_once_all_has_ended() -> None:
     """One document for all that come while another one is written; what has ended is taken out with the next."""
     written: list[list[LedgerChange]] = []
-    next_one = BOTH._replace(parts=(PreparedPart("copy.orders", 0, 8, 9), PreparedPart("copy.orders", 1, 3, 4)))
+    next_one = BOTH._replace(parts=(PreparedPart(COPY, 0, 8, 9), PreparedPart(COPY, 1, 3, 4)))
 
     async def write(changes: Iterable[LedgerChange]) -> None:
         await asyncio.sleep(0)
         written.append(list(changes))
 
-    def ends(commit: PreparedCommit) -> dict[PartitionKey, int]:
+    def ends(commit: PreparedCommit) -> dict[TargetTopicPartition, int]:
         return {(each.topic, each.partition): each.end for each in commit.parts}
 
     def document(*commits: PreparedCommit) -> list[LedgerChange]:
@@ -213,7 +214,7 @@ def test_notes_go_together_and_go_once_all_has_ended() -> None:
         # Of the former one nobody knows whether it has ended: its client had no answer, and has begun anew.
         await notes.add(next_one)
         assert written[-1] == document(BOTH, seventh, next_one)
-        notes.forget(5, {("copy.orders", 0): 7})
+        notes.forget(5, {(COPY, 0): 7})
         await notes.add(sixth)
         assert written[-1] == document(BOTH, seventh, next_one, sixth)
         notes.forget(5, ends(BOTH))

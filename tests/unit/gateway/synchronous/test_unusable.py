@@ -20,6 +20,7 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.gateways.synchrony import SYNC, SyncState
 from isthmus.model.links.declaration import SOURCE, TARGET, attachment
 from isthmus.model.namespace import NamespaceMap
+from isthmus.model.naming import TargetTopic
 from isthmus.model.process.listening import ListenAddress
 from isthmus.model.registers import MODE, Author, change_registers
 
@@ -59,7 +60,7 @@ def test_a_gateway_that_cannot_hold(aliases: list[str], is_registered: bool, cap
         assert (links.of("a-1"), links.of("b-1")) == (link, None)
         assert {link.duty(is_transactional=each) for each in (False, True)} == {Duty.REFUSE}
         # What was on its way before is never answered as done.
-        assert link.follower.wait(("x-1", 0), 1, lambda: None) is not None
+        assert link.follower.wait((TargetTopic("x-1"), 0), 1, lambda: None) is not None
         (one,) = links._unusable.values()
         said = one.document(links.document)
         assert (said.state, said.word.lets_go) == (SyncState.OUT_OF_SYNC, ())

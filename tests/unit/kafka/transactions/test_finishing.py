@@ -10,10 +10,11 @@ import pytest
 from isthmus.kafka.transactions import finishing
 from isthmus.model.gateways.prepared import PreparedPart
 from isthmus.model.kafka.transactions import lone_producer_id
+from isthmus.model.naming import TargetTopic
 from testing.records.stored import PLAIN, marker, stored
 from testing.values.log import KEY, StoredLog
 
-PART: Final = PreparedPart(*KEY, 2, 9)
+PART: Final = PreparedPart(TargetTopic(KEY[0]), KEY[1], 2, 9)
 FEW: Final = 6
 """Requests until all that the leader shows was read: three for where the log lies, and some for records."""
 OWN: Final = lone_producer_id(5)

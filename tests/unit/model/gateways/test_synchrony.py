@@ -26,7 +26,9 @@ from isthmus.model.gateways.synchrony import (
     SyncWord,
     synchrony,
 )
+from isthmus.model.naming import SourceTopic, SourceTopicPartition
 
+T, U, V = SourceTopic("t"), SourceTopic("u"), SourceTopic("v")
 _PARTITIONS = 2
 _GATEWAYS_MAX = 3
 _FOLLOWS = SyncEvidence(is_following=True)
@@ -140,9 +142,9 @@ class _World:
             return
         duty = one.duty
         if duty is Duty.LET_GO or (duty is Duty.HOLD and is_stuck):
-            firsts: dict[tuple[str, int], int] = {}
+            firsts: dict[SourceTopicPartition, int] = {}
             for partition, offset in late:
-                firsts.setdefault(("t", partition), offset)
+                firsts.setdefault((T, partition), offset)
             one.part.let_go(firsts, "the follower stood still")
             if one.is_doubted or not one.part.may_leave(firsts):
                 return
@@ -416,19 +418,17 @@ def test_available_answers_once_the_first_offset_is_written() -> None:
     back in sync nothing is given up any more.
     """
     found = in_sync()
-    found.let_go({("t", 0): 7}, "it stood still")
-    assert (found.duty(is_transactional=False), found.may_leave({("t", 0): 7})) == (Duty.LET_GO, False)
+    found.let_go({(T, 0): 7}, "it stood still")
+    assert (found.duty(is_transactional=False), found.may_leave({(T, 0): 7})) == (Duty.LET_GO, False)
     assert found.duty(is_transactional=True) is Duty.REFUSE
-    assert found.due == SyncWord(
-        state=SyncState.OUT_OF_SYNC, reason="it stood still", lets_go=(FirstUnheld("t", 0, 7),)
-    )
+    assert found.due == SyncWord(state=SyncState.OUT_OF_SYNC, reason="it stood still", lets_go=(FirstUnheld(T, 0, 7),))
     found.wrote(found.due)
-    assert found.may_leave({("t", 0): 9})
-    assert not found.may_leave({("t", 1): 3})
-    found.let_go({("t", 1): 3}, "")
+    assert found.may_leave({(T, 0): 9})
+    assert not found.may_leave({(T, 1): 3})
+    found.let_go({(T, 1): 3}, "")
     assert found.due is not None
     found.wrote(found.due)
-    assert found.may_leave({("t", 0): 9, ("t", 1): 3})
+    assert found.may_leave({(T, 0): 9, (T, 1): 3})
     found.look(_FOLLOWS)
     found.prove(found.round)
     assert found.due == _IN_SYNC
@@ -439,10 +439,10 @@ def test_what_was_waited_for_in_vain_is_remembered(policy: OutOfSync) -> None:
     """Of each partition the first offset, until all is proven to be there; whoever never was in sync remembers too."""
     for found in (in_sync(policy), part(policy)):
         found.look(_FOLLOWS)
-        found.let_go({("t", 0): 7, ("u", 0): 3}, "it stood still")
-        found.let_go({("t", 0): 9, ("u", 0): 2}, "")
-        found.stand_still({("v", 1): 4}, "so did this")
-        assert found.lacked == {("t", 0): 7, ("u", 0): 2, ("v", 1): 4}
+        found.let_go({(T, 0): 7, (U, 0): 3}, "it stood still")
+        found.let_go({(T, 0): 9, (U, 0): 2}, "")
+        found.stand_still({(V, 1): 4}, "so did this")
+        assert found.lacked == {(T, 0): 7, (U, 0): 2, (V, 1): 4}
         if found.due is not None:
             found.wrote(found.due)
         found.look(_FOLLOWS)
@@ -455,8 +455,8 @@ def test_consistent_refuses_until_all_is_there() -> None:
     """Nothing ever leaves unheld; it goes on by itself once everything is proven."""
     found = in_sync(OutOfSync.CONSISTENT)
     found.look(SyncEvidence(trouble="no controller runs it"))
-    assert (found.duty(is_transactional=False), found.may_leave({("t", 0): 7})) == (Duty.REFUSE, False)
-    found.let_go({("t", 0): 7}, "")
+    assert (found.duty(is_transactional=False), found.may_leave({(T, 0): 7})) == (Duty.REFUSE, False)
+    found.let_go({(T, 0): 7}, "")
     assert found.due is not None
     assert not found.due.lets_go
     found.wrote(found.due)
@@ -470,26 +470,26 @@ def test_what_is_on_its_way_to_the_ledger_counts() -> None:
     found = part()
     found.look(_FOLLOWS)
     found.prove(found.round)
-    found.let_go({("t", 0): 7}, "it stood still")
-    assert not found.may_leave({("t", 0): 7})
+    found.let_go({(T, 0): 7}, "it stood still")
+    assert not found.may_leave({(T, 0): 7})
     found.wrote(_IN_SYNC)
-    assert not found.may_leave({("t", 0): 7})
+    assert not found.may_leave({(T, 0): 7})
     assert found.due is not None
     found.wrote(found.due)
-    assert found.may_leave({("t", 0): 7})
+    assert found.may_leave({(T, 0): 7})
 
 
 @pytest.mark.parametrize("policy", OutOfSync)
 def test_one_that_was_failed_over_says_so(policy: OutOfSync) -> None:
     """With all that it has let go, whether that was written before or not."""
     found = in_sync(policy)
-    found.let_go({("t", 0): 7}, "it stood still")
+    found.let_go({(T, 0): 7}, "it stood still")
     if found.due is not None:
         found.wrote(found.due)
-    found.let_go({("u", 0): 3}, "")
+    found.let_go({(U, 0): 3}, "")
     found.lose()
     is_available = policy is OutOfSync.AVAILABLE
-    firsts = (FirstUnheld("t", 0, 7), FirstUnheld("u", 0, 3)) if is_available else ()
+    firsts = (FirstUnheld(T, 0, 7), FirstUnheld(U, 0, 3)) if is_available else ()
     assert found.due == SyncWord(state=SyncState.OUT_OF_SYNC, reason=FAILED_OVER, lets_go=firsts)
 
 
@@ -498,7 +498,7 @@ def test_an_operator_lets_everything_go() -> None:
     found = in_sync(OutOfSync.CONSISTENT)
     found.end()
     assert found.duty(is_transactional=True) is Duty.PASS
-    assert found.may_leave({("t", 0): 7})
+    assert found.may_leave({(T, 0): 7})
 
 
 def test_one_that_was_taken_for_gone_begins_anew() -> None:
@@ -540,15 +540,13 @@ def test_one_that_was_taken_for_gone_owes_what_others_promised() -> None:
     found = part()
     assert found.duty(is_transactional=False) is Duty.PASS
     found.note_loss()
-    assert (found.duty(is_transactional=False), found.may_leave({("t", 0): 7})) == (Duty.HOLD, False)
-    found.let_go({("t", 0): 7}, "it stood still")
-    assert not found.may_leave({("t", 0): 7})
+    assert (found.duty(is_transactional=False), found.may_leave({(T, 0): 7})) == (Duty.HOLD, False)
+    found.let_go({(T, 0): 7}, "it stood still")
+    assert not found.may_leave({(T, 0): 7})
     assert found.due is not None
     found.wrote(found.due)
-    assert found.may_leave({("t", 0): 7})
-    assert found.word == SyncWord(
-        state=SyncState.OUT_OF_SYNC, reason="it stood still", lets_go=(FirstUnheld("t", 0, 7),)
-    )
+    assert found.may_leave({(T, 0): 7})
+    assert found.word == SyncWord(state=SyncState.OUT_OF_SYNC, reason="it stood still", lets_go=(FirstUnheld(T, 0, 7),))
 
 
 @pytest.mark.parametrize(
@@ -585,11 +583,11 @@ def test_one_that_is_gone_in_sync_has_left_nothing() -> None:
 def test_one_of_two_links_with_the_same_topics_promises_nothing(policy: OutOfSync) -> None:
     """From when the ledger has that: until then its answers wait. Once it has the topics for itself all is proven."""
     found = in_sync(policy)
-    found.let_go({("t", 0): 7}, "it stood still")
+    found.let_go({(T, 0): 7}, "it stood still")
     found.cross("b too")
     assert (found.duty(is_transactional=False), found.has_yielded) == (Duty.HOLD, False)
     assert found.due == SyncWord(reason="b too")
-    found.let_go({("t", 0): 7}, "it stands still")
+    found.let_go({(T, 0): 7}, "it stands still")
     found.wrote(_IN_SYNC)
     assert not found.has_yielded, "that was on its way"
     assert found.due is not None
