@@ -18,6 +18,7 @@ from isthmus.links.pausing import Resumed
 from isthmus.memory import declarations, forgetting, provenance
 from isthmus.memory.declared import Declared
 from isthmus.memory.forgetting import Forgotten
+from isthmus.memory.named import Opened
 from isthmus.memory.provenance import Provenance
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration, LedgerSettings
@@ -153,10 +154,10 @@ async def examine(configuration: Configuration) -> list[Finding]:
         return await doctor.examine(configuration, session)
 
 
-async def provenance_of(clusters: Collection[Cluster], topic: str) -> Provenance:
+async def provenance_of(configuration: Configuration, topic: str) -> Provenance:
     """As the product's."""
     async with ClientSession() as session:
-        return await provenance.provenance_of(clusters, session, topic)
+        return await provenance.provenance_of(Opened(configuration, session), topic)
 
 
 async def pause(link: Link, **part: Any) -> bool:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Final, Self
 
 from isthmus.errors import ConfigError, IsthmusError
 from isthmus.fabric.comparing import comparison
-from isthmus.fabric.names import LinkNames, live_names
+from isthmus.fabric.names import live_names
 from isthmus.fabric.opening import open_configuration
 from isthmus.kafka.session import ClientSession
 from isthmus.memory.claims import Claims
-from isthmus.memory.filtering import Filters, in_force, read_filters, write_filters
+from isthmus.memory.filtering import in_force, read_filters, write_filters
 from isthmus.memory.forgetting import Forgotten, forget, forget_link
-from isthmus.memory.provenance import Provenance, provenance_of
+from isthmus.memory.named import Opened
+from isthmus.memory.provenance import provenance_of
 from isthmus.model.links.outcome import RunOutcome
 from isthmus.run.following import Following, OnConfiguration, Reread
 from isthmus.run.starting import run_links
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
 SAMPLE_S: Final = 1.0
 
 
-class AsyncFabric:
+class AsyncFabric(Opened):
     """All clusters and links of one configuration, for programs that have an event loop.
 
         async with await isthmus.AsyncFabric.open("isthmus.yaml") as fabric:
@@ -74,11 +75,10 @@ class AsyncFabric:
         application: SparkApplication | None = None,
         session: ClientSession | None = None,
     ) -> None:
-        self.configuration = configuration
+        super().__init__(configuration, session or ClientSession())
         self._is_application_ours = application is None
         self._application = application or SparkApplication(configuration, spark)
         self._is_session_ours = session is None
-        self._session = session or ClientSession()
 
     @classmethod
     async def open(
@@ -115,7 +115,7 @@ class AsyncFabric:
     async def aclose(self) -> None:
         """Leave the clusters, and stop the Spark session, if they are our own."""
         if self._is_session_ours:
-            await self._session.aclose()
+            await self.session.aclose()
         if self._is_application_ours:
             await asyncio.to_thread(self._application.close)
 
@@ -134,7 +134,7 @@ class AsyncFabric:
         from isthmus.clusters.administration import AsyncAdministration
 
         chosen = self.configuration.cluster(alias)
-        return AsyncAdministration(chosen, self._session, self.configuration.ledger, self.configuration.clusters)
+        return AsyncAdministration(chosen, self.session, self.configuration.ledger, self.configuration.clusters)
 
     async def quarantine(self) -> tuple[QuarantinedPartition, ...]:
         """What was set aside at all clusters when topics were recovered, whatever became of the links.
@@ -143,7 +143,7 @@ class AsyncFabric:
         """
         from isthmus.recovery.holdings import all_holdings
 
-        return await all_holdings(map(self._session.client, self.configuration.clusters))
+        return await all_holdings(map(self.session.client, self.configuration.clusters))
 
     async def gateways(
         self, cluster: str | None = None, *, away: Mapping[str, Problem] = MappingProxyType({})
@@ -157,7 +157,7 @@ class AsyncFabric:
         """
         from isthmus.links.gateways import registered_gateways
 
-        return await registered_gateways(self.configuration, self._session, cluster, away=away)
+        return await registered_gateways(self.configuration, self.session, cluster, away=away)
 
     async def forget_gateway(
         self,
@@ -177,7 +177,7 @@ class AsyncFabric:
         """
         from isthmus.links.forgottengateways import forget_gateway
 
-        return await forget_gateway(self.configuration, self._session, cluster, gateway, away=away, dry_run=dry_run)
+        return await forget_gateway(self.configuration, self.session, cluster, gateway, away=away, dry_run=dry_run)
 
     async def synchrony(self, link: str) -> GatewayPair:
         """Where a synchronous link stands, as its status tells it, within five seconds.
@@ -187,7 +187,7 @@ class AsyncFabric:
         """
         from isthmus.links.gateways import gateway_pair
 
-        return await gateway_pair(self.configuration.link(link), self._session)
+        return await gateway_pair(self.configuration.link(link), self.session)
 
     def reassigning(self, alias: str) -> AsyncReassigning:
         """The partitions of the cluster of that alias, to be moved between its brokers.
@@ -196,13 +196,13 @@ class AsyncFabric:
         """
         from isthmus.clusters.reassigning import AsyncReassigning
 
-        return AsyncReassigning(self.configuration.cluster(alias), self._session)
+        return AsyncReassigning(self.configuration.cluster(alias), self.session)
 
     def link(self, name: str) -> AsyncLinkOperations:
         """The link of that name, to be paused, waited for, promoted and recovered. Its verbs fail if there is none."""
         from isthmus.fabric.operations import AsyncLinkOperations
 
-        return AsyncLinkOperations(self.configuration, self._session, name)
+        return AsyncLinkOperations(self.configuration, self.session, name)
 
     async def promote(
         self,
@@ -239,36 +239,36 @@ class AsyncFabric:
         """The links that are declared on the clusters, to be created, changed and deleted."""
         from isthmus.links.declaring import AsyncDeclaredLinks
 
-        return AsyncDeclaredLinks(self.configuration.written, self._session)
+        return AsyncDeclaredLinks(self.configuration.written, self.session)
 
     @property
     def declared_trees(self) -> AsyncDeclaredTrees:
         """The trees that are declared on the clusters, to be created, changed and deleted."""
         from isthmus.trees.declaringtrees import AsyncDeclaredTrees
 
-        return AsyncDeclaredTrees(self.configuration.written, self._session)
+        return AsyncDeclaredTrees(self.configuration.written, self.session)
 
     @property
     def groups(self) -> AsyncGroups:
         """The consumer groups the links carry: planned, carried once, and drilled."""
         from isthmus.groups.links import AsyncGroups
 
-        return AsyncGroups(self.links, self.configuration.ledger, self._session)
+        return AsyncGroups(self.links, self.configuration.ledger, self.session)
 
     @property
     def schemas(self) -> AsyncSchemas:
         """The schema registries: what they hold, and how they are made alike."""
-        return AsyncSchemas(self.configuration, self._session)
+        return AsyncSchemas(self.configuration, self.session)
 
     @property
     def trees(self) -> Trees:
         """The distribution trees, and where their distributors copy to."""
-        return Trees(self.configuration, self._session, self._application)
+        return Trees(self.configuration, self.session, self._application)
 
     @property
     def tree_changes(self) -> TreeChanges:
         """What can be changed of trees while they run: clusters that come and leave."""
-        return TreeChanges(self.configuration, self._session)
+        return TreeChanges(self.configuration, self.session)
 
     async def plan(self, *, link: str | None = None, tree: str | None = None, clusters: Collection[str] = ()) -> Plan:
         """What `run` would create and copy, per topic with mode and reasons. Nothing is changed.
@@ -283,33 +283,16 @@ class AsyncFabric:
 
         of_tree = () if tree is None else trees_named(self.configuration.trees, tree)
         chosen = tuple(each for each in self.links(link) if not of_tree or each.tree == tree)
-        links = await in_force(self._into(clusters, chosen), self._session)
+        links = await in_force(self._into(clusters, chosen), self.session)
         claims = Claims()
         # One after the other: which link a topic belongs to is settled in the order of the file.
-        plans = [await plan_link(each, self.configuration, self._session, claims, links) for each in links]
+        plans = [await plan_link(each, self.configuration, self.session, claims, links) for each in links]
         return Plan(links=tuple(plans))
 
-    async def filters(self, link: str) -> Filters:
-        """What an operator has the link select in place of what the configuration says.
-
-        :raises ConfigError: There is no link of that name.
-        :raises ClusterError: The ledger cannot be read.
-        """
-        chosen = self.configuration.link(link)
-        return await read_filters(chosen, self._session.client(chosen.target))
-
-    async def filter(
-        self, link: str, filters: Filters, *, known: Filters | None = None, dry_run: bool = False
-    ) -> Filters:
-        """Have the link select something else from now on, whether it runs or not; see `write_filters`.
-
-        :raises ConfigError: There is no link of that name, or a pattern is broken.
-        :raises PlanRefused: Somebody changed them since they were as they are `known`.
-        :raises ClusterError: The ledger cannot be read or written.
-        """
-        chosen, ledger = self.configuration.link(link), self.configuration.ledger
-        target = self._session.client(chosen.target)
-        return await write_filters(chosen, target, filters, ledger, known=known, dry_run=dry_run)
+    filters = read_filters
+    filter = write_filters
+    names = live_names
+    provenance = provenance_of
 
     async def doctor(self) -> list[Finding]:
         """All that was found of this host, the clusters and the links, what is as it should be included. Each cluster
@@ -319,14 +302,6 @@ class AsyncFabric:
 
         async with ClientSession() as session:
             return await examine(self.configuration, session)
-
-    async def names(self) -> dict[str, LinkNames]:
-        """The topics and groups of each link whose source answers within ten seconds; the others are not there."""
-        return await live_names(self.configuration.links, self._session)
-
-    async def provenance(self, topic: str) -> Provenance:
-        """Where a topic's records came from on each cluster, and why some of these could not be asked."""
-        return await provenance_of(self.configuration.clusters, self._session, topic)
 
     def reader(self, link: str | None = None) -> StatusReader:
         """What reads how links stand, again and again, over clients of its own: use it with `async with`.
@@ -411,7 +386,7 @@ class AsyncFabric:
 
         :raises ConfigError: There is no link of that name.
         """
-        reader = StatusReader(self.links(link), self._session)
+        reader = StatusReader(self.links(link), self.session)
         await reader.read()
         await asyncio.sleep(SAMPLE_S)
         return await reader.read()
@@ -431,7 +406,7 @@ class AsyncFabric:
         if delete_at_target:
             await self.link(link).delete_departed(topics, dry_run=dry_run)
         chosen, ledger = self.configuration.link(link), self.configuration.ledger
-        return await forget(chosen, self._session, topics, ledger, dry_run=dry_run)
+        return await forget(chosen, self.session, topics, ledger, dry_run=dry_run)
 
     async def forget_link(self, link: str, *, cluster: str, dry_run: bool = False) -> tuple[str, ...]:
         """Have the ledger of a cluster forget a link that is run no more, whether it is configured or not; see
@@ -441,7 +416,7 @@ class AsyncFabric:
         :raises PlanRefused: A controller runs it.
         :raises ClusterError: The ledger cannot be read or written.
         """
-        target = self._session.client(self.configuration.cluster(cluster))
+        target = self.session.client(self.configuration.cluster(cluster))
         return await forget_link(target, link, self.configuration.ledger, dry_run=dry_run)
 
     async def comparison(
@@ -469,7 +444,7 @@ class AsyncFabric:
         """
         return await comparison(
             self.links(link),
-            self._session,
+            self.session,
             self._application,
             self.configuration.ledger,
             topics,

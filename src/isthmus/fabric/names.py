@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
 from isthmus.errors import ClusterError
 from isthmus.kafka.client import Client
 from isthmus.kafka.groups.groups import list_groups, merge_listings
-from isthmus.kafka.session import ClientSession
 from isthmus.memory.filtering import in_force
+from isthmus.memory.named import Opened
 from isthmus.model.link import Link
 from isthmus.topics.names import find_topics
 
@@ -27,10 +26,11 @@ class LinkNames:
     groups: tuple[str, ...] = ()
 
 
-async def live_names(links: Collection[Link], session: ClientSession) -> dict[str, LinkNames]:
-    """The names of each link whose source answers within ten seconds; the others are not there."""
+async def live_names(opened: Opened) -> dict[str, LinkNames]:
+    """The topics and groups of each link whose source answers within ten seconds; the others are not there."""
+    links = opened.configuration.links
     found = await asyncio.gather(
-        *(_names(link, session.client(link.source)) for link in await in_force(links, session))
+        *(_names(link, opened.session.client(link.source)) for link in await in_force(links, opened.session))
     )
     return {link.name: names for link, names in zip(links, found, strict=True) if names is not None}
 

@@ -17,8 +17,8 @@ from isthmus.ledger.records import Deletion, LedgerChange
 from isthmus.memory.host import operator
 from isthmus.memory.links import now_ms, read_ledger
 from isthmus.memory.livesettings import SaidBy, changed_meanwhile, settings_of
+from isthmus.memory.named import Opened
 from isthmus.model.configsettings import PropertyPattern
-from isthmus.model.configuration import LedgerSettings
 from isthmus.model.groupsettings import GroupPattern
 from isthmus.model.link import Link
 from isthmus.model.selection import TopicPattern
@@ -205,47 +205,44 @@ async def _documents(client: Client) -> Mapping[str, Document]:
         return {}
 
 
-async def read_filters(link: Link, target: Client) -> Filters:
-    """Read the filters that an operator has set for a link.
+async def read_filters(opened: Opened, link: str) -> Filters:
+    """Read what an operator has a link select in place of what the configuration says.
 
+    :raises ConfigError: There is no link of that name.
     :raises ClusterError: The ledger at the target cannot be read.
     """
-    return filters_of(link.name, (await read_ledger(target)).of(link.name).documents)
+    target = opened.session.client(opened.configuration.link(link).target)
+    return filters_of(link, (await read_ledger(target)).of(link).documents)
 
 
 async def write_filters(
-    link: Link,
-    target: Client,
-    filters: Filters,
-    ledger: LedgerSettings,
-    *,
-    known: Filters | None = None,
-    dry_run: bool = False,
+    opened: Opened, link: str, filters: Filters, *, known: Filters | None = None, dry_run: bool = False
 ) -> Filters:
     """Set the lists that are given in these filters, and keep the others; the controller of the link follows within a
     second, without a new lease. Filters without any list reset it to the file. `known` are the filters that the caller
     saw when it looked, by default those of now.
 
-    :raises ConfigError: A pattern is broken.
+    :raises ConfigError: There is no link of that name, or a pattern is broken.
     :raises PlanRefused: The filters were changed since.
     :raises ClusterError: The ledger at the target cannot be read or written.
     """
+    target = opened.session.client(opened.configuration.link(link).target)
     filters.check()
-    known = await read_filters(link, target) if known is None else known
+    known = await read_filters(opened, link) if known is None else known
     is_reset = filters.is_as_written
     found = Filters() if is_reset else replace(filters.over(known), since_ms=now_ms(), by=operator())
 
     async def change() -> LedgerChange:
-        held = await read_filters(link, target)
+        held = await read_filters(opened, link)
         # A writer that was fenced half-way may read back its own document.
         if held not in (known, found):
-            raise changed_meanwhile("filters", link.name, since_ms=held.since_ms, by=held.by)
-        document = FiltersDocument(link=link.name, since_ms=found.since_ms, by=found.by, **found.changed)
+            raise changed_meanwhile("filters", link, since_ms=held.since_ms, by=held.by)
+        document = FiltersDocument(link=link, since_ms=found.since_ms, by=found.by, **found.changed)
         return Deletion(document.key) if is_reset else document
 
     if not dry_run and found != known:
-        replication_factor = ledger.replication_factor
-        await write_by_one(target, link.name, change, role="filters", replication_factor=replication_factor)
+        replication_factor = opened.configuration.ledger.replication_factor
+        await write_by_one(target, link, change, role="filters", replication_factor=replication_factor)
     return found
 
 

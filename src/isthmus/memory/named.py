@@ -1,4 +1,4 @@
-"""A link by its name, which verbs of links take first."""
+"""What verbs take first: an opened configuration, or a link of it by its name."""
 
 from __future__ import annotations
 
@@ -8,12 +8,19 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
 
 
-class NamedLink:
-    """A link of a configuration by its `name`, for verbs that ask its clusters by the clients of a session."""
+class Opened:
+    """A configuration, whose clusters verbs ask by the clients of a session."""
 
-    def __init__(self, configuration: Configuration, session: ClientSession, name: str) -> None:
+    def __init__(self, configuration: Configuration, session: ClientSession) -> None:
         self.configuration = configuration
         self.session = session
+
+
+class NamedLink(Opened):
+    """A link of a configuration by its `name`."""
+
+    def __init__(self, configuration: Configuration, session: ClientSession, name: str) -> None:
+        super().__init__(configuration, session)
         self.name = name
 
     @property

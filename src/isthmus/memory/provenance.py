@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal
 
 from isthmus.errors import ClusterError
 from isthmus.kafka.admin.brokers import describe_cluster
 from isthmus.kafka.metadata import NO_TOPIC_ID
-from isthmus.kafka.session import ClientSession
 from isthmus.ledger.documents.kinds import BeginningDocument, Document, LinkDocument, ProvenanceDocument, TopicDocument
 from isthmus.memory.leaving import begins_at, left_in_tier
 from isthmus.memory.links import read_ledger
+from isthmus.memory.named import Opened
 from isthmus.model.cluster import Cluster
 from isthmus.model.kafka.topic import LeftInTier
 from isthmus.model.links.promotion import TornTransaction, torn_in_words
@@ -99,15 +99,15 @@ class Provenance(PlainValue):
     away: Mapping[str, Problem]
 
 
-async def provenance_of(clusters: Collection[Cluster], session: ClientSession, topic: str) -> Provenance:
-    """Read where a topic's records came from, as the ledgers of these clusters remember."""
+async def provenance_of(opened: Opened, topic: str) -> Provenance:
+    """Read where a topic's records came from on each cluster, and why some of these could not be asked."""
     found: list[Origin] = []
     names: dict[str, str] = {}
     problems: dict[str, Problem] = {}
 
     async def ask(cluster: Cluster) -> None:
         try:
-            client = session.client(cluster)
+            client = opened.session.client(cluster)
             names[(await describe_cluster(client)).cluster_id] = cluster.alias
             topic_id = (await client.metadata([topic])).topics[topic].topic_id
             documents = (await read_ledger(client)).documents()
@@ -116,7 +116,7 @@ async def provenance_of(clusters: Collection[Cluster], session: ClientSession, t
         else:
             found.extend(_origins(cluster.alias, topic, topic_id, documents))
 
-    await asyncio.gather(*map(ask, clusters))
+    await asyncio.gather(*map(ask, opened.configuration.clusters))
     named = (replace(each, source_cluster=names.get(each.source_cluster, each.source_cluster)) for each in found)
     order = sorted(named, key=lambda each: (each.cluster, each.partition, each.offset_begin, each.at_ms))
     return Provenance(origins=tuple(order), away=problems)

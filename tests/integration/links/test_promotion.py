@@ -402,11 +402,11 @@ def test_leader_and_follower_change_places(
             await promoter.reverse(back)
             assert await asyncio.to_thread(written, west, f"{name}.x-1") == 20
             await run.until(lambda: _is_at(east, f"{name}.a-1", 21))
-            there = await provenance_of(both.clusters, f"{name}.x-1")
+            there = await provenance_of(both, f"{name}.x-1")
             assert not there.away
             told = [(each.cluster, each.offset_end, each.source_cluster) for each in there.origins]
             assert told == [("west", 20, "east")]
-            (here,) = (await provenance_of(both.clusters, f"{name}.a-1")).origins
+            (here,) = (await provenance_of(both, f"{name}.a-1")).origins
             assert (here.cluster, here.source_cluster, here.link, here.verb) == ("east", "west", back, "follows")
 
     asyncio.run(scenario())

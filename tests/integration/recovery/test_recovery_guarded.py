@@ -15,10 +15,12 @@ from isthmus.errors import GateNotMet, PlanRefused
 from isthmus.fabric.fabric import Fabric, open_fabric
 from isthmus.kafka.admin.brokers import describe_cluster
 from isthmus.kafka.client import Client
+from isthmus.kafka.session import ClientSession
 from isthmus.ledger.documents.kinds import LinkDocument
 from isthmus.local import LocalCluster
 from isthmus.memory import operators
 from isthmus.memory.filtering import Filters, write_filters
+from isthmus.memory.named import Opened
 from isthmus.model.configuration import Configuration
 from isthmus.model.lane import LaneState
 from isthmus.model.links.progress import LinkProgress, PartitionProgress, TopicProgress
@@ -164,8 +166,8 @@ def test_a_topic_that_is_excluded_while_it_is_recovered_stays(
     before = asyncio.run(topic_id(west, name))
 
     async def exclude() -> None:
-        async with Client(west.cluster()) as target:
-            await write_filters(only.link(link), target, Filters(topics_exclude=(name,)), only.ledger)
+        async with ClientSession() as session:
+            await write_filters(Opened(only, session), link, Filters(topics_exclude=(name,)))
 
     recoverer = LinkRecoverer(configuration=only, name=link, topics=[name], quiet_s=0.1)
     with pytest.raises(PlanRefused, match=f"does not mirror topic {name} any more"):

@@ -16,9 +16,10 @@ from pyspark.sql import SparkSession
 
 from isthmus.errors import ConfigError
 from isthmus.fabric.fabric import Fabric
-from isthmus.kafka.client import Client
+from isthmus.kafka.session import ClientSession
 from isthmus.local import LocalCluster
 from isthmus.memory.filtering import Filters, write_filters
+from isthmus.memory.named import Opened
 from isthmus.model.configsettings import OF_EACH_CLUSTER, ConfigSettings
 from isthmus.model.configuration import Configuration
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
@@ -196,8 +197,8 @@ def test_an_operator_changes_filters_while_a_link_runs(
     given = Filters(topics_include=(f"{stem}.*",), groups_include=(group,))
 
     async def change(filters: Filters) -> None:
-        async with Client(link.target) as target:
-            await write_filters(link, target, filters, configuration.ledger)
+        async with ClientSession() as session:
+            await write_filters(Opened(configuration, session), link.name, filters)
 
     async def is_at(name: str, end: int) -> bool:
         return await ends(west, name) == [end]
