@@ -178,9 +178,6 @@ class Recovering(Shell[LinkRecoverer]):
 class LinkOperations(Shell[AsyncLinkOperations]):
     """One link, to be paused, waited for, promoted and recovered; see `AsyncLinkOperations`."""
 
-    def __init__(self, configuration: Configuration, name: str) -> None:
-        super().__init__(lambda session: AsyncLinkOperations(configuration, session, name))
-
     promoter = wrap_in_shell(AsyncLinkOperations.promoter, Promoting)
     recoverer = wrap_in_shell(AsyncLinkOperations.recoverer, Recovering)
     delete_departed = blocking(AsyncLinkOperations.delete_departed)
@@ -245,24 +242,20 @@ class Fabric(Shell[AsyncFabric]):
         """
         return Reassigning(self.configuration.cluster(alias))
 
-    def link(self, name: str) -> LinkOperations:
-        """The link of that name, to be paused, waited for, promoted and recovered. Its verbs fail if there is none."""
-        return LinkOperations(self.configuration, name)
-
     @property
     def declarations(self) -> DeclaredLinks:
         """The links that are declared on the clusters, to be created, changed and deleted."""
-        return DeclaredLinks(lambda session: self._core(session).declarations)
+        return DeclaredLinks(lambda session: AsyncDeclaredLinks(self.configuration.written, session))
 
     @property
     def declared_trees(self) -> DeclaredTrees:
         """The trees that are declared on the clusters, to be created, changed and deleted."""
-        return DeclaredTrees(lambda session: self._core(session).declared_trees)
+        return DeclaredTrees(lambda session: AsyncDeclaredTrees(self.configuration.written, session))
 
     @property
     def groups(self) -> Groups:
         """The consumer groups the links carry: planned, carried once, and drilled."""
-        return Groups(lambda session: self._core(session).groups)
+        return Groups(lambda session: AsyncGroups(self.links, self.configuration.ledger, session))
 
     @property
     def schemas(self) -> Schemas:
@@ -272,13 +265,14 @@ class Fabric(Shell[AsyncFabric]):
     @property
     def trees(self) -> DistributionTrees:
         """The distribution trees, and where their distributors copy to."""
-        return DistributionTrees(lambda session: self._core(session).trees)
+        return DistributionTrees(lambda session: Trees(self.configuration, session, self._application))
 
     @property
     def tree_changes(self) -> TreeChanging:
         """Clusters that come into trees and leave them while they run."""
-        return TreeChanging(lambda session: self._core(session).tree_changes)
+        return TreeChanging(lambda session: TreeChanges(self.configuration, session))
 
+    link = wrap_in_shell(AsyncFabric.link, LinkOperations)
     plan = blocking(AsyncFabric.plan)
     promote = blocking(AsyncFabric.promote)
     doctor = blocking(AsyncFabric.doctor)
