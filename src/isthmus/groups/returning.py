@@ -17,7 +17,6 @@ from isthmus.groups.positions.mirrored import ended_partitions, mirrored_topics
 from isthmus.groups.positions.translation import TargetPosition, Translation
 from isthmus.kafka.client import Client
 from isthmus.lanes.maps import LinkMaps, gapless_from
-from isthmus.ledger.documents.kinds import LinkDocument
 from isthmus.ledger.maps import LaneMap
 from isthmus.memory.links import LedgerMemory
 from isthmus.model.naming import SourceTopic, SourceTopicPartition, TargetTopic
@@ -50,7 +49,7 @@ class ReturningTopics:
             await self._ledger.refresh()
             here = (await self._target.metadata()).cluster_id
             for known in map(self._ledger.of, self._ledger.links):
-                identity = LinkDocument.find(known.documents, known.link)
+                identity = known.identity
                 if identity is None or identity.source_cluster_id != here:
                     continue
                 made = await mirrored_topics(known.link, known.documents, self._target, self._source)

@@ -162,7 +162,7 @@ async def _check_beginning(link: Link, source_id: str, session: ClientSession) -
             continue
         for problem, _ in same_clusters(ids, ()):
             raise PlanRefused(problem.message, hint="Every cluster is one leaf of a tree: correct bootstrap_servers.")
-        known = [LinkDocument.find(memory.of(name).documents, name) for name in set(memory.links) - names]
+        known = [memory.of(name).identity for name in set(memory.links) - names]
         for document in known:
             if document is not None and (document.tree, document.source_cluster_id) == (link.tree, source_id):
                 raise PlanRefused(

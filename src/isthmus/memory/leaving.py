@@ -26,7 +26,6 @@ from isthmus.ledger.documents.kinds import (
     BeginningDocument,
     Document,
     LeaseDocument,
-    LinkDocument,
     ProvenanceDocument,
     TopicDocument,
 )
@@ -253,12 +252,12 @@ async def _find_doubtful_tails(
 
 def _ours(known: LinkMemory, tails: Mapping[TargetTopicPartition, Batch]) -> dict[TargetTopicPartition, int]:
     """Return where those of these last batches end that the link itself wrote, at the offset they were written for."""
-    producers = {each.producer_id for each in LinkDocument.find_all(known.documents.values())}
+    own = None if known.identity is None else known.identity.producer_id
     return {
         key: batch.offset_end
         for key, batch in tails.items()
         if is_lone(batch.producer_id)
-        or (batch.producer_id in producers and batch.base_sequence == batch.base_offset & SEQUENCE_MASK)
+        or (batch.producer_id == own and batch.base_sequence == batch.base_offset & SEQUENCE_MASK)
     }
 
 
@@ -375,9 +374,9 @@ def _last_seen_logs(
 
 def known_names(known: LinkMemory) -> list[KnownNames]:
     """Return what the link's controller wrote down of its source."""
-    sources = {each.source_cluster_id for each in LinkDocument.find_all(known.documents.values())}
+    source = None if known.identity is None else known.identity.source_cluster_id
     names = (each.names for each in KnownNamesDocument.find_all(known.documents.values()))
-    return [each for each in names if each.cluster_id in sources]
+    return [each for each in names if each.cluster_id == source]
 
 
 class _Sight(NamedTuple):
@@ -545,8 +544,7 @@ def left_nothing(known: LinkMemory) -> bool:
 
 def provenance(found: Promotion, known: LinkMemory) -> list[ProvenanceDocument]:
     """Return the provenance of all partitions."""
-    sources = (each.source_cluster_id for each in LinkDocument.find_all(known.documents.values()))
-    source_cluster = next(sources, "")
+    source_cluster = "" if known.identity is None else known.identity.source_cluster_id
     return [_provenance(found, each, source_cluster, known) for each in found.partitions if each.partition >= 0]
 
 

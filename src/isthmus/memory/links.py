@@ -20,6 +20,7 @@ from isthmus.ledger.documents.kinds import (
     ForgottenDocument,
     GapDocument,
     GroupDocument,
+    LinkDocument,
     LoopDocument,
     PauseDocument,
     ProgressDocument,
@@ -155,6 +156,11 @@ class LinkMemory:
         memory = cls(link)
         memory.take_all([entry for entry in entries if link_of(entry.key) == link])
         return memory
+
+    @property
+    def identity(self) -> LinkDocument | None:
+        """Both clusters of the link and its producers, `None` where that was never written."""
+        return LinkDocument.find(self.documents, self.link)
 
     @property
     def topics(self) -> dict[TargetTopic, TopicDocument]:

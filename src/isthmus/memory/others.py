@@ -11,7 +11,7 @@ from isthmus.errors import ClusterError
 from isthmus.kafka.client import Client
 from isthmus.kafka.metadata import NO_TOPIC_ID
 from isthmus.ledger.documents.declared import declaration_of
-from isthmus.ledger.documents.kinds import LinkDocument, TopicDocument
+from isthmus.ledger.documents.kinds import TopicDocument
 from isthmus.memory.claims import Claim, Outflow, Selects, ToldClaims
 from isthmus.memory.hearing import find_heard, is_gone, term_s
 from isthmus.memory.links import LinkMemory, now_ms, read_ledger
@@ -127,7 +127,7 @@ def _may_live(known: LinkMemory) -> bool:
 
 
 def _claims(known: LinkMemory, *, is_alive: bool) -> list[Claim]:
-    identity = LinkDocument.find(known.documents, known.link)
+    identity = known.identity
     if identity is None:
         return []
     return [

@@ -22,7 +22,7 @@ from isthmus.kafka.admin.topics import known_deleted
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.reading import OffsetRange
 from isthmus.kafka.metadata import NO_TOPIC_ID, TopicMetadata
-from isthmus.ledger.documents.kinds import DeletionDocument, Document, LinkDocument, RecoveryDocument, TopicDocument
+from isthmus.ledger.documents.kinds import DeletionDocument, Document, RecoveryDocument, TopicDocument
 from isthmus.ledger.log import append_once
 from isthmus.ledger.records import Deletion
 from isthmus.links.claiming import RecoveryClaim, hold_claim
@@ -216,8 +216,7 @@ class TopicDeleter:
 
     async def _require_own(self, known: LinkMemory, logs: Mapping[int, LogRange]) -> None:
         """Require that the link itself wrote every record of the topic."""
-        identity = LinkDocument.find(known.documents, self.link.name)
-        own = set() if identity is None else {identity.producer_id}
+        own = set() if known.identity is None else {known.identity.producer_id}
         self.on_step(f"{self.topic}: looking who wrote what it holds")
         for partition, log in logs.items():
             span = OffsetRange(self.topic, partition, log.start, log.end)

@@ -19,7 +19,7 @@ from isthmus.kafka.client import Client
 from isthmus.kafka.log.offsets import leaders_of
 from isthmus.kafka.session import ClientSession
 from isthmus.kafka.transactions.producers import active_producers
-from isthmus.ledger.documents.kinds import GapDocument, LinkDocument, MapDocument, PartedDocument, RecoveryDocument
+from isthmus.ledger.documents.kinds import GapDocument, MapDocument, PartedDocument, RecoveryDocument
 from isthmus.ledger.maps import LaneMap
 from isthmus.ledger.records import Deletion, LedgerChange
 from isthmus.memory.claims import Claims
@@ -189,7 +189,7 @@ class Parting:
         """Return the numbers from which lanes count where a leader remembers the link's producer: it accepts no
         others.
         """
-        identity = LinkDocument.find(self.known.documents, self.link.name)
+        identity = self.known.identity
         if identity is None:
             return {}
         keys = [(self.document.topic, partition) for partition in partitions]

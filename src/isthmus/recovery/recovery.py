@@ -20,7 +20,7 @@ from isthmus.errors import GateNotMet, PlanRefused
 from isthmus.kafka.admin.changes import NewTopic
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.offsets import log_ranges
-from isthmus.ledger.documents.kinds import LinkDocument, PartedDocument, PauseDocument, RecoveryDocument
+from isthmus.ledger.documents.kinds import PartedDocument, PauseDocument, RecoveryDocument
 from isthmus.ledger.maps import lane_maps
 from isthmus.ledger.records import Deletion, LedgerChange, in_batches
 from isthmus.links.claiming import RecoveryClaim
@@ -317,7 +317,7 @@ class TopicRecoverer:
         )
 
     def _quarantine(self, found: _Diverged) -> Quarantine:
-        identity = LinkDocument.find(found.known.documents, self.link.name)
+        identity = found.known.identity
         own = () if identity is None else (identity.producer_id,)
         return Quarantine(
             source=self.source,

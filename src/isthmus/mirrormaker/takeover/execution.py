@@ -18,7 +18,6 @@ from isthmus.ledger.documents.kinds import (
     Document,
     GapDocument,
     LeaseDocument,
-    LinkDocument,
     MapDocument,
     PauseDocument,
     TopicDocument,
@@ -227,7 +226,7 @@ class _Takeover:
         self, pairs: Mapping[TargetTopic, TopicPair], known: LinkMemory
     ) -> frozenset[TargetTopic]:
         """Find the topics that an earlier link of this name wrote, if brokers know: its sequences would go on."""
-        document = LinkDocument.find(known.documents, self._link.name)
+        document = known.identity
         if document is None:
             return frozenset()
         keys = _list_partitions(pairs)
