@@ -64,7 +64,7 @@ class Carrying:
     async def tell(self, topic: str, **settings: Any) -> None:
         """Say in the ledger, as a controller would, how a topic stands."""
         ledger = self.loop._ledger
-        (known,) = (d for d in ledger.documents.values() if isinstance(d, TopicDocument) and d.target_topic == topic)
+        (known,) = (d for d in TopicDocument.find_all(ledger.documents.values()) if d.target_topic == topic)
         await ledger.write(replace(known, **settings))
 
     async def position(self, group: str) -> Positions[str]:

@@ -19,7 +19,7 @@ async def leases_of(west: LocalCluster, link: str) -> dict[int, tuple[int, int]]
     """The controller and the newest lease of each slot, as the ledger has it."""
     async with Client(west.cluster()) as client:
         documents = (await read_documents(client)).values()
-    found = (d for d in documents if isinstance(d, LeaseDocument) and d.link == link)
+    found = LeaseDocument.find_all(documents, link)
     return {d.slot: (d.controller, d.generation) for d in found}
 
 

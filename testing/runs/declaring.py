@@ -56,8 +56,8 @@ async def remembers(both: Configuration, keeper: str, seen: str, link: str) -> b
     """Whether one cluster remembers the other as the link saw it, and its topics."""
     async with Client(both.cluster(keeper)) as client:
         documents = (await read_documents(client)).values()
-    known = [one.cluster for one in documents if isinstance(one, KnownClusterDocument)]
-    names = [one.names for one in documents if isinstance(one, KnownNamesDocument) and one.link == link]
+    known = [one.cluster for one in KnownClusterDocument.find_all(documents)]
+    names = [one.names for one in KnownNamesDocument.find_all(documents, link)]
     ids = {one.cluster_id for one in known if one.alias == seen and one.link == link}
     return any(one.cluster_id in ids and one.topics for one in names)
 

@@ -551,7 +551,7 @@ def test_rights_that_are_missing_are_named(secured: LocalCluster, guarded: Local
             assert mine.problem.hint == f"Grant ALTER on the cluster to the principal of {side.link.target.alias}."
             assert side.documents == {}
             await side.run()
-            assert rule(f"east.{name}") in {d.rule for d in side.documents.values() if isinstance(d, AccessDocument)}
+            assert rule(f"east.{name}") in {d.rule for d in AccessDocument.find_all(side.documents.values())}
 
     asyncio.run(scenario())
 

@@ -49,7 +49,7 @@ def test_a_gateway_that_turns_holds_for_the_other_cluster(east: LocalCluster, we
     async def registered(cluster: LocalCluster) -> list[str]:
         async with Client(cluster.cluster()) as client:
             known = (await read_ledger(client)).find_unlinked().values()
-        found = [each for each in known if isinstance(each, GatewayDocument) and each.advertised == f"{HOST}:{port}"]
+        found = [each for each in GatewayDocument.find_all(known) if each.advertised == f"{HOST}:{port}"]
         # Where links of other tests are left that are not in sync, it stays as one that has ended.
         return [each.gateway for each in found if not each.has_ended]
 
@@ -96,7 +96,7 @@ def test_a_gateway_that_left_a_lost_cluster_ends_there_once_that_is_back(
     async def registered() -> list[GatewayDocument]:
         async with Client(east.cluster()) as client:
             known = (await read_ledger(client)).find_unlinked().values()
-        return [each for each in known if isinstance(each, GatewayDocument) and each.advertised == f"{HOST}:{port}"]
+        return [each for each in GatewayDocument.find_all(known) if each.advertised == f"{HOST}:{port}"]
 
     async def story(proxy: Proxy) -> None:
         async with (
@@ -186,6 +186,6 @@ def test_one_that_may_not_use_the_ledger_does_not_begin(
     async def left() -> list[str]:
         async with Client(secured.cluster()) as client:
             known = (await read_ledger(client)).find_unlinked().values()
-        return [each.advertised for each in known if isinstance(each, GatewayDocument)]
+        return [each.advertised for each in GatewayDocument.find_all(known)]
 
     assert f"{HOST}:{port}" not in asyncio.run(left())

@@ -48,7 +48,7 @@ def lane_of(name: str) -> Lane:
 async def segments(client: Client, link: str) -> list[MapDocument]:
     """The segments of a link in the ledger."""
     found = await read_documents(client)
-    return [each for each in found.values() if isinstance(each, MapDocument) and each.link == link]
+    return MapDocument.find_all(found.values(), link)
 
 
 async def kept(client: Client, link: str) -> dict[int, MapDocument]:

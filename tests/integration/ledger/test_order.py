@@ -63,7 +63,7 @@ def ordered(producer_id: int) -> PreparedDocument:
 async def left(direct: Client) -> list[PreparedDocument]:
     """What the ledger has of that key."""
     found = (await recollect("ordered", direct)).documents.values()
-    return [each for each in found if isinstance(each, PreparedDocument)]
+    return PreparedDocument.find_all(found)
 
 
 async def arrive(frame: bytes, port: int) -> None:

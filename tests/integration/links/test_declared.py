@@ -64,7 +64,7 @@ async def declared_at(cluster: Cluster, link: str) -> dict[str, object]:
     """What one cluster's ledger says of a link, by register."""
     async with Client(cluster) as client:
         documents = (await read_documents(client)).values()
-    (found,) = (one for one in documents if isinstance(one, DeclarationDocument) and one.link == link)
+    (found,) = DeclarationDocument.find_all(documents, link)
     return {register.name: register.decoded for register in found.registers}
 
 

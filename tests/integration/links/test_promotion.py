@@ -69,7 +69,7 @@ async def provenance(cluster: Cluster, name: str) -> list[ProvenanceDocument]:
     """What is remembered of where a link's topics came from."""
     async with Client(cluster) as client:
         documents = (await read_documents(client)).values()
-    return [one for one in documents if isinstance(one, ProvenanceDocument) and one.link == name]
+    return ProvenanceDocument.find_all(documents, name)
 
 
 async def _is_at(cluster: LocalCluster, topic: str, end: int) -> bool:
@@ -166,7 +166,7 @@ def test_a_follower_takes_over_without_its_source(
         # The lane was killed before it told of all that it wrote.
         async with Client(west.cluster()) as client:
             told = (await recollect(name, client)).documents.values()
-        progress = [one for one in told if isinstance(one, ProgressDocument) and one.reports]
+        progress = [one for one in ProgressDocument.find_all(told) if one.reports]
         stale = [replace(one, reports=tuple(replace(each, position=12) for each in one.reports)) for one in progress]
         assert stale
         await ledger_written(west, *stale)

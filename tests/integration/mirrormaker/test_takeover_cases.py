@@ -336,7 +336,7 @@ def test_what_cannot_be_seen_is_not_new(west: LocalCluster, secured: LocalCluste
     assert (found.is_complete, found.gone, found.unselected) == (False, (names["gone"],), ())
     told = [topic.problem.in_full for topic in found.topics if topic.problem]
     assert any(f"Grant DESCRIBE on topic {names['hidden']}" in each for each in told), told
-    paused = {each.topic for each in asyncio.run(recollected(link)).values() if isinstance(each, PauseDocument)}
+    paused = {each.topic for each in PauseDocument.find_all(asyncio.run(recollected(link)).values())}
     assert paused == {flow.remote(names[each]) for each in ("hidden", "obscure")}
 
     again = left.take_over(link)

@@ -174,7 +174,7 @@ async def forgotten(cluster: LocalCluster, link: str) -> None:
     """Take out of the ledger what leases wrote of their maps; what the command wrote is written down again by it."""
     async with Client(cluster.cluster()) as client:
         documents = (await recollect(link, client)).documents
-        maps = [each for each in documents.values() if isinstance(each, MapDocument)]
+        maps = MapDocument.find_all(documents.values())
         begun = [
             replace(each, segment="parted", ranges=(shared,), cursor=cursor)
             for each in maps

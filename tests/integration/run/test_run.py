@@ -76,7 +76,7 @@ async def tasks_apart(
     async def configs_rest() -> bool:
         async with Client(link.target) as client:
             written = (await recollect(link.name, client)).documents.values()
-        states = {each.loop: each.state for each in written if isinstance(each, LoopDocument)}
+        states = {each.loop: each.state for each in LoopDocument.find_all(written)}
         return states["configs"] == LoopState.PAUSED
 
     async def resumed(*names: str) -> None:

@@ -145,7 +145,7 @@ def test_a_lease_that_ends_at_once_has_written_down_how_far_it_came(
         async with controlled(spark, east, west, name, slots=1, term_s=1.3) as link:
             await link.assign(orders)
             await link.until(lambda: [each.position for each in link.reports.values()] == [20])
-            told = [d for d in (await read_documents(link.target, name)).values() if isinstance(d, ProgressDocument)]
+            told = ProgressDocument.find_all((await read_documents(link.target, name)).values())
         assert [(each.position, each.source_end) for document in told for each in document.reports] == [(20, 20)]
 
     asyncio.run(scenario())
@@ -153,7 +153,7 @@ def test_a_lease_that_ends_at_once_has_written_down_how_far_it_came(
 
 def lanes_of_progress(link: Controlled) -> set[LaneKey]:
     """The lanes a lease last told all of."""
-    told = [d for d in link.ledger.documents.values() if isinstance(d, ProgressDocument) and d.is_full]
+    told = [d for d in ProgressDocument.find_all(link.ledger.documents.values()) if d.is_full]
     return {report.key for document in told for report in document.reports}
 
 

@@ -53,7 +53,7 @@ def test_leases_hand_a_mapped_lane_over(
             with traffic(east, orders), trickling(west, orders, chance):
                 await link.until(lambda: len(link.scheduler.receipts) >= 3)
             offsets = await until_mapped(link, orders)
-            segments = [d for d in link.ledger.documents.values() if isinstance(d, MapDocument)]
+            segments = MapDocument.find_all(link.ledger.documents.values())
             assert len(segments) <= 2, "a lease goes on with the segment of the one before"
             return offsets
 

@@ -101,8 +101,8 @@ def movable(trial: Trial) -> list[str]:
         for alias in ("east", "guarded"):
             async with Client(trial.direct.cluster(alias)) as client:
                 known = (await read_ledger(client)).find_unlinked().values()
-            found += [alias for each in known if isinstance(each, MovableGatewayDocument)
-                      and each.gateway == ELSEWHERE.gateway]  # fmt: skip
+            found += [alias for each in MovableGatewayDocument.find_all(known)
+                      if each.gateway == ELSEWHERE.gateway]  # fmt: skip
         return found
 
     return asyncio.run(story())

@@ -265,7 +265,7 @@ def test_what_was_detached_before_it_fails_over_has_a_word(
             await append_once(source, [Deletion(each.key) for each in documents], replication_factor=None)
             found = (await Promoter(configuration=both, name=name, maps=(each,)).failover()).acknowledged
             written = (await read_ledger(target)).of(name).documents.values()
-            assert [each for each in written if isinstance(each, PromisedDocument)] == []
+            assert PromisedDocument.find_all(written) == []
             return found
 
     found = asyncio.run(story())
@@ -372,7 +372,7 @@ def test_a_part_that_fails_over_keeps_what_another_one_has_found(
             await Promoter(configuration=both, name=name, maps=(other,)).failover()
             found = await Promoter(configuration=both, name=name, maps=(one,)).failover()
             written = (await read_ledger(target)).of(name).documents.values()
-            assert [each for each in written if isinstance(each, PromisedDocument)] == []
+            assert PromisedDocument.find_all(written) == []
             return found.acknowledged
 
     found = asyncio.run(story())

@@ -269,7 +269,7 @@ def test_of_two_links_with_the_same_topics_one_is_held_for(monkeypatch: pytest.M
         assert not is_crossing(links.held)
         other.step()
         assert other.part.due is None, "it goes on saying why"
-        word = next(each for each in written if isinstance(each, GatewayPairDocument) and each.link == "archive")
+        word = next(each for each in GatewayPairDocument.find_all(written) if each.link == "archive")
         assert word.state is SyncState.SYNCING
         assert word.reason == "a-* of east is in the synchronous link orders too, and " + ONE_FOLLOWER
         links._take(told(second, said(KNOWN, letting_go("detach", KNOWN.maps, KNOWN))), lasting_s())

@@ -70,7 +70,7 @@ def movable(gateway: str, serves: str, *, move: str = "", is_drained: bool = Fal
 def ledger(ages_s: dict[str, float], *documents: Document) -> LedgerMemory:
     """A ledger with these documents, some of which are older."""
     unlinked = {each.key: each for each in documents if not isinstance(each, GatewayPairDocument)}
-    of = {each.key: each for each in documents if isinstance(each, GatewayPairDocument)}
+    of = {each.key: each for each in GatewayPairDocument.find_all(documents)}
     return cast(
         LedgerMemory,
         SimpleNamespace(

@@ -85,7 +85,7 @@ class Owner:
     @property
     def memory(self) -> LedgerMemory:
         """The ledger, as a look at it shows it."""
-        words = [each for each in self.documents.values() if isinstance(each, GatewayPairDocument)]
+        words = GatewayPairDocument.find_all(self.documents.values())
         unlinked = {key: each for key, each in self.documents.items() if not isinstance(each, GatewayPairDocument)}
 
         def of(link: str) -> Any:

@@ -61,7 +61,7 @@ class Book:
             listener(document.key, document)
 
     async def write(self, *changes: Any) -> None:
-        self.leases += [change for change in changes if isinstance(change, LeaseDocument)]
+        self.leases += LeaseDocument.find_all(changes)
 
 
 Work = Callable[[LeaseScheduler, Book, Jobs], Awaitable[None]]
