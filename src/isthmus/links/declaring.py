@@ -84,7 +84,7 @@ class AsyncDeclaredLinks:
         :raises PlanRefused: A newer Isthmus wrote a ledger.
         """
         _, declared = await read_declarations(self._configuration, self._session)
-        links = [each for _, each in sorted(declared.links.items())] if deleted else declared.living
+        links = tuple(declared.links.values()) if deleted else declared.links.living
         unread = {alias: why for alias, why in declared.away.items() if alias in declared.unread}
         return tuple(self._standing(declared, each) for each in links), unread
 
@@ -351,7 +351,7 @@ class AsyncDeclaredLinks:
             await handshake(examined, f"link {name}")
         for end in ends:
             values[f"{SEMANTICS}{end.cluster_id}"] = await semantics_of(declarations.client(end.alias))
-        declared = replace(declared, links={**declared.links, name: known})
+        declared = replace(declared, links=declared.links.as_if(known))
         return await self._write(declarations, declared, known, values, ends, needs_all=True, dry_run=dry_run)
 
     async def _check_left_in(self, name: str, login: str) -> None:
@@ -419,7 +419,7 @@ class AsyncDeclaredLinks:
         if not after.is_deleted:
             declared_link(after, *(self._cluster(declared, end) for end in ends))
         if dry_run:
-            return self._standing(declared.as_if(after, aliases), after)
+            return self._standing(replace(declared, links=declared.links.as_if(after, aliases)), after)
         declared = await write_checked(declarations, declared, known, new, aliases)
         await self._settle_reading(declarations, declared, after)
         return self._standing(declared, _require_declared(declared, known.name, deleted=True))
@@ -441,8 +441,5 @@ class AsyncDeclaredLinks:
 def _require_declared(
     declared: Declared, name: str, *, deleted: bool = False, half_deleted: bool = False
 ) -> Declaration:
-    found = declared.links.get(name)
-    if found is not None and (deleted or not found.is_deleted or (half_deleted and declared.behind(found))):
-        return found
-    names = [each.name for each in declared.living]
-    raise declared.unknown("link", names, name, "Links of the file are changed there, or by isthmus settings.")
+    hint = "Links of the file are changed there, or by isthmus settings."
+    return declared.require(declared.links, name, hint, deleted=deleted, half_deleted=half_deleted)

@@ -414,7 +414,7 @@ class Promoter:
     async def _find_released_topics(self, done: Promotion, cluster: Cluster, target: Client) -> Collection[str]:
         """Return the released topics that follow no link; none while a lane writes to one of them."""
         declared, _ = await self._look()
-        maps = [each for link in declared.living if link.target.cluster_id == declared.ids[cluster.alias]
+        maps = [each for link in declared.links.living if link.target.cluster_id == declared.ids[cluster.alias]
                 for each in link.maps]  # fmt: skip
         free = [each for each in done.namespaces if not any(each.target.overlaps(other.target) for other in maps)]
         memory, topics = await read_ledger(target), await _topics_of(target, free)
@@ -455,11 +455,8 @@ class Promoter:
 
     async def _look(self) -> tuple[Declared, Declaration]:
         _, declared = await read_declarations(self.configuration, self.session)
-        known = declared.links.get(self.name)
-        if known is None:
-            hint = "A link of the file ends when it is taken out of there."
-            raise declared.unknown("link", [each.name for each in declared.living], self.name, hint)
-        return declared, known
+        hint = "A link of the file ends when it is taken out of there."
+        return declared, declared.require(declared.links, self.name, hint, deleted=True)
 
     async def _prove(
         self,

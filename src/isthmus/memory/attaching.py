@@ -23,7 +23,7 @@ def check_maps(declared: Declared, after: Declaration) -> None:
     """
     for contradiction in contradictions(after.maps):
         raise PlanRefused(f"link {after.name}: {contradiction}", hint="Attach namespaces that have no name in common.")
-    for other in declared.living:
+    for other in declared.links.living:
         if other.name == after.name:
             continue
         _check_not_back(after, other)
@@ -57,7 +57,7 @@ def check_one_follower(declared: Declared, after: Declaration) -> None:
 
     :raises PlanRefused: Some do: they cannot wait for this one as well.
     """
-    for other in declared.living:
+    for other in declared.links.living:
         if other.mode == SYNC and (shared := after.shared_with(other)) is not None:
             raise PlanRefused(
                 f"link {after.name} cannot be synchronous: {shared} of {after.source.alias} is in the synchronous link "

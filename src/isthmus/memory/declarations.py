@@ -12,7 +12,6 @@ from isthmus.errors import ClusterError, Fenced, PlanRefused, Unreachable
 from isthmus.kafka.admin.brokers import describe_cluster
 from isthmus.kafka.client import Client
 from isthmus.kafka.session import ClientSession
-from isthmus.ledger.documents.declared import declaration_of, tree_declaration_of
 from isthmus.ledger.documents.kinds import (
     DeclarationDocument,
     Document,
@@ -25,7 +24,7 @@ from isthmus.ledger.documents.kinds import (
 from isthmus.ledger.fencing import CONTENTION_S, write_by_one
 from isthmus.ledger.records import Deletion, Entry, LedgerChange
 from isthmus.ledger.view import LedgerView
-from isthmus.memory.declared import Declared
+from isthmus.memory.declared import Declared, DeclaredT, Merged
 from isthmus.memory.host import operator
 from isthmus.memory.links import now_ms
 from isthmus.model.cluster import Cluster
@@ -74,27 +73,16 @@ class Declarations:
         :raises PlanRefused: A newer Isthmus wrote a ledger.
         """
         await asyncio.gather(*(place.look() for place in self._places))
-        links: dict[str, Declaration] = {}
-        versions: dict[tuple[str, str], Registers] = {}
-        trees: dict[str, TreeDeclaration] = {}
-        tree_versions: dict[tuple[str, str], Registers] = {}
-        for place in self._places:
-            for document in DeclarationDocument.find_all(place.documents.values()):
-                known = links.get(document.link, Declaration(name=document.link, registers=()))
-                links[document.link] = known.join(document.registers)
-                if document.cluster == place.cluster_id:
-                    versions[place.alias, document.link] = document.registers
-            for stated in TreeDeclarationDocument.find_all(place.documents.values()):
-                tree = trees.get(stated.tree, TreeDeclaration(name=stated.tree, registers=()))
-                trees[stated.tree] = tree.join(stated.registers)
-                if stated.cluster == place.cluster_id:
-                    tree_versions[place.alias, stated.tree] = stated.registers
         return Declared(
             ids={place.alias: place.cluster_id for place in self._places if place.cluster_id},
             away={place.alias: place.problem for place in self._places if place.problem is not None},
             unread=frozenset(place.alias for place in self._places if not place.is_read),
-            links={name: each for name, each in links.items() if each.is_whole},
-            versions=versions,
+            links=self._merge(
+                lambda all_: [(each.declared, each.cluster) for each in DeclarationDocument.find_all(all_)]
+            ),
+            trees=self._merge(
+                lambda all_: [(each.declared, each.cluster) for each in TreeDeclarationDocument.find_all(all_)]
+            ),
             namespaces={place.alias: place.namespaces for place in self._places},
             choices={
                 (place.alias, each.link): each.choice
@@ -102,9 +90,19 @@ class Declarations:
                 for each in SwitchDocument.find_all(place.documents.values())
             },
             shapes={name: each.shape for name, each in self._tree_documents().items()},
-            trees={name: each for name, each in trees.items() if each.is_whole},
-            tree_versions=tree_versions,
         )
+
+    def _merge(self, find: Callable[[Iterable[Document]], Iterable[tuple[DeclaredT, str]]]) -> Merged[DeclaredT]:
+        """Merge over all clusters what `find` finds in the documents of each: what is stated, and who knows it so."""
+        merged: dict[str, DeclaredT] = {}
+        versions: dict[tuple[str, str], Registers] = {}
+        for place in self._places:
+            for stated, cluster in find(place.documents.values()):
+                known = merged.get(stated.name, stated)
+                merged[stated.name] = known.join(stated.registers)
+                if cluster == place.cluster_id:
+                    versions[place.alias, stated.name] = stated.registers
+        return Merged({name: each for name, each in merged.items() if each.is_whole}, versions)
 
     def _tree_documents(self) -> dict[str, TreeDocument]:
         """Return the documents of changed trees, by name: the newest that any cluster knows."""
@@ -139,7 +137,7 @@ class Declarations:
             for alias in declared.behind(declaration):
                 with contextlib.suppress(*_LATER):
                     await self.write(alias, declaration, declaration.registers, contention_s=0.0)
-        for link in declared.living:
+        for link in declared.links.living:
             with contextlib.suppress(*_LATER):
                 await self.declare(declared, link, link.maps, contention_s=0.0)
         shapes = {settings.tree.name: text_of(settings.tree.root) for settings in trees}
@@ -189,20 +187,19 @@ class Declarations:
         """
         place = self._place(alias)
 
-        def document() -> DeclarationDocument | TreeDeclarationDocument:
-            if isinstance(declaration, TreeDeclaration):
-                tree = tree_declaration_of(declaration.name, place.documents.values())
-                return TreeDeclarationDocument(
-                    tree=tree.name, cluster=place.cluster_id, registers=_merge_registers(declaration, tree, new)
-                )
-            link = declaration_of(declaration.name, place.documents.values())
-            return DeclarationDocument(
-                link=link.name, cluster=place.cluster_id, registers=_merge_registers(declaration, link, new)
-            )
+        name, is_tree = declaration.name, isinstance(declaration, TreeDeclaration)
 
-        name = declaration.name
-        what = f"tree.{name}" if isinstance(declaration, TreeDeclaration) else name
-        await place.write(what, document, contention_s=contention_s)
+        def document() -> DeclarationDocument | TreeDeclarationDocument:
+            if is_tree:
+                trees = TreeDeclarationDocument.find_all(place.documents.values())
+                held = [each.registers for each in trees if each.tree == name]
+                registers = _merge_registers(declaration, held, new)
+                return TreeDeclarationDocument(tree=name, cluster=place.cluster_id, registers=registers)
+            held = [each.registers for each in DeclarationDocument.find_all(place.documents.values(), name)]
+            registers = _merge_registers(declaration, held, new)
+            return DeclarationDocument(link=name, cluster=place.cluster_id, registers=registers)
+
+        await place.write(f"tree.{name}" if is_tree else name, document, contention_s=contention_s)
 
     async def write_namespace(
         self,
@@ -378,18 +375,19 @@ def author(cluster_id: str) -> Author:
     return Author(by=operator(), at_ms=now_ms(), where=cluster_id)
 
 
-def _merge_registers(seen: Declarable, held: Declarable, new: Registers) -> Registers:
+def _merge_registers(seen: Declarable, held: Iterable[Registers], new: Registers) -> Registers:
     """Return the registers of a ledger that `held` these, once an operator who had `seen` those adds `new` ones.
 
     :raises PlanRefused: Another operator has since given one of the `new` registers another value.
     """
-    other = find_contested(seen.registers, held.registers, {register.name: register.value for register in new})
+    known = merge_registers(*held)
+    other = find_contested(seen.registers, known, {register.name: register.value for register in new})
     if other is not None:
         raise PlanRefused(
             f"{seen.KIND} {seen.name} was changed meanwhile: {other.as_news}",
             hint=f"Look at it (isthmus {seen.KIND} describe {seen.name}) and ask again.",
         )
-    return held.join(seen.registers).join(new).registers
+    return merge_registers(known, seen.registers, new)
 
 
 async def read_declarations(configuration: Configuration, session: ClientSession) -> tuple[Declarations, Declared]:

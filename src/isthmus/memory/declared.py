@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from isthmus.config.declared import declared_link
 from isthmus.config.declaredtree import declared_tree
@@ -26,8 +26,38 @@ from isthmus.model.trees.tree import Tree, TreeNode, TreeSettings
 from isthmus.model.trees.treedeclaration import TreeDeclaration
 
 _log = logging.getLogger(__name__)
+DeclaredT = TypeVar("DeclaredT", Declaration, TreeDeclaration)
 Overruled = Mapping[str, tuple[tuple[Statement, Register], ...]]
 """By cluster, the statements made there that do not hold, with those that hold instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged(Mapping[str, DeclaredT]):
+    """Links, or trees, by name: `whole`, which are merged over all clusters and include deleted ones. `versions` is
+    what each cluster knows of them, by alias and name.
+    """
+
+    whole: Mapping[str, DeclaredT] = field(default_factory=dict)
+    versions: Mapping[tuple[str, str], Registers] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> DeclaredT:
+        return self.whole[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self.whole))
+
+    def __len__(self) -> int:
+        return len(self.whole)
+
+    @property
+    def living(self) -> tuple[DeclaredT, ...]:
+        """Those that are not deleted, by name."""
+        return tuple(each for each in self.values() if not each.is_deleted)
+
+    def as_if(self, after: DeclaredT, aliases: Iterable[str] = ()) -> Merged[DeclaredT]:
+        """Return what would be declared once the clusters with these aliases know this."""
+        versions = {(alias, after.name): after.registers for alias in aliases}
+        return Merged({**self.whole, after.name: after}, {**self.versions, **versions})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,23 +65,19 @@ class Declared:
     """The declarations, as the clusters that answered know them.
 
     `ids` are those of the clusters that ever answered, by alias; `away` are those that do not answer now, with the
-    reasons, and `unread` those whose ledgers were never read: they may hold declarations all the same. `links` are
-    merged over all clusters, including deleted ones, and so are `trees`; `versions` and `tree_versions` are what each
-    cluster knows of them, by alias and name. `namespaces` is what each cluster knows of its own, by alias. `choices`
-    are the leaves chosen for distributors, by the source's alias and link, and `shapes` the trees as they were changed
-    while they ran, by name.
+    reasons, and `unread` those whose ledgers were never read: they may hold declarations all the same. `namespaces` is
+    what each cluster knows of its own, by alias. `choices` are the leaves chosen for distributors, by the source's
+    alias and link, and `shapes` the trees as they were changed while they ran, by name.
     """
 
     ids: Mapping[str, str] = field(default_factory=dict)
     away: Mapping[str, Problem] = field(default_factory=dict)
     unread: frozenset[str] = frozenset()
-    links: Mapping[str, Declaration] = field(default_factory=dict)
-    versions: Mapping[tuple[str, str], Registers] = field(default_factory=dict)
+    links: Merged[Declaration] = field(default_factory=Merged[Declaration])
+    trees: Merged[TreeDeclaration] = field(default_factory=Merged[TreeDeclaration])
     namespaces: Mapping[str, Mapping[Namespace, NamespaceDocument]] = field(default_factory=dict)
     choices: Mapping[tuple[str, str], TargetChoice] = field(default_factory=dict)
     shapes: Mapping[str, TreeShape] = field(default_factory=dict)
-    trees: Mapping[str, TreeDeclaration] = field(default_factory=dict)
-    tree_versions: Mapping[tuple[str, str], Registers] = field(default_factory=dict)
 
     def alias_of(self, end: End) -> str | None:
         """Return the configured alias of a cluster; `None` where it is not configured, as far as that is known."""
@@ -69,11 +95,6 @@ class Declared:
             raise cluster_error(problem, f"{alias} has to answer for the handshake: {problem.message}", cluster=alias)
         return End(cluster_id=self.ids[alias], alias=alias)
 
-    def as_if(self, after: Declaration, aliases: Iterable[str]) -> Declared:
-        """Return what would be declared once the clusters with these aliases know this of a link."""
-        versions = {(alias, after.name): after.registers for alias in aliases}
-        return replace(self, links={**self.links, after.name: after}, versions={**self.versions, **versions})
-
     def is_there(self, alias: str) -> bool:
         """Whether a cluster answers."""
         return alias in self.ids and alias not in self.away
@@ -82,15 +103,19 @@ class Declared:
         """Whether a ledger that was read holds a link, or the tree of a distributor, even a deleted one."""
         return link.tree in self.trees if link.tree else link.name in self.links
 
-    @property
-    def living(self) -> tuple[Declaration, ...]:
-        """The links that are not deleted, by name."""
-        return tuple(each for _, each in sorted(self.links.items()) if not each.is_deleted)
+    def require(
+        self, among: Merged[DeclaredT], name: str, hint: str, *, deleted: bool = False, half_deleted: bool = False
+    ) -> DeclaredT:
+        """Return the link or tree of this name; with `deleted` it may be a deleted one, with `half_deleted` one whose
+        deletion a cluster that answers does not know yet.
 
-    @property
-    def living_trees(self) -> tuple[TreeDeclaration, ...]:
-        """The trees that are not deleted, by name."""
-        return tuple(each for _, each in sorted(self.trees.items()) if not each.is_deleted)
+        :raises ConfigError: It was not declared; the `hint` says more.
+        :raises ClusterError: No cluster answers.
+        """
+        found = among.get(name)
+        if found is not None and (deleted or not found.is_deleted or (half_deleted and self.behind(found))):
+            return found
+        raise self.unknown("link" if among is self.links else "tree", [each.name for each in among.living], name, hint)
 
     def unknown(self, kind: str, names: Iterable[str], name: str, hint: str) -> IsthmusError:
         """Return the error that no `kind` of thing of this name is declared, while these `names` are; where no cluster
@@ -109,7 +134,7 @@ class Declared:
 
     def behind(self, declaration: Declaration | TreeDeclaration) -> tuple[str, ...]:
         """Return the clusters of a link or a tree that answered and do not know all statements about it."""
-        versions = self._versions(declaration)
+        versions = (self.trees if isinstance(declaration, TreeDeclaration) else self.links).versions
         return tuple(
             alias
             for alias in self.aliases(declaration)
@@ -153,9 +178,6 @@ class Declared:
                         "its topics of the tree are deleted; what was never copied from it has to be read there before"
                     )
 
-    def _versions(self, declaration: Declaration | TreeDeclaration) -> Mapping[tuple[str, str], Registers]:
-        return self.tree_versions if isinstance(declaration, TreeDeclaration) else self.versions
-
     def aliases(self, declaration: Declaration | TreeDeclaration) -> tuple[str, ...]:
         """Return the clusters of a link that are configured, or those that a tree was declared with and has now."""
         if isinstance(declaration, TreeDeclaration):
@@ -176,15 +198,16 @@ class Declared:
         trees = self._trees(configuration)
         configuration = self._apply_shapes_and_choices(replace(configuration, trees=(*configuration.trees, *trees)))
         named = {link.name for link in configuration.links}
-        for each in self.living:
+        for each in self.links.living:
             if each.name in named:
                 _warn_once(f"link {each.name} of the file is run in place of the declared one of that name")
-        links = [link for each in self.living if each.name not in named if (link := self.link(each, configuration))]
+        own = [each for each in self.links.living if each.name not in named]
+        links = [link for each in own if (link := self.link(each, configuration))]
         return replace(
             configuration,
             links=(*configuration.links, *links),
             declared=frozenset(link.name for link in links),
-            left_out=self._left_out(each for each in self.living if each.name not in named),
+            left_out=self._left_out(own),
             declared_trees=frozenset(each.tree.name for each in trees),
             unread={alias: why for alias, why in self.away.items() if alias in self.unread},
         )
@@ -223,7 +246,7 @@ class Declared:
     def _trees(self, configuration: Configuration) -> tuple[TreeSettings, ...]:
         """Return the declared trees that can be run beside those of the file."""
         found = []
-        for each in self.living_trees:
+        for each in self.trees.living:
             if any(settings.tree.name == each.name for settings in configuration.trees):
                 _warn_once(f"tree {each.name} of the file is run in place of the declared one of that name")
                 continue

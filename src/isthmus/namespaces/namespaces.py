@@ -329,7 +329,7 @@ class AsyncNamespaces:
     def _as_followed(self, declared: Declared, namespace: Namespace) -> Cluster:
         """Return the cluster with the login of the declared link by which a namespace follows, or as configured."""
         cluster_id = declared.ids[self._cluster.alias]
-        for link in declared.living:
+        for link in declared.links.living:
             if link.target.cluster_id == cluster_id and any(each.target == namespace for each in link.maps):
                 return self._cluster.logged_in(link.target_login)
         return self._cluster
@@ -339,7 +339,7 @@ class AsyncNamespaces:
 
         :raises PlanRefused: A synchronous link has it.
         """
-        for link in declared.living if values.get(ASYNC_ONLY) else ():
+        for link in declared.links.living if values.get(ASYNC_ONLY) else ():
             own = [each.source for each in link.maps if declared.alias_of(link.source) == self._cluster.alias]
             own += [each.target for each in link.maps if declared.alias_of(link.target) == self._cluster.alias]
             if link.mode == SYNC and any(map(namespace.overlaps, own)):
@@ -448,7 +448,7 @@ class AsyncNamespaces:
                 has_gateway=is_behind,
                 namespace=one.namespace,
                 registers=one.registers,
-                attached=tuple(attachments(declared.living, cluster_id, one.namespace)),
+                attached=tuple(attachments(declared.links.living, cluster_id, one.namespace)),
                 members=(one.namespace.members(members.names[one.kind]) if one.kind in members.names else None),
                 overlapping=tuple(
                     other.namespace

@@ -40,7 +40,7 @@ class AsyncDeclaredTrees:
         :raises PlanRefused: A newer Isthmus wrote a ledger.
         """
         _, declared = await read_declarations(self._configuration, self._session)
-        trees = [each for _, each in sorted(declared.trees.items())] if deleted else declared.living_trees
+        trees = tuple(declared.trees.values()) if deleted else declared.trees.living
         return tuple(self._standing(declared, each) for each in trees)
 
     async def describe(self, name: str, *, half_deleted: bool = False) -> DeclaredTree:
@@ -185,13 +185,7 @@ class AsyncDeclaredTrees:
     ) -> DeclaredTree:
         aliases = _there(declared, after)
         if dry_run:
-            versions = {(alias, after.name): after.registers for alias in aliases}
-            as_if = replace(
-                declared,
-                trees={**declared.trees, after.name: after},
-                tree_versions={**declared.tree_versions, **versions},
-            )
-            return self._standing(as_if, after)
+            return self._standing(replace(declared, trees=declared.trees.as_if(after, aliases)), after)
         new = tuple(register for register in after.registers if register not in known.registers)
         for alias in aliases:
             await declarations.write(alias, known, new)
@@ -218,11 +212,7 @@ def _there(declared: Declared, declaration: TreeDeclaration) -> tuple[str, ...]:
 
 
 def _require_declared(declared: Declared, name: str, *, half_deleted: bool = False) -> TreeDeclaration:
-    found = declared.trees.get(name)
-    if found is not None and (not found.is_deleted or (half_deleted and declared.behind(found))):
-        return found
-    names = [each.name for each in declared.living_trees]
-    raise declared.unknown("tree", names, name, "Trees of the file are changed there.")
+    return declared.require(declared.trees, name, "Trees of the file are changed there.", half_deleted=half_deleted)
 
 
 def _check_ids(declared: Declared, root: TreeNode, cluster_ids: Mapping[str, str]) -> None:

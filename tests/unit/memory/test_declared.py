@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from isthmus.errors import ConfigError, Unreachable
-from isthmus.memory.declared import Declared
+from isthmus.memory.declared import Declared, Merged
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
@@ -38,7 +38,7 @@ def test_a_link_of_the_file_wins_and_says_so(caplog: pytest.LogCaptureFixture) -
     )
     links = {name: declaration(name) for name in ("orders", "clicks")}
     links["away"] = declaration("away", target="north")
-    declared = Declared(ids=IDS, links=links)
+    declared = Declared(ids=IDS, links=Merged(links))
     found = declared.over(written)
     assert [link.name for link in found.links] == ["orders", "clicks"]
     assert found.links[0] is written.links[0]
@@ -54,7 +54,7 @@ def test_a_link_of_a_cluster_that_is_another_now_is_told(caplog: pytest.LogCaptu
     """
     written = Configuration(clusters=(EAST, WEST), links=())
     links = {"orders": declaration("orders"), "away": declaration("away", target="north")}
-    declared = Declared(ids={**IDS, "west": "id-of-a-new-west"}, links=links)
+    declared = Declared(ids={**IDS, "west": "id-of-a-new-west"}, links=Merged(links))
     assert declared.over(declared.over(written)).links == ()
     (told,) = [record.getMessage() for record in caplog.records]
     why = "its target is cluster id-of-west (west), and west of the configuration is cluster id-of-a-new-west"
@@ -66,7 +66,9 @@ def test_a_link_of_a_cluster_that_is_another_now_is_told(caplog: pytest.LogCaptu
     with pytest.raises(ConfigError, match=r"its target, cluster north \(north\), is not in the configuration"):
         declared.over(written).link("away")
     assert declared.over(written).written == written
-    behind = Declared(ids={"east": IDS["east"]}, away={"west": Problem("away", "", "ISTH-UNREACHABLE")}, links=links)
+    behind = Declared(
+        ids={"east": IDS["east"]}, away={"west": Problem("away", "", "ISTH-UNREACHABLE")}, links=Merged(links)
+    )
     assert [link.name for link in behind.over(written).links] == ["orders"]
 
 

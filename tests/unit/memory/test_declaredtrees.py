@@ -8,7 +8,7 @@ from isthmus import config
 from isthmus.config.declaredtree import check_tree_keys, declared_tree
 from isthmus.errors import ConfigError
 from isthmus.ledger.documents.kinds import TreeDeclarationDocument, decode_document, encode_document, link_of
-from isthmus.memory.declared import Declared
+from isthmus.memory.declared import Declared, Merged
 from isthmus.model.registers import DELETED, SETTINGS, Author, change_registers
 from isthmus.model.text.plain import plain
 from isthmus.model.trees.reshaping import TreeShape, add_cluster, text_of
@@ -43,7 +43,7 @@ def test_a_tree_of_the_file_wins_and_says_so(caplog: pytest.LogCaptureFixture) -
         "of-file": declaration("of-file", ["b", "c"], topics=["y"]),
         "t": declaration("t", ["b", "c"], topics=["z"]),
     }
-    declared = Declared(ids=IDS, trees=trees)
+    declared = Declared(ids=IDS, trees=Merged(trees))
     found = declared.over(WRITTEN)
     assert [each.tree.name for each in found.trees] == ["of-file", "t"]
     assert found.trees[0] == WRITTEN.trees[0]
@@ -56,7 +56,7 @@ def test_a_tree_of_the_file_wins_and_says_so(caplog: pytest.LogCaptureFixture) -
     gone = declaration("t", ["b", "c"]).join(
         change_registers(trees["t"].registers, {DELETED: True}, Author(by="bo", at_ms=2, where="A"))
     )
-    assert Declared(ids=IDS, trees={"t": gone}).over(WRITTEN).trees == WRITTEN.trees
+    assert Declared(ids=IDS, trees=Merged({"t": gone})).over(WRITTEN).trees == WRITTEN.trees
 
 
 def test_a_cluster_under_another_name_is_refused() -> None:
@@ -66,13 +66,13 @@ def test_a_cluster_under_another_name_is_refused() -> None:
         ({"a": "C", "b": "B"}, r"has cluster c \(C\), which this file calls a"),
         ({"a": "A", "b": "B", "c": "D"}, r"has cluster c \(C\), which this file has not"),
     ):
-        declared = Declared(ids=ids, trees={"t": tree})
+        declared = Declared(ids=ids, trees=Merged({"t": tree}))
         assert declared.over(WRITTEN).trees == WRITTEN.trees
         with pytest.raises(ConfigError, match=says):
             declared.tree(tree, WRITTEN)
     with pytest.raises(ConfigError, match=r"has cluster d \(D\), which this file has not"):
         Declared(ids=IDS).tree(declaration("t", ["a", "d"]), WRITTEN)
-    assert Declared(ids={"b": "B"}, trees={"t": tree}).over(WRITTEN).declared_trees == {"t"}, "c is away"
+    assert Declared(ids={"b": "B"}, trees=Merged({"t": tree})).over(WRITTEN).declared_trees == {"t"}, "c is away"
 
 
 def test_a_link_of_the_file_keeps_the_name_of_a_distributor() -> None:
@@ -88,7 +88,7 @@ def test_a_declared_tree_becomes_another_one() -> None:
     settings = Declared(ids=IDS).tree(tree, WRITTEN)
     grown = add_cluster(settings.tree, {}, "c", beside=None)
     shape = TreeShape(clusters=text_of(grown.after.root), bases=(text_of(tree.root),))
-    declared = Declared(ids=IDS, trees={"t": tree}, tree_versions={("a", "t"): tree.registers}, shapes={"t": shape})
+    declared = Declared(ids=IDS, trees=Merged({"t": tree}, {("a", "t"): tree.registers}), shapes={"t": shape})
     assert declared.over(WRITTEN).trees[1].tree.clusters == ("a", "b", "c")
     assert declared.behind(tree) == ("b", "c")
     assert declared.clusters_now(tree) == grown.after.root

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from isthmus.memory.declared import Declared
+from isthmus.memory.declared import Declared, Merged
 from isthmus.model.cluster import ClientProperties, Cluster
 from isthmus.model.configsettings import ConfigSettings
 from isthmus.model.configuration import Configuration
@@ -132,7 +132,7 @@ def test_what_no_ledger_has_told_yet_is_as_it_was() -> None:
         kept = as_far_as_known(before, now, untold)
         assert (kept.links, kept.declared) == ((LINK,), frozenset({"l"}))
         assert as_far_as_known(kept, now, untold) == kept
-        told = replace(untold, links={"l": Declaration(name="l", registers=())})
+        told = replace(untold, links=Merged({"l": Declaration(name="l", registers=())}))
         assert as_far_as_known(before, now, told) == now
     other = replace(LINK, groups=GroupSettings(margin_s=1.0))
     for changed in (replace(now, links=(other,)), replace(now, links=(other,), declared=frozenset({"l"}))):
@@ -152,7 +152,10 @@ def test_a_tree_that_no_ledger_has_told_yet_is_as_it_was() -> None:
     now = replace(before, links=(), trees=(), declared_trees=frozenset())
     untold = Declared(unread=frozenset({"west"}))
     assert as_far_as_known(before, now, untold) == before
-    assert as_far_as_known(before, now, replace(untold, trees={"t": TreeDeclaration(name="t", registers=())})) == now
+    assert (
+        as_far_as_known(before, now, replace(untold, trees=Merged({"t": TreeDeclaration(name="t", registers=())})))
+        == now
+    )
 
 
 def test_a_chosen_leaf_that_no_ledger_has_told_yet_is_as_it_was() -> None:

@@ -10,7 +10,7 @@ import pytest
 from isthmus.config.declared import declared_link
 from isthmus.errors import PlanRefused
 from isthmus.ledger.documents.kinds import NamespaceDocument
-from isthmus.memory.declared import Declared
+from isthmus.memory.declared import Declared, Merged
 from isthmus.model.gateways.synchrony import FirstUnheld, OutOfSync, Synchrony, SyncState
 from isthmus.model.kafka.transactions import OpenTransaction, TransactionState
 from isthmus.model.lane import LaneState
@@ -48,7 +48,7 @@ def progress(lane: LaneState = LaneState.ACTIVE, *, lag: int = 0, kept: KeptBy =
 
 
 def declared(namespaces: Mapping[str, Mapping[Namespace, NamespaceDocument]] | None = None) -> Declared:
-    return Declared(ids={"east": "S", "west": "T"}, links={"orders": _KNOWN}, namespaces=namespaces or {})
+    return Declared(ids={"east": "S", "west": "T"}, links=Merged({"orders": _KNOWN}), namespaces=namespaces or {})
 
 
 def test_what_follows_and_is_closed_may_be_synchronous() -> None:
@@ -103,7 +103,7 @@ def test_topics_wait_for_one_follower(mode: str, source: str, source_id: str, is
         attachment(NamespaceMap.parse(f"{source}:copy-")): True,
     }
     other = Declaration(name="copies", registers=change_registers((), said, _AUTHOR))
-    known = replace(declared(), links={"orders": _KNOWN, "copies": other})
+    known = replace(declared(), links=Merged({"orders": _KNOWN, "copies": other}))
     if not is_in_the_way:
         return check_synchronous(known, _KNOWN, progress(), _LINK)
     with pytest.raises(PlanRefused, match="is in the synchronous link copies already"):

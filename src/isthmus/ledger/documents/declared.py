@@ -31,6 +31,11 @@ class DeclarationDocument(DocumentOfLink):
     cluster: str
     registers: tuple[Register, ...]
 
+    @property
+    def declared(self) -> Declaration:
+        """The link as that cluster knows it."""
+        return Declaration(name=self.link, registers=self.registers)
+
     def _path(self) -> tuple[str, ...]:
         return (f"@{self.cluster}",)
 
@@ -191,14 +196,10 @@ class TreeDeclarationDocument(Document):
     cluster: str
     registers: tuple[Register, ...]
 
+    @property
+    def declared(self) -> TreeDeclaration:
+        """The tree as that cluster knows it."""
+        return TreeDeclaration(name=self.tree, registers=self.registers)
+
     def _path(self) -> tuple[str, ...]:
         return (self.tree, f"@{self.cluster}")
-
-
-def tree_declaration_of(tree: str, documents: Iterable[Document]) -> TreeDeclaration:
-    """Join the declarations of a tree in these documents."""
-    found = TreeDeclaration(name=tree, registers=())
-    for document in TreeDeclarationDocument.find_all(documents):
-        if document.tree == tree:
-            found = found.join(document.registers)
-    return found
