@@ -6,6 +6,7 @@ differs from a start by a shell: modules are loaded already, and `/proc/PID/cmdl
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import io
@@ -26,7 +27,7 @@ from typing import Any, Final
 _MESSAGE_BYTES_MAX: Final = 1 << 17
 _NUMBER: Final = struct.Struct("!i")
 _lock = threading.Lock()
-_server: tuple[socket.socket, subprocess.Popen[bytes]] | None = None
+_server: socket.socket | None = None
 
 
 class ForkedCommand(subprocess.Popen[Any]):
@@ -92,8 +93,14 @@ def _running_server() -> socket.socket:
         with theirs:
             root = Path(__file__).parents[2]
             started = subprocess.Popen(command, pass_fds=[theirs.fileno()], cwd=root, start_new_session=True)
-        _server = ours, started
-    return _server[0]
+        _server = ours
+        atexit.register(_end, ours, started)
+    return _server
+
+
+def _end(requests: socket.socket, server: subprocess.Popen[bytes]) -> None:
+    requests.close()
+    server.wait()
 
 
 def _serve(requests: socket.socket) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from isthmus.kafka.batches.batch import CODECS
 from isthmus.kafka.log.reading import OffsetRange
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Secret, Security
-from isthmus.spark.compare.links.failure import our_errors
+from isthmus.spark.compare.failure import our_errors
 from isthmus.spark.datasource import ranges_option, register
 from testing.records import topics
 from testing.records.pair import RECORDS, SECOND_MS, Pair, records

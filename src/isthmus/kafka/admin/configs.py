@@ -14,6 +14,7 @@ from isthmus.kafka.client import Client
 from isthmus.kafka.outcomes import Outcomes
 from isthmus.model.kafka.rights import on_cluster, on_topic
 from isthmus.model.kafka.topic import ConfigEntry, Configs, ConfigSource
+from isthmus.model.naming import TopicT
 
 _TOPIC: Final = 2
 _BROKER: Final = 4
@@ -165,3 +166,10 @@ def _describe(resource_type: int, names: Sequence[str], only: Collection[str] | 
 def _chunks(names: Sequence[str]) -> Iterator[Sequence[str]]:
     for begin in range(0, len(names), _TOPICS_PER_REQUEST):
         yield names[begin : begin + _TOPICS_PER_REQUEST]
+
+
+async def find_compacted(client: Client, topics: Collection[TopicT]) -> set[TopicT]:
+    """Find the topics that a log cleaner works on. Without DESCRIBE_CONFIGS none is known."""
+    described = await describe_topic_configs(client, topics, only={"cleanup.policy"})
+    policies = {topic: entries.get("cleanup.policy") for topic, entries in described.values.items()}
+    return {topic for topic in topics if (entry := policies.get(topic)) and "compact" in (entry.value or "")}

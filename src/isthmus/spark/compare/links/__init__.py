@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from isthmus.model.links.verdict import Discrepancy, DiscrepancyKind, PartitionVerdict, TopicVerdict, Verdict
 from isthmus.spark.compare.links.job import verify
-from isthmus.spark.compare.links.watch import OnVerified
+from isthmus.spark.compare.watch import OnVerified
 
 __all__ = ["Discrepancy", "DiscrepancyKind", "OnVerified", "PartitionVerdict", "TopicVerdict", "Verdict", "verify"]

@@ -28,8 +28,8 @@ from isthmus.spark.compare.links.explanation import RECORD_PARTS, differing_fiel
 from isthmus.spark.compare.links.extent import ComparedRange, ComparedSlice
 from isthmus.spark.compare.links.sides import Sides
 from isthmus.spark.compare.links.survey import ComparisonBounds, compacted_topics, log_starts, survey, whole_logs
-from isthmus.spark.compare.links.watch import OnVerified
 from isthmus.spark.compare.tally import batch_totals, unlike_blocks
+from isthmus.spark.compare.watch import OnVerified
 from isthmus.spark.logs import Copying
 
 EXPLAINED_MAX: Final = 20

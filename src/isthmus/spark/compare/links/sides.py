@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -17,10 +15,9 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.translation import MappedRange
 from isthmus.spark.compare.links import comparison
 from isthmus.spark.compare.links.extent import ComparedSlice
-from isthmus.spark.compare.links.failure import our_errors
-from isthmus.spark.compare.links.watch import OnVerified, run_watched
 from isthmus.spark.compare.projection import CommittedRows, Projection
 from isthmus.spark.compare.tally import Pair
+from isthmus.spark.compare.watch import OnVerified, run_coroutine, run_watched
 from isthmus.spark.logs import Copying, Logs
 from isthmus.spark.ranges import NumberedRange, grouped_for_slots, read_rows
 
@@ -81,8 +78,7 @@ class Sides:
 
     def _run_watched(self, what: str, work: Callable[[], ResultT]) -> ResultT:
         description = f"verify {self.source.alias} to {self.target.alias}: {what}"
-        with our_errors():
-            return run_watched(self._spark, description, self._progress, work)
+        return run_watched(self._spark, description, self._progress, work)
 
     def compare_slices(
         self,
@@ -176,13 +172,3 @@ def _apply_view(views: Views, rows: pa.RecordBatch) -> pa.RecordBatch:
     """Return rows as the comparison sees them. All rows of a batch belong to one range."""
     view = views.get(rows.column("range")[0].as_py()) if rows.num_rows else None
     return rows if view is None else view.rows(rows)
-
-
-def run_coroutine(coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:
-    """Run a coroutine, also where an event loop runs already, as in notebooks."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(coroutine)
-    with ThreadPoolExecutor(1) as threads:
-        return threads.submit(asyncio.run, coroutine).result()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from isthmus.kafka import codes
-from isthmus.kafka.admin.configs import describe_topic_configs
+from isthmus.kafka.admin.configs import find_compacted
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.listoffsets import list_offsets
 from isthmus.kafka.log.offsets import log_ranges
@@ -138,14 +138,9 @@ async def log_starts(source: Client, target: Client, extents: Collection[Compare
 
 async def compacted_topics(source: Client, target: Client, extents: Collection[ComparedRange]) -> set[str]:
     """Find the source topics that a log cleaner works on, on either side. Without DESCRIBE_CONFIGS none is known."""
-    at_source = await describe_topic_configs(source, {extent.source_topic for extent in extents})
-    at_target = await describe_topic_configs(target, {extent.target_topic for extent in extents})
-    return {
-        e.source_topic
-        for e in extents
-        for entries in (at_source.values.get(e.source_topic, {}), at_target.values.get(e.target_topic, {}))
-        if "compact" in (((entry := entries.get("cleanup.policy")) and entry.value) or "")
-    }
+    at_source = await find_compacted(source, {extent.source_topic for extent in extents})
+    at_target = await find_compacted(target, {extent.target_topic for extent in extents})
+    return {e.source_topic for e in extents if e.source_topic in at_source or e.target_topic in at_target}
 
 
 async def whole_logs(source: Client, target: Client, extents: Sequence[ComparedRange]) -> list[ComparedSlice]:

@@ -14,14 +14,12 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.copyflags import FlagsHeader
 from isthmus.model.trees.tree import Tree
 from isthmus.model.trees.treeverdict import TreeVerdict
-from isthmus.spark.compare.links.failure import our_errors
-from isthmus.spark.compare.links.sides import run_coroutine
-from isthmus.spark.compare.links.watch import OnVerified, run_watched
 from isthmus.spark.compare.trees import standings as counting
 from isthmus.spark.compare.trees.assembly import LaneTotals, TreeFound, topic_verdicts
 from isthmus.spark.compare.trees.judgement import CertainRange, Reach, TreeStandings
 from isthmus.spark.compare.trees.records import STANDING_FIELDS, TreeSlice, standing_rows
 from isthmus.spark.compare.trees.survey import logs_now, survey
+from isthmus.spark.compare.watch import OnVerified, run_coroutine, run_watched
 from isthmus.spark.ranges import grouped_for_slots
 
 if TYPE_CHECKING:
@@ -159,5 +157,4 @@ class _Verification:
         return found._replace(findings=self._run_watched("what is wrong", lambda: collect_findings(findings)))
 
     def _run_watched(self, what: str, work: Callable[[], ResultT]) -> ResultT:
-        with our_errors():
-            return run_watched(self._spark, f"verify tree {self._tree.name}: {what}", self._progress, work)
+        return run_watched(self._spark, f"verify tree {self._tree.name}: {what}", self._progress, work)

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from isthmus.kafka import codes
-from isthmus.kafka.admin.configs import describe_topic_configs
+from isthmus.kafka.admin.configs import find_compacted
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
@@ -24,7 +24,6 @@ from isthmus.spark.compare.links.mapping import mapping_of
 from isthmus.spark.compare.trees.judgement import ClusterLogs, TreeStandings
 from isthmus.spark.compare.trees.records import TreeSlice
 
-_POLICY: Final = "cleanup.policy"
 _NO_LOG: Final = LogRange(0, 0, 0)
 
 
@@ -54,7 +53,10 @@ async def survey(
             *(_cut_slices(clients, number, lanes, early, late) for number in range(len(clients)))
         )
         compacted = await asyncio.gather(
-            *(_find_compacted(client, found) for client, found in zip(clients, keys, strict=True))
+            *(
+                find_compacted(client, {topic for topic, _ in found})
+                for client, found in zip(clients, keys, strict=True)
+            )
         )
     standings = TreeStandings(
         tree=tree,
@@ -125,10 +127,3 @@ async def _cut_slices(
         end = early[alias].get(lanes[lane], _NO_LOG).stable_end
         found += [(TreeSlice(lane, number, alias, part.span, end), part.size_bytes) for part in parts]
     return found
-
-
-async def _find_compacted(client: Client, keys: Collection[PartitionKey]) -> set[str]:
-    """Find the topics that a log cleaner works on. Without DESCRIBE_CONFIGS none is known."""
-    described = await describe_topic_configs(client, {topic for topic, _ in keys}, only={_POLICY})
-    policies = {topic: entries.get(_POLICY) for topic, entries in described.values.items()}
-    return {topic for topic, entry in policies.items() if entry is not None and "compact" in (entry.value or "")}

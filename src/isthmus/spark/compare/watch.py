@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from pyspark.sql import SparkSession
+
+from isthmus.spark.compare.failure import our_errors
 
 OnVerified = Callable[[str, int, int], None]
 """Called now and then, from a thread of its own, with the current work, the number of its finished tasks, and of its
@@ -24,6 +27,8 @@ def run_watched(
 
     So an interruption reaches the caller that waits here, and not a call to the JVM, whose connection would be unusable
     afterwards. Interrupted work is cancelled, and has ended when this raises.
+
+    :raises ClusterError: A cluster could not be read by a worker.
     """
     group = f"isthmus-verify-{secrets.token_hex(4)}"
 
@@ -42,7 +47,8 @@ def run_watched(
             while wait([future], timeout=_INTERVAL_S).not_done:
                 spark.sparkContext.cancelJobGroup(group)
             raise
-    return future.result()
+    with our_errors():
+        return future.result()
 
 
 def _report_progress(
@@ -55,3 +61,13 @@ def _report_progress(
         # Skipped stages, whose output exists already, would never be done.
         known = [stage for stage in stages if stage is not None and stage.numCompletedTasks + stage.numActiveTasks]
         progress(description, sum(s.numCompletedTasks for s in known), sum(s.numTasks for s in known))
+
+
+def run_coroutine(coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:
+    """Run a coroutine, also where an event loop runs already, as in notebooks."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(asyncio.run, coroutine).result()

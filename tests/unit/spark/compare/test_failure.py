@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from isthmus.errors import ClusterError, NotAuthorized
-from isthmus.spark.compare.links.failure import our_errors
+from isthmus.spark.compare.failure import our_errors
 
 TRACEBACK = """An exception was thrown from the Python worker:
 Traceback (most recent call last):
