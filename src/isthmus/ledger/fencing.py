@@ -16,13 +16,12 @@ from typing import Final, TypeVar
 from isthmus.deadline import Deadline
 from isthmus.errors import BrokerRefused, ClusterError, Fenced, Unreachable, UnsupportedByBroker
 from isthmus.kafka import codes
-from isthmus.kafka.batches.batch import HEADER_BYTES, stamp
 from isthmus.kafka.client import Client
 from isthmus.kafka.transactions.transaction import Transaction
 from isthmus.ledger.documents.kinds import ControllerDocument
 from isthmus.ledger.log import RETRY_S, LedgerLeader, ToShow
 from isthmus.ledger.records import Deletion, LedgerChange, mark_key, pack_changes
-from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, on_topic
+from isthmus.ledger.topic import on_topic
 
 _ChangeT = TypeVar("_ChangeT", bound=LedgerChange)
 CONTENTION_S: Final = 30.0
@@ -128,28 +127,18 @@ class FencedWriter:
         """
         batch = pack_changes(changes)
         deadline = Deadline(term_s)
-        transaction = self._transaction
         while True:
             try:
                 if not self._is_sound:
                     await self._recover()
                 self._is_sound = False
-                # First, as a coordinator would abort a transaction that is open while nothing can be written.
-                await self._leader.wait_until_unmuted()
-                await transaction.begin((LEDGER_TOPIC, PARTITION))
-                header = stamp(
-                    batch, transaction.producer_id, transaction.epoch, transaction.sequence, transactional=True
-                )
-                records = batch.view[HEADER_BYTES:]
-                base = await self._leader.produce(header, records, transactional_id=transaction.transactional_id)
-                await transaction.end(commit=True)
+                base = await self._transaction.write(self._leader, batch)
             except ClusterError as error:
                 doubtful = isinstance(error, Unreachable) or _code(error) in _DOUBTFUL
                 if not doubtful or deadline.passes_within(RETRY_S):
                     raise
                 await asyncio.sleep(RETRY_S)
             else:
-                transaction.sequence += batch.record_count
                 self._is_sound = True
                 return base + batch.record_count - 1
 

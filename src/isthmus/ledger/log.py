@@ -2,41 +2,36 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafka.protocol.consumer import FetchRequest
 
-from isthmus.deadline import Deadline
 from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized, Unreachable
 from isthmus.kafka import codes
 from isthmus.kafka.batches.batch import HEADER_BYTES, Batch, stamp
 from isthmus.kafka.client import Client
 from isthmus.kafka.clock import lasting_s
 from isthmus.kafka.connect.connection import Connection
-from isthmus.kafka.log import produce
 from isthmus.kafka.log.fetch import PATIENCE_S, Throttle, held_back
+from isthmus.kafka.log.leader import ANSWER_S, LogLeader, LogPlace
 from isthmus.kafka.log.listoffsets import EARLIEST, LATEST, READ_UNCOMMITTED, list_offsets
 from isthmus.kafka.metadata import NO_TOPIC_ID
 from isthmus.kafka.transactions.producers import allocate_producer
 from isthmus.ledger.grouping import GroupedWrites
 from isthmus.ledger.pending import OpenTransactions
 from isthmus.ledger.records import Entry, LedgerChange, pack_changes, unpack_batches
-from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, LedgerPlace, locate
+from isthmus.ledger.topic import LEDGER, LEDGER_TOPIC, PARTITION, locate
 from isthmus.ledger.topic import on_topic as with_topic
-from isthmus.model.kafka.rights import on_cluster, on_topic
 
 POLL_MS: Final = 500
 RETRY_S: Final = 0.1
 _FETCH_BYTES: Final = 8 << 20
-_ANSWER_S: Final = 6.0
 _COMMIT_S: Final = 2.0
 """The longest time a commit takes to be in the log; a transaction that takes longer was most likely left open."""
-_PRODUCE_TIMEOUT_MS: Final = 5_000
 _FETCH_TOPIC_IDS_FROM: Final = 13
 _FETCH_VERSION_MIN: Final = 4
 _NO_PRODUCER: Final = -1
@@ -67,89 +62,15 @@ class ToShow:
         """Do nothing: companions of a client need this method."""
 
 
-class LedgerLeader:
+class LedgerLeader(LogLeader):
     """A connection of its own to the leader of the ledger."""
 
     def __init__(self, client: Client) -> None:
-        self.client = client
-        self.place = LedgerPlace(NO_TOPIC_ID, -1)
-        self._connection: Connection | None = None
-        self._is_over = False
+        super().__init__(client, LEDGER)
+        self.name = "the ledger"
 
-    async def connect(self) -> Connection:
-        """Return the connection, dialled if there is none.
-
-        :raises ClusterError: There is no ledger, or it has no leader, or the leader does not answer.
-        """
-        held = self._connection
-        if held is not None and not held.closed and not held.due_for_renewal:
-            return held
-        self.close()
-        self._require_open()
-        self.place = await locate(self.client)
-        self._connection = dialled = await self.client.dial(self.place.node_id)
-        try:
-            self._require_open()
-        except Unreachable:
-            self.close()
-            raise
-        return dialled
-
-    @property
-    def muted_until(self) -> float:
-        """The time (monotonic) until which the leader does not read the connection, because of a quota."""
-        return 0.0 if self._connection is None else self._connection.muted_until
-
-    async def wait_until_unmuted(self) -> None:
-        """Wait until the leader reads the connection again, or there is another one."""
-        while (rest_s := self.muted_until - time.monotonic()) > 0:
-            await asyncio.sleep(min(rest_s, RETRY_S))
-
-    def end(self) -> None:
-        """Close it for good: a request that is under way does not dial again."""
-        self._is_over = True
-        self.close()
-
-    def _require_open(self) -> None:
-        if self._is_over:
-            alias = self.client.cluster.alias
-            raise Unreachable(f"the ledger of {alias} is not used here any more", cluster=alias)
-
-    def close(self) -> None:
-        """Close the connection: the next request finds the leader again."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-    async def produce(self, header: bytes, records: memoryview, *, transactional_id: str | None = None) -> int:
-        """Append one batch, its 61-byte header apart. Return its base offset. One attempt.
-
-        :raises Unreachable: It is unknown whether it was appended, or it was not, for a passing reason.
-        :raises ClusterError: The batch was refused.
-        """
-        connection = await self.connect()
-        answer = await produce.post_one(
-            connection,
-            produce.Append(LEDGER_TOPIC, self.place.topic_id, PARTITION, header, records),
-            timeout_ms=_PRODUCE_TIMEOUT_MS,
-            timeout_s=_ANSWER_S,
-            transactional_id=transactional_id,
-        )
-        self.check(answer.error_code, "WRITE", answer.error_message)
-        return answer.base_offset
-
-    def check(self, code: int, operation: Literal["READ", "WRITE", "DESCRIBE"], detail: str | None = None) -> None:
-        """Raise the error for `code`: `Unreachable` if a retry with the present leader may help."""
-        what = "writing the ledger" if operation == "WRITE" else "reading the ledger"
-        if code in codes.APPEND_PASSES:
-            self.close()
-            raise Unreachable(
-                f"{self.client.cluster.alias} cannot do {what} now: {codes.name_of(code)}",
-                cluster=self.client.cluster.alias,
-                hint=f"Check the brokers that hold topic {LEDGER_TOPIC}; Isthmus tries again.",
-            )
-        rights = on_topic(operation, LEDGER_TOPIC), on_cluster("IDEMPOTENT_WRITE")
-        codes.raise_for_code(code, what, *rights, cluster=self.client.cluster.alias, detail=detail)
+    async def _locate(self) -> LogPlace:
+        return await locate(self.client)
 
 
 class _Ordered:
@@ -163,13 +84,13 @@ class _Ordered:
         self._epoch = self._sequence = 0
 
     async def produce(self, batch: Batch) -> int:
-        """Append one batch, as in `LedgerLeader`; one call at a time."""
+        """Append one batch, as in `LogLeader`; one call at a time."""
         await self._leader.connect()
         if self._producer_id == _NO_PRODUCER or self._epoch > _EPOCH_MAX:
             await self._allocate_producer()
         header = stamp(batch, self._producer_id, self._epoch, self._sequence)
         try:
-            base = await self._leader.produce(header, batch.view[HEADER_BYTES:])
+            base = await self._leader.produce(header, batch)
         except BrokerRefused as error:
             self._raise_epoch()
             if error.code != codes.OUT_OF_ORDER_SEQUENCE_NUMBER:
@@ -204,7 +125,7 @@ class LedgerWriter:
     def __init__(self, client: Client, *, in_order: bool = False) -> None:
         self._leader = leader = LedgerLeader(client)
         self._grouped = (
-            GroupedWrites(_Ordered(leader).produce, close=leader.close, answer_s=_ANSWER_S, retry_s=RETRY_S)
+            GroupedWrites(_Ordered(leader).produce, close=leader.close, answer_s=ANSWER_S, retry_s=RETRY_S)
             if in_order
             else None
         )
@@ -218,35 +139,14 @@ class LedgerWriter:
         if not wanted:
             # Brokers refuse a batch without records.
             return -1
+        if self._grouped is None:
+            batch = pack_changes(wanted)
+            header = bytes(batch.view[:HEADER_BYTES])
+            return await self._leader.append(header, batch, term_s=term_s) + batch.record_count - 1
         try:
-            if self._grouped is not None:
-                return await self._grouped.append(wanted, term_s)
-            return await self._append(pack_changes(wanted), term_s)
+            return await self._grouped.append(wanted, term_s)
         except TimeoutError:
-            alias = self._leader.client.cluster.alias
-            raise Unreachable(
-                f"the ledger of {alias} was not written within {term_s:g} s",
-                cluster=alias,
-                hint="Is a client quota used up? `isthmus doctor` shows those that count.",
-            ) from None
-
-    async def _append(self, batch: Batch, term_s: float) -> int:
-        deadline = Deadline(term_s)
-        header, records = bytes(batch.view[:HEADER_BYTES]), batch.view[HEADER_BYTES:]
-        while True:
-            try:
-                # Closing the connection takes back a request that a quota delays for longer.
-                async with asyncio.timeout(deadline.left_s + _ANSWER_S):
-                    base = await self._leader.produce(header, records)
-                return base + batch.record_count - 1
-            except TimeoutError:
-                self._leader.close()
-                raise
-            except Unreachable:
-                self._leader.close()
-                if deadline.passes_within(RETRY_S):
-                    raise
-                await asyncio.sleep(RETRY_S)
+            raise self._leader.late_error(term_s) from None
 
     def renew(self, *, muted_s: float) -> None:
         """Use another connection from now on if a quota mutes this one for longer than `muted_s`."""
@@ -417,7 +317,7 @@ class LedgerTail:
             if connection is not self._confirmed:
                 await self._confirm(connection)
             asked_at = lasting_s()
-            answer = await connection.call(self._request(), timeout_s=_ANSWER_S)
+            answer = await connection.call(self._request(), timeout_s=ANSWER_S)
             self._leader.check(answer.error_code, "READ")
             fetched = answer.responses[0].partitions[0] if answer.responses else None
             if fetched is None:
@@ -468,9 +368,8 @@ class LedgerTail:
         """Ask for the end of the log. Only a leader that knows how far its log is replicated answers: a new one does
         not know at first, and its Fetch answers show an end before acknowledged records (KIP-207).
         """
-        key = (LEDGER_TOPIC, PARTITION)
-        epochs = {key: self._leader.place.leader_epoch}
-        end = (await list_offsets(connection, epochs, LATEST, timeout_s=_ANSWER_S))[key]
+        epochs = {LEDGER: self._leader.place.leader_epoch}
+        end = (await list_offsets(connection, epochs, LATEST, timeout_s=ANSWER_S))[LEDGER]
         self._leader.check(end.error_code, "DESCRIBE")
         self._confirmed, self._end = connection, end.offset
         return end.offset
@@ -484,8 +383,7 @@ class LedgerTail:
         if self.topic_id != NO_TOPIC_ID and self._leader.place.leader_epoch < self._newest_epoch:
             self._leader.close()
             raise _outdated_error(connection)
-        key = (LEDGER_TOPIC, PARTITION)
-        start = (await list_offsets(connection, {key: -1}, EARLIEST, timeout_s=_ANSWER_S))[key]
+        start = (await list_offsets(connection, {LEDGER: -1}, EARLIEST, timeout_s=ANSWER_S))[LEDGER]
         self._leader.check(start.error_code, "DESCRIBE")
         self._begin_at(start.offset)
         self._is_other_log = True

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from isthmus.deadline import Deadline
 from isthmus.errors import BrokerRefused, ClusterError, Unreachable
 from isthmus.kafka import codes
 from isthmus.kafka.admin.changes import BROKER_DEFAULT, NewTopic, create_topics, is_there_already
 from isthmus.kafka.client import Client
+from isthmus.kafka.log.leader import LogPlace, build_leaderless, places_of
 from isthmus.kafka.metadata import Metadata
 from isthmus.model import naming
 from isthmus.model.kafka import rights
 
 LEDGER_TOPIC: Final = naming.LEDGER_TOPIC
 PARTITION: Final = 0
+LEDGER: Final = (LEDGER_TOPIC, PARTITION)
 _CONFIGS: Final = {
     "cleanup.policy": "compact",
     # Progress is written every second: small segments, compacted early, keep a full read short.
@@ -31,14 +32,6 @@ _LEADER_TERM_S: Final = 10.0
 _PAUSE_S: Final = 0.05
 _RETRY_S: Final = 0.1
 _T = TypeVar("_T")
-
-
-class LedgerPlace(NamedTuple):
-    """The ledger's topic id (nil before KIP-516), and the node that leads its partition in this epoch."""
-
-    topic_id: uuid.UUID
-    node_id: int
-    leader_epoch: int = -1
 
 
 async def ensure_topic(client: Client, *, replication_factor: int | None = None) -> None:
@@ -97,7 +90,7 @@ async def _create(client: Client, replication_factor: int | None, configs: dict[
     return outcomes.errors.get(LEDGER_TOPIC)
 
 
-async def locate(client: Client, *, term_s: float = _LEADER_TERM_S) -> LedgerPlace:
+async def locate(client: Client, *, term_s: float = _LEADER_TERM_S) -> LogPlace:
     """Find the leader; wait for one at most `term_s`.
 
     :raises BrokerRefused: With UNKNOWN_TOPIC_OR_PARTITION: no broker knows a ledger.
@@ -121,15 +114,10 @@ async def locate(client: Client, *, term_s: float = _LEADER_TERM_S) -> LedgerPla
         if topic.error_code not in (codes.NONE, codes.LEADER_NOT_AVAILABLE):
             right = rights.on_topic("DESCRIBE", LEDGER_TOPIC)
             raise codes.error_for(topic.error_code, "finding the ledger", right, cluster=client.cluster.alias)
-        partition = topic.partitions[PARTITION] if topic.partitions else None
-        if partition is not None and partition.leader in metadata.brokers:
-            return LedgerPlace(topic.topic_id, partition.leader, partition.leader_epoch)
+        if place := places_of(metadata, LEDGER_TOPIC).get(PARTITION):
+            return place
         if deadline.has_passed:
-            raise Unreachable(
-                f"topic {LEDGER_TOPIC} of {client.cluster.alias} has no leader",
-                cluster=client.cluster.alias,
-                hint="Bring the brokers back that hold its replicas (kafka-topics --describe names them).",
-            )
+            raise build_leaderless(LEDGER_TOPIC, client.cluster.alias)
         await asyncio.sleep(_PAUSE_S)
 
 

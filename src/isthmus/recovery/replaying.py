@@ -19,8 +19,8 @@ from isthmus.deadline import Deadline
 from isthmus.errors import PlanRefused
 from isthmus.kafka.admin.brokers import describe_cluster
 from isthmus.kafka.client import Client
+from isthmus.kafka.log.leader import LogLeader
 from isthmus.kafka.log.reading import OffsetRange
-from isthmus.kafka.transactions.appending import TopicAppender
 from isthmus.kafka.transactions.transaction import Transaction
 from isthmus.ledger.documents.kinds import ReplayDocument
 from isthmus.ledger.documents.recovery import ReplayBegin
@@ -39,6 +39,7 @@ from isthmus.recovery.sides import find_topic, logs_of
 REPLAYED: Final = "isthmus.replayed"
 _PATIENCE_S: Final = 60.0
 _LOOK_S: Final = 0.2
+_WRITE_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,12 +229,13 @@ class Replayer:
                     if self._mark(each) not in present:
                         rows.append(self._row(each))
         if transaction is not None and rows:
-            appender = TopicAppender(self.destination, self.into, partition, transaction=transaction)
+            leader = LogLeader(self.destination, (self.into, partition))
+            transaction.sequence = 0
             try:
                 for parcel in parcels(rows):
-                    await appender.write(parcel)
+                    await transaction.write(leader, parcel, term_s=_WRITE_S)
             finally:
-                appender.close()
+                leader.close()
         return ReplayedPartition(partition=partition, written=len(rows), present=count - len(rows))
 
     async def _present(self, span: OffsetRange) -> frozenset[bytes]:

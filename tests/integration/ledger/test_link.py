@@ -18,6 +18,7 @@ from isthmus import __version__
 from isthmus.errors import BrokerRefused, ClusterError, Fenced, PlanRefused, Unreachable
 from isthmus.kafka.client import Client
 from isthmus.kafka.clock import lasting_s
+from isthmus.kafka.log.leader import LogPlace
 from isthmus.kafka.metadata import NO_TOPIC_ID
 from isthmus.kafka.transactions.transaction import Transaction
 from isthmus.ledger.documents.declared import FiltersDocument
@@ -34,7 +35,7 @@ from isthmus.ledger.fencing import FencedWriter, write_by_one
 from isthmus.ledger.link import LinkLedger, newest, read_documents
 from isthmus.ledger.log import LedgerTail, LedgerWriter, Poll
 from isthmus.ledger.records import Deletion, Entry
-from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, LedgerPlace, ensure_topic, locate
+from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, ensure_topic, locate
 from isthmus.ledger.view import LedgerView
 from isthmus.local import LocalCluster
 from isthmus.memory.links import read_ledger
@@ -657,9 +658,9 @@ def test_a_task_looks_for_the_leader_that_took_its_marks(
     show is reason to look who leads the ledger now.
     """
     word = SourceWord(topic("link"), 0, "c", lambda _: None)
-    located: list[LedgerPlace] = []
+    located: list[LogPlace] = []
 
-    async def noted(client: Client) -> LedgerPlace:
+    async def noted(client: Client) -> LogPlace:
         located.append(await locate(client))
         return located[-1]
 

@@ -13,8 +13,9 @@ from kafka.protocol.admin import CreateTopicsResponse
 from isthmus.errors import BrokerRefused, Unreachable
 from isthmus.kafka import codes
 from isthmus.kafka.client import Client
+from isthmus.kafka.log.leader import LogPlace
 from isthmus.kafka.metadata import NO_TOPIC_ID, Broker, Metadata, PartitionMetadata, TopicMetadata
-from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, LedgerPlace, ensure_topic, is_missing, locate
+from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, ensure_topic, is_missing, locate
 from isthmus.model.cluster import Cluster
 
 TOPIC_ID = uuid.UUID(int=5)
@@ -42,10 +43,10 @@ class Brokers(Client):
         return Metadata(None, 1, brokers, {LEDGER_TOPIC: topic})
 
 
-def located(client: Client) -> LedgerPlace:
+def located(client: Client) -> LogPlace:
     """Where the ledger is."""
 
-    async def scenario() -> LedgerPlace:
+    async def scenario() -> LogPlace:
         async with client:
             return await locate(client, term_s=0.2)
 
@@ -55,7 +56,7 @@ def located(client: Client) -> LedgerPlace:
 @pytest.mark.parametrize("silent", [(), (2,)])
 def test_a_broker_that_has_not_heard_of_the_ledger(silent: tuple[int, ...]) -> None:
     """Another one has: who took the first one's word would take over a link that somebody runs."""
-    assert located(Brokers(knowing=[3], silent=silent)) == LedgerPlace(TOPIC_ID, LEADER, 0)
+    assert located(Brokers(knowing=[3], silent=silent)) == LogPlace(TOPIC_ID, LEADER, 0)
 
 
 def test_no_ledger() -> None:
@@ -93,9 +94,9 @@ class Creating(Brokers):
 def test_a_created_ledger_is_there() -> None:
     """Whoever has it created can find it: brokers hear of it after the controller has answered."""
 
-    async def scenario() -> LedgerPlace:
+    async def scenario() -> LogPlace:
         async with Creating() as client:
             await ensure_topic(client)
             return await locate(client)
 
-    assert asyncio.run(scenario()) == LedgerPlace(TOPIC_ID, LEADER, 0)
+    assert asyncio.run(scenario()) == LogPlace(TOPIC_ID, LEADER, 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -17,6 +16,7 @@ from isthmus.kafka.batches.batch import Batch, scan
 from isthmus.kafka.batches.legacy import messages
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.fetch import Want, fetch_once
+from isthmus.kafka.log.leader import LogPlace, places_of
 from isthmus.kafka.log.listoffsets import READ_COMMITTED, PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.log.tail import find_in_tier
@@ -65,12 +65,6 @@ class StoredBatch(NamedTuple):
 
     batch: Batch
     is_aborted: bool
-
-
-class _Leader(NamedTuple):
-    node_id: int
-    epoch: int
-    topic_id: uuid.UUID
 
 
 def committed_view(batches: Iterable[Batch], aborted: Iterable[tuple[int, int]]) -> Iterator[StoredBatch]:
@@ -135,7 +129,7 @@ class LogReader:
         self._isolation = isolation
         self._stall_s = stall_s
         self._fetch_bytes_max = fetch_bytes
-        self._leaders: dict[PartitionKey, _Leader] = {}
+        self._leaders: dict[PartitionKey, LogPlace] = {}
 
     async def read(self, span: OffsetRange) -> AsyncGenerator[list[StoredBatch], None]:
         """Yield the batches that hold offsets of the range, in order: a list for each answer of the broker.
@@ -218,7 +212,7 @@ class LogReader:
     async def _attempt(self, span: OffsetRange, offset: int, bytes_max: int) -> list[StoredBatch]:
         leader = self._leaders.get(span.key) or await self._leader(span)
         connection = await self._client.connection(leader.node_id)
-        wants = {span.key: Want(leader.topic_id, offset, leader.epoch, -1)}
+        wants = {span.key: Want(leader.topic_id, offset, leader.leader_epoch, -1)}
         (part,) = await fetch_once(
             connection,
             wants,
@@ -242,16 +236,13 @@ class LogReader:
             )
         return found
 
-    async def _leader(self, span: OffsetRange) -> _Leader:
+    async def _leader(self, span: OffsetRange) -> LogPlace:
         metadata = await self._client.metadata([span.topic])
         topic = metadata.topics[span.topic]
         right = on_topic("DESCRIBE", span.topic)
         codes.raise_for_code(topic.error_code, f"reading {span}", right, cluster=self._alias)
-        self._leaders.update(
-            ((span.topic, p.partition), _Leader(p.leader, p.leader_epoch, topic.topic_id))
-            for p in topic.partitions
-            if p.leader in metadata.brokers
-        )
+        places = places_of(metadata, span.topic)
+        self._leaders.update(((span.topic, partition), place) for partition, place in places.items())
         if span.key not in self._leaders:
             raise codes.error_for(codes.LEADER_NOT_AVAILABLE, f"reading {span}", right, cluster=self._alias)
         return self._leaders[span.key]

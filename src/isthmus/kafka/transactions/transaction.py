@@ -9,6 +9,7 @@ them. The next owner of a transactional id continues an open transaction (`find`
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any, Final
 
 from kafka.protocol.admin import DescribeTransactionsRequest
@@ -21,7 +22,9 @@ from kafka.protocol.producer import (
 from isthmus.deadline import Deadline
 from isthmus.errors import BrokerRefused, ClusterError, Unreachable
 from isthmus.kafka import codes
+from isthmus.kafka.batches.batch import Batch, stamp
 from isthmus.kafka.client import Client
+from isthmus.kafka.log.leader import LogLeader
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.permission import Permission
 from isthmus.model.kafka.rights import Right, on_topic, on_transactional_id
@@ -196,6 +199,22 @@ class Transaction:
         )
         await self._ask(request, lambda a: a.error_code, "ending a transaction")
         self.is_open = False
+
+    async def write(self, leader: LogLeader, batch: Batch, *, term_s: float | None = None) -> int:
+        """Append a batch as a whole transaction, the only one of its producer there. Return its base offset. With
+        `term_s` an append without an answer is repeated; the broker takes it once.
+
+        :raises ClusterError: It was refused, or it is unknown whether it counts: `initialize` before the next one.
+        """
+        # First, as a coordinator would abort a transaction that is open while nothing can be written.
+        await leader.wait_until_unmuted()
+        await self.begin(leader.key)
+        header = stamp(batch, self.producer_id, self.epoch, self.sequence, transactional=True)
+        append = leader.produce if term_s is None else partial(leader.append, term_s=term_s)
+        base = await append(header, batch, transactional_id=self.transactional_id)
+        await self.end(commit=True)
+        self.sequence += batch.record_count
+        return base
 
     async def wait_for_end(self, *, commit: bool) -> None:
         """Wait until the coordinator has written the last control record of the ended transaction: none follows.
