@@ -62,18 +62,30 @@ class Answering(Client):
         answer = self._answers.popleft()
         if isinstance(answer, BaseException):
             raise answer
+        for topic in getattr(answer, "responses", ()):
+            topic.topic_id = self.topic_id
         return answer
 
 
-def fetched(stored: bytes, *, high_watermark: int, error_code: int = codes.NONE) -> Any:
-    """The answer to a fetch."""
-    partition = SimpleNamespace(error_code=error_code, high_watermark=high_watermark, records=stored)
-    return SimpleNamespace(error_code=codes.NONE, responses=[SimpleNamespace(partitions=[partition])])
+def fetched(stored: bytes, *, high_watermark: int, error_code: int = codes.NONE, diverged_at: int = -1) -> Any:
+    """The answer to a fetch; `diverged_at` is where the log leaves what was read of it."""
+    partition = SimpleNamespace(
+        partition_index=PARTITION,
+        error_code=error_code,
+        high_watermark=high_watermark,
+        last_stable_offset=-1,
+        log_start_offset=0,
+        diverging_epoch=None if diverged_at < 0 else SimpleNamespace(epoch=0, end_offset=diverged_at),
+        aborted_transactions=None,
+        records=stored,
+    )
+    topic = SimpleNamespace(partitions=[partition])
+    return SimpleNamespace(API_VERSION=13, error_code=codes.NONE, responses=[topic], throttle_time_ms=0)
 
 
 def held_back(throttle_ms: int) -> Any:
     """The answer to a fetch of a broker over a quota."""
-    return SimpleNamespace(error_code=codes.NONE, responses=[], throttle_time_ms=throttle_ms)
+    return SimpleNamespace(API_VERSION=13, error_code=codes.NONE, responses=[], throttle_time_ms=throttle_ms)
 
 
 def listed(offset: int, *, error_code: int = codes.NONE) -> Any:

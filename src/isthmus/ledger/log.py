@@ -6,9 +6,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
-
-from kafka.protocol.consumer import FetchRequest
+from typing import Final, NamedTuple
 
 from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized, Unreachable
 from isthmus.kafka import codes
@@ -16,7 +14,7 @@ from isthmus.kafka.batches.batch import HEADER_BYTES, Batch, stamp
 from isthmus.kafka.client import Client
 from isthmus.kafka.clock import lasting_s
 from isthmus.kafka.connect.connection import Connection
-from isthmus.kafka.log.fetch import PATIENCE_S, Throttle, held_back
+from isthmus.kafka.log.fetch import PATIENCE_S, Fetched, Throttle, Want, fetch_or_pause, held_back
 from isthmus.kafka.log.leader import ANSWER_S, LogLeader, LogPlace
 from isthmus.kafka.log.listoffsets import EARLIEST, LATEST, READ_UNCOMMITTED, list_offsets
 from isthmus.kafka.metadata import NO_TOPIC_ID
@@ -24,7 +22,7 @@ from isthmus.kafka.transactions.producers import allocate_producer
 from isthmus.ledger.grouping import GroupedWrites
 from isthmus.ledger.pending import OpenTransactions
 from isthmus.ledger.records import Entry, LedgerChange, pack_changes, unpack_batches
-from isthmus.ledger.topic import LEDGER, LEDGER_TOPIC, PARTITION, locate
+from isthmus.ledger.topic import LEDGER, LEDGER_TOPIC, locate
 from isthmus.ledger.topic import on_topic as with_topic
 
 POLL_MS: Final = 500
@@ -32,8 +30,6 @@ RETRY_S: Final = 0.1
 _FETCH_BYTES: Final = 8 << 20
 _COMMIT_S: Final = 2.0
 """The longest time a commit takes to be in the log; a transaction that takes longer was most likely left open."""
-_FETCH_TOPIC_IDS_FROM: Final = 13
-_FETCH_VERSION_MIN: Final = 4
 _NO_PRODUCER: Final = -1
 _EPOCH_MAX: Final = 0x7FFE
 
@@ -200,6 +196,15 @@ class News(NamedTuple):
     is_other_log: bool
 
 
+class _Epochs(NamedTuple):
+    """The newest epoch in which a leader was read, and that of the last batch read, by which a leader shows whether its
+    log has diverged from the records read (KIP-320).
+    """
+
+    led: int = -1
+    read: int = -1
+
+
 class LedgerTail:
     """Follows the ledger from `position` on. Uncommitted records are read too: a controller that stopped in the middle
     of a transaction must not delay readers, and its documents count by their generation alone. Only operators' wishes
@@ -226,11 +231,10 @@ class LedgerTail:
         self._held_until: dict[int, float] = {}
         self._patience_s = patience_s
         self._throttle = Throttle(_FETCH_BYTES, patience_s=patience_s)
-        self._held_at = float("-inf")
         self._untold = News([], is_other_log=False)
         self._confirmed: Connection | None = None
         self._end = 0
-        self._newest_epoch = -1
+        self._epochs = _Epochs()
 
     @property
     def node_id(self) -> int:
@@ -239,7 +243,7 @@ class LedgerTail:
 
     def was_held(self, within_s: float) -> bool:
         """Whether a quota throttled an answer in the last `within_s` (s): new records may have been missed."""
-        return time.monotonic() - self._held_at <= within_s
+        return time.monotonic() - self._throttle.held_at <= within_s
 
     @property
     def aborted(self) -> frozenset[str]:
@@ -267,13 +271,13 @@ class LedgerTail:
         :raises ClusterError: The ledger cannot be read, or because of quotas not within `patience_s`, unless the caller
             `is_patient`; another call returns the records read so far.
         """
-        before = self.position, self.topic_id, self._transactions.copy(), self._is_other_log, self._newest_epoch
+        before = self.position, self.topic_id, self._transactions.copy(), self._is_other_log, self._epochs
         untold = self._untold
         try:
             return await self._read_on(untold, is_patient=is_patient)
         except BaseException:
             if self._untold is untold:
-                self.position, self.topic_id, self._transactions, self._is_other_log, self._newest_epoch = before
+                self.position, self.topic_id, self._transactions, self._is_other_log, self._epochs = before
             raise
 
     async def _read_on(self, untold: News, *, is_patient: bool) -> News:
@@ -317,18 +321,20 @@ class LedgerTail:
             if connection is not self._confirmed:
                 await self._confirm(connection)
             asked_at = lasting_s()
-            answer = await connection.call(self._request(), timeout_s=ANSWER_S)
-            self._leader.check(answer.error_code, "READ")
-            fetched = answer.responses[0].partitions[0] if answer.responses else None
-            if fetched is None:
-                if not answer.throttle_time_ms:
-                    raise Unreachable(
-                        f"{connection.where} left the ledger out of its answer", cluster=connection.cluster
-                    )
-                self._held_at = time.monotonic()
-                await self._throttle.sit_out(answer.throttle_time_ms, connection)
+            # While it leads in this epoch it knows how far its log is replicated.
+            want = Want(self.topic_id, self.position, self._leader.place.leader_epoch, self._epochs.read)
+            found = await fetch_or_pause(
+                connection,
+                {LEDGER: want},
+                self._throttle,
+                isolation=READ_UNCOMMITTED,
+                max_wait_ms=self._poll_ms,
+                timeout_s=ANSWER_S,
+            )
+            if found is None:
                 return Poll([], asked_at, at_end=False, is_other_log=False)
-            if fetched.error_code == codes.OFFSET_OUT_OF_RANGE:
+            (fetched,) = found
+            if fetched.error_code == codes.OFFSET_OUT_OF_RANGE or fetched.diverged_at >= 0:
                 await self._begin_again(connection)
                 return Poll([], asked_at, at_end=False, is_other_log=False)
             self._leader.check(fetched.error_code, "READ")
@@ -337,14 +343,15 @@ class LedgerTail:
             raise
         return self._take(fetched, asked_at)
 
-    def _take(self, fetched: Any, asked_at: float) -> Poll:
+    def _take(self, fetched: Fetched[str], asked_at: float) -> Poll:
         entries: list[Entry] = []
         self._throttle.end()
-        self._newest_epoch = max(self._newest_epoch, self._leader.place.leader_epoch)
-        for batch, found in unpack_batches(bytes(fetched.records or b"")):
+        self._epochs = self._epochs._replace(led=max(self._epochs.led, self._leader.place.leader_epoch))
+        for batch, found in unpack_batches(fetched.records):
             new = [entry for entry in found if entry.offset >= self.position]
             entries += self._transactions.take(batch, new)
             self.position = max(self.position, batch.offset_end)
+            self._epochs = self._epochs._replace(read=batch.leader_epoch)
         held_until = lasting_s() + _COMMIT_S
         self._held_until = {each: self._held_until.get(each, held_until) for each in self._transactions.held}
         at_end = self.position >= max(fetched.high_watermark, self._end)
@@ -380,7 +387,7 @@ class LedgerTail:
         :raises Unreachable: The broker led before the one that was read last: its log is outdated, not another one.
         """
         # Without IDs of topics (Kafka before 2.8) it may be another one, whose epochs begin again.
-        if self.topic_id != NO_TOPIC_ID and self._leader.place.leader_epoch < self._newest_epoch:
+        if self.topic_id != NO_TOPIC_ID and self._leader.place.leader_epoch < self._epochs.led:
             self._leader.close()
             raise _outdated_error(connection)
         start = (await list_offsets(connection, {LEDGER: -1}, EARLIEST, timeout_s=ANSWER_S))[LEDGER]
@@ -391,36 +398,9 @@ class LedgerTail:
     def _begin_at(self, position: int) -> None:
         self.position = position
         self._confirmed, self._end = None, 0
-        self._newest_epoch = -1
+        self._epochs = _Epochs()
         self._transactions = OpenTransactions()
         self._held_until = {}
-
-    def _request(self) -> FetchRequest:
-        topic = FetchRequest.FetchTopic
-        partition = topic.FetchPartition(
-            partition=PARTITION,
-            # While it leads in this epoch it knows how far its log is replicated.
-            current_leader_epoch=self._leader.place.leader_epoch,
-            fetch_offset=self.position,
-            last_fetched_epoch=-1,
-            log_start_offset=-1,
-            partition_max_bytes=self._throttle.bytes_max,
-        )
-        by_id = self.topic_id != NO_TOPIC_ID
-        return FetchRequest(
-            replica_id=-1,
-            max_wait_ms=self._poll_ms,
-            min_bytes=1,
-            max_bytes=self._throttle.bytes_max,
-            isolation_level=READ_UNCOMMITTED,
-            session_id=0,
-            session_epoch=-1,
-            topics=[topic(topic=LEDGER_TOPIC, topic_id=self.topic_id, partitions=[partition])],
-            forgotten_topics_data=[],
-            rack_id="",
-            min_version=_FETCH_VERSION_MIN,
-            max_version=None if by_id else _FETCH_TOPIC_IDS_FROM - 1,
-        )
 
 
 def _outdated_error(connection: Connection) -> Unreachable:

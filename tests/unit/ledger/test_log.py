@@ -24,11 +24,18 @@ from testing.values.brokers import LEDGER_ID, Answering, asking, fetched, held_b
 KEYS = ("group/l/a", "group/l/b", "group/l/c")
 WANTED_KEYS = ("filters/l", "declaration/l/@c", "lease/l/0")
 PRODUCER = 7
+EPOCH = 5
+"""The epoch of the leader to which `records` were written."""
 
 
 def records(base_offset: int) -> bytes:
     """One batch of three documents."""
     return patched(bytes(pack_changes(Deletion(key) for key in KEYS).view), base_offset)
+
+
+def parts_of(client: Answering) -> list[Any]:
+    """What was asked for in each fetch."""
+    return [request.topics[0].partitions[0] for request in client.asked if hasattr(request, "session_epoch")]
 
 
 def test_a_look_tells_whether_it_saw_everything() -> None:
@@ -183,6 +190,31 @@ def test_a_log_without_the_offset_begins_where_it_begins() -> None:
 
     gone = fetched(b"", high_watermark=3, error_code=codes.OFFSET_OUT_OF_RANGE)
     asking([gone, listed(0), fetched(records(0), high_watermark=3)], follow)
+
+
+def test_a_log_that_has_other_records_is_another_one() -> None:
+    """It lost some in an unclean election, and got as many: only the epochs of its leaders show it (KIP-320)."""
+
+    async def follow(client: Answering) -> None:
+        tail = LedgerTail(client)
+        assert len((await tail.read_on()).entries) == 3
+        found = await tail.read_on()
+        assert ([entry.offset for entry in found.entries], found.is_other_log) == ([0, 1, 2, 3, 4, 5], True)
+        epochs = [part.last_fetched_epoch for part in parts_of(client)]
+        assert epochs == [-1, EPOCH, -1]
+
+    asking(
+        [
+            listed(3),
+            fetched(records(0), high_watermark=3),
+            listed(6),
+            fetched(b"", high_watermark=6, diverged_at=2),
+            listed(0),
+            listed(6),
+            fetched(records(0) + records(3), high_watermark=6),
+        ],
+        follow,
+    )
 
 
 def test_everything_up_to_the_end_is_read() -> None:

@@ -9,6 +9,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Final, Generic, NamedTuple
 
 from kafka.protocol.consumer import FetchRequest
@@ -18,7 +19,6 @@ from isthmus.kafka import codes
 from isthmus.kafka.connect.connection import Connection
 from isthmus.kafka.log.listoffsets import READ_COMMITTED
 from isthmus.kafka.metadata import NO_TOPIC_ID
-from isthmus.model.kafka.rights import on_topic
 from isthmus.model.naming import TopicT
 
 _TOPIC_IDS_FROM: Final = 13
@@ -228,38 +228,55 @@ async def fetch_once(
     max_wait_ms: int = 0,
     timeout_s: float,
 ) -> list[Fetched[TopicT]]:
-    """Fetch these partitions once, outside any session; each part has an error code of its own.
+    """Fetch these partitions once as `fetch_or_pause` does, again and again, for fewer and fewer bytes, if a quota
+    empties the answer. So the result has every wanted partition.
 
-    Over a quota a broker answers without partitions and without an error (KIP-219): then it is asked again, for fewer
-    and fewer bytes. So the result has every wanted partition.
+    :raises ClusterError: As `fetch_or_pause`; the broker keeps throttling.
+    """
+    throttle = Throttle(bytes_max)
+    fetch = partial(fetch_or_pause, connection, wants, throttle, isolation=isolation, timeout_s=timeout_s)
+    while (found := await fetch(partition_bytes_max=partition_bytes_max, max_wait_ms=max_wait_ms)) is None:
+        pass
+    return found
 
-    :raises ClusterError: The broker did not answer, keeps throttling, left a partition out, refused the request, or has
-        its readers read from another replica.
+
+async def fetch_or_pause(
+    connection: Connection,
+    wants: Mapping[tuple[TopicT, int], Want],
+    throttle: Throttle,
+    *,
+    isolation: int,
+    partition_bytes_max: int | None = None,
+    max_wait_ms: int = 0,
+    timeout_s: float,
+) -> list[Fetched[TopicT]] | None:
+    """Fetch these partitions once, outside any session; each part has an error code of its own. Over a quota a broker
+    answers without partitions and without an error (KIP-219): then return `None` after a pause.
+
+    :raises ClusterError: The broker did not answer, throttles for too long, left a partition out, or has its readers
+        read from another replica.
     """
     session: FetchSession[TopicT] = FetchSession(isolation=isolation, incremental=False)
     for key, want in wants.items():
         session.want(key, want)
-    topic = next(iter(wants))[0]
-    throttle = Throttle(bytes_max)
-    while True:
-        request = session.request(
-            max_wait_ms=max_wait_ms,
-            bytes_max=throttle.bytes_max,
-            partition_bytes_max=min(partition_bytes_max or bytes_max, throttle.bytes_max),
-            by_topic_id=all(want.topic_id != NO_TOPIC_ID for want in wants.values()),
-        )
-        answer = await connection.call(request, timeout_s=timeout_s)
-        code = answer.error_code or codes.NONE
-        right = on_topic("READ", topic)
-        codes.raise_for_code(code, f"a fetch at {connection.where}", right, cluster=connection.cluster)
-        found = list(session.partitions(answer))
-        if away := next((each for each in found if each.preferred != _NO_REPLICA and not each.records), None):
-            raise _sent_away(away, connection)
-        if {fetched.key for fetched in found} >= wants.keys():
-            return found
-        if not answer.throttle_time_ms:
-            raise Unreachable(f"{connection.where} left a partition out of its answer", cluster=connection.cluster)
-        await throttle.sit_out(answer.throttle_time_ms, connection)
+    request = session.request(
+        max_wait_ms=max_wait_ms,
+        bytes_max=throttle.bytes_max,
+        partition_bytes_max=min(partition_bytes_max or throttle.bytes_max, throttle.bytes_max),
+        by_topic_id=all(want.topic_id != NO_TOPIC_ID for want in wants.values()),
+    )
+    answer = await connection.call(request, timeout_s=timeout_s)
+    if answer.error_code:
+        return [Fetched(key, want.offset, answer.error_code, -1, -1, -1, [], b"") for key, want in wants.items()]
+    found = list(session.partitions(answer))
+    if away := next((each for each in found if each.preferred != _NO_REPLICA and not each.records), None):
+        raise _sent_away(away, connection)
+    if {fetched.key for fetched in found} >= wants.keys():
+        return found
+    if not answer.throttle_time_ms:
+        raise Unreachable(f"{connection.where} left a partition out of its answer", cluster=connection.cluster)
+    await throttle.sit_out(answer.throttle_time_ms, connection)
+    return None
 
 
 def _sent_away(fetched: Fetched[TopicT], connection: Connection) -> Unreachable:
@@ -286,7 +303,8 @@ def held_back(what: str, cluster: str) -> Unreachable:
 class Throttle:
     """The pauses and sizes of requests to a broker that repeatedly throttles its answers because of a client quota.
 
-    `bytes_max` is the size to ask for: a small answer fits into a quota sooner. `sit_out` raises an error after
+    `bytes_max` is the size to ask for: a small answer fits into a quota sooner. `held_at` is when (monotonic) an answer
+    was last throttled. `sit_out` raises an error after
     `patience_s` (s) without records.
     """
 
@@ -295,6 +313,7 @@ class Throttle:
         self._patience_s = patience_s
         self._times = 0
         self._since = 0.0
+        self.held_at = float("-inf")
 
     @property
     def since_s(self) -> float:
@@ -305,8 +324,9 @@ class Throttle:
         """The pause (s) after a throttled answer. It grows beyond the time that the broker announces, as requests use
         the quota as well, and brokers sum up the use of about ten seconds.
         """
+        self.held_at = time.monotonic()
         if not self._times:
-            self._since = time.monotonic()
+            self._since = self.held_at
         self._times += 1
         self.bytes_max = min(self.bytes_max, max(self.bytes_max // 2, _BYTES_MIN))
         return float(min(max(_PAUSE_MAX_S, throttle_ms / 1000), throttle_ms / 1000 * 2 ** (self._times - 1)))
