@@ -23,7 +23,6 @@ from isthmus.ledger.documents.kinds import (
     CarriedDocument,
     CarriedTransactionsDocument,
     NamespaceDocument,
-    kind_of,
 )
 from isthmus.ledger.records import Entry
 from isthmus.ledger.view import LedgerView
@@ -56,7 +55,7 @@ def take_reserved(reserved: ReservedNames, entries: Iterable[Entry], cluster_id:
     :raises PlanRefused: A newer Isthmus wrote it.
     """
     for entry in entries:
-        if kind_of(entry.key) == NamespaceDocument.KIND:
+        if entry.kind == NamespaceDocument.KIND:
             reserved.take(entry.key, entry.offset, _find_agreed_namespace(entry, cluster_id))
 
 
@@ -67,7 +66,7 @@ def take_hidden(hidden: HiddenTopics, entries: Iterable[Entry], cluster_id: str)
     :raises PlanRefused: A newer Isthmus wrote it.
     """
     for entry in entries:
-        if kind_of(entry.key) in HIDING:
+        if entry.kind in HIDING:
             hidden.take(entry.key, entry.offset, entry.decode())
     return hidden.settle(cluster_id)
 

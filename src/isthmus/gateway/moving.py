@@ -43,7 +43,6 @@ from isthmus.ledger.documents.kinds import (
     MovableGatewayDocument,
     MoveDocument,
     NamespaceDocument,
-    kind_of,
 )
 from isthmus.ledger.documents.moves import MovesAway, arrived_by
 from isthmus.ledger.log import LedgerWriter, News
@@ -270,11 +269,11 @@ class Mover:
         place.shows_us = place.shows_us or any(entry.key == self.word.key for entry in news.entries)
         # A look returns each entry once: keep those that came with or after one that this release cannot read.
         self._note_others(place, news)
-        place.untaken += (entry for entry in news.entries if kind_of(entry.key) in _TAKEN)
+        place.untaken += (entry for entry in news.entries if entry.kind in _TAKEN)
         take_reserved(reserved, place.untaken, place.client.cluster.cluster_id)
         if place.untaken or news.is_other_log:
             self._hide(place, hidden)
-        moves = [(each.key, each.decode()) for each in place.untaken if kind_of(each.key) == MoveDocument.KIND]
+        moves = [(each.key, each.decode()) for each in place.untaken if each.kind == MoveDocument.KIND]
         place.untaken, reserved.heard_at = [], begun
         for key, document in moves:
             if document is None:
@@ -301,7 +300,7 @@ class Mover:
         if news.is_other_log:
             place.others = {}
         for entry in news.entries:
-            if kind_of(entry.key) == MovableGatewayDocument.KIND and entry.key != self.word.key:
+            if entry.kind == MovableGatewayDocument.KIND and entry.key != self.word.key:
                 place.others[entry.key] = entry
                 if entry.value is None:
                     del place.others[entry.key]

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 
 from isthmus.kafka.client import Client
-from isthmus.ledger.documents.kinds import DistributedSchemaDocument, kind_of
+from isthmus.ledger.documents.kinds import DistributedSchemaDocument
 from isthmus.ledger.log import append_once
 from isthmus.ledger.view import LedgerView
 from isthmus.model.schemas.content import DistributedVersion, VersionKey
@@ -30,7 +30,7 @@ class DistributedSchemas:
         if news.is_other_log:
             self._documents.clear()
         for entry in news.entries:
-            if kind_of(entry.key) != DistributedSchemaDocument.KIND:
+            if entry.kind != DistributedSchemaDocument.KIND:
                 continue
             document = entry.decode()
             if isinstance(document, DistributedSchemaDocument):

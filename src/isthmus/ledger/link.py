@@ -21,7 +21,6 @@ from isthmus.ledger.documents.kinds import (
     TaskDocument,
     TopicDocument,
     kind_of,
-    link_of,
 )
 from isthmus.ledger.fencing import FencedWriter, build_fenced
 from isthmus.ledger.keeping import require_kept
@@ -49,7 +48,7 @@ async def read_documents(client: Client, link: str | None = None, *, kind: str =
     view = LedgerView(client)
     try:
         entries = (await view.look(is_patient=True)).entries
-        return newest((entry for entry in entries if not kind or kind_of(entry.key) == kind), link)
+        return newest((entry for entry in entries if not kind or entry.kind == kind), link)
     finally:
         view.close()
 
@@ -60,7 +59,7 @@ def newest(entries: Iterable[Entry], link: str | None = None) -> dict[str, Docum
     :raises PlanRefused: A newer Isthmus wrote one of them.
     """
     # Most of a log are replaced documents: decode only the newest of each key.
-    last = {entry.key: entry for entry in entries if link is None or link_of(entry.key) == link}
+    last = {entry.key: entry for entry in entries if link is None or entry.link == link}
     documents = {key: entry.decode() for key, entry in last.items()}
     return {key: document for key, document in documents.items() if document is not None}
 
@@ -347,17 +346,17 @@ class LinkLedger:
                 key for key, found in self.documents.items() if not isinstance(found, TaskDocument | ProgressDocument)
             )
             self._is_lost = False
-        return bool(poll.entries) and poll.at_end and all(link_of(each.key) != self.link for each in poll.entries)
+        return bool(poll.entries) and poll.at_end and all(each.link != self.link for each in poll.entries)
 
     def _take_entry(self, entry: Entry) -> None:
         """Take a document of another writer. The controller's own are known before they are read, and newer here."""
-        if link_of(entry.key) != self.link:
+        if entry.link != self.link:
             return
         document = entry.decode()
         if isinstance(document, ControllerDocument) and document.generation > self.generation:
             self._fenced = build_fenced(self.link, document)
             raise self._fenced
-        is_by_others = kind_of(entry.key) in OTHERS and (document is not None or entry.value is None)
+        is_by_others = entry.kind in OTHERS and (document is not None or entry.value is None)
         if is_by_others or (entry.value is None and _is_forgettable(self.documents.get(entry.key))):
             self._take(entry.key, document)
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 
 from isthmus.kafka.batches.aborted import ABORT, control_type
 from isthmus.kafka.batches.batch import Batch
-from isthmus.ledger.documents.kinds import WANTED, kind_of
+from isthmus.ledger.documents.kinds import WANTED
 from isthmus.ledger.records import Entry
 
 
@@ -77,4 +77,4 @@ class OpenTransactions:
 
 
 def _is_wanted(entry: Entry) -> bool:
-    return kind_of(entry.key) in WANTED
+    return entry.kind in WANTED

@@ -10,7 +10,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from isthmus.kafka.batches.batch import Batch, scan
 from isthmus.kafka.batches.records import records_in
-from isthmus.ledger.documents.kinds import Document, MapDocument, decode_document, encode_document
+from isthmus.ledger.documents.kinds import Document, MapDocument, decode_document, encode_document, kind_of, link_of
 from isthmus.ledger.poison import pass_over
 
 _MAGIC: Final = 2
@@ -31,6 +31,14 @@ class Entry(NamedTuple):
     key: str
     value: bytes | None
     timestamp: int = -1
+
+    @property
+    def kind(self) -> str:
+        return kind_of(self.key)
+
+    @property
+    def link(self) -> str:
+        return link_of(self.key)
 
     def decode(self) -> Document | None:
         """Decode the document; `None` where it was deleted, of an unknown kind, or no document.

@@ -43,7 +43,6 @@ from isthmus.ledger.documents.kinds import (
     LinkDocument,
     MovableGatewayDocument,
     MoveDocument,
-    kind_of,
 )
 from isthmus.ledger.documents.moves import CarriedRow, CommonPart, MovesAway, arrived_by
 from isthmus.ledger.log import LedgerWriter, append_once
@@ -100,7 +99,7 @@ class _Ledger:
             self.documents.clear()
             self.away = MovesAway()
         for entry in news.entries:
-            if kind_of(entry.key) not in _KINDS:
+            if entry.kind not in _KINDS:
                 continue
             document = entry.decode()
             if document is None:

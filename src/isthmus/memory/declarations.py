@@ -19,7 +19,6 @@ from isthmus.ledger.documents.kinds import (
     SwitchDocument,
     TreeDeclarationDocument,
     TreeDocument,
-    kind_of,
 )
 from isthmus.ledger.fencing import CONTENTION_S, write_by_one
 from isthmus.ledger.records import Deletion, Entry, LedgerChange
@@ -267,7 +266,7 @@ class _DeclarationMemory:
             if news.is_other_log:
                 self.documents.clear()
                 self._untaken.clear()
-            self._untaken.update((entry.key, entry) for entry in news.entries if kind_of(entry.key) in _KINDS)
+            self._untaken.update((entry.key, entry) for entry in news.entries if entry.kind in _KINDS)
             for key, entry in list(self._untaken.items()):
                 # A document of a newer Isthmus is refused at every look, until it is replaced.
                 document = entry.decode()

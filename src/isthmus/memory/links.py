@@ -29,8 +29,6 @@ from isthmus.ledger.documents.kinds import (
     TopicDocument,
     TransactionNamesDocument,
     VerificationDocument,
-    kind_of,
-    link_of,
 )
 from isthmus.ledger.documents.loops import verify_loop
 from isthmus.ledger.link import newest
@@ -154,7 +152,7 @@ class LinkMemory:
     def of(cls, link: str, entries: Iterable[Entry]) -> Self:
         """Return the memory of a ledger that is read from its beginning."""
         memory = cls(link)
-        memory.take_all([entry for entry in entries if link_of(entry.key) == link])
+        memory.take_all([entry for entry in entries if entry.link == link])
         return memory
 
     @property
@@ -259,7 +257,7 @@ class LinkMemory:
         """
         newest_of = {entry.key: entry for entry in entries}
         for entry in entries:
-            if entry is newest_of[entry.key] or kind_of(entry.key) in _ADDING_UP:
+            if entry is newest_of[entry.key] or entry.kind in _ADDING_UP:
                 self.take(entry)
 
     def take(self, entry: Entry) -> None:
@@ -389,7 +387,7 @@ class LedgerMemory:
                     held.clear()
                 self._untaken_max, before = 0, -math.inf
             for entry in news.entries:
-                link = link_of(entry.key)
+                link = entry.link
                 if link:
                     self._untaken.setdefault(link, []).append(entry)
                 elif entry.value is None:

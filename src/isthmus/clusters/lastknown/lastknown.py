@@ -14,7 +14,7 @@ from isthmus.kafka.admin.features import features
 from isthmus.kafka.client import Client
 from isthmus.kafka.metadata import Metadata
 from isthmus.kafka.session import ClientSession
-from isthmus.ledger.documents.kinds import Document, kind_of
+from isthmus.ledger.documents.kinds import Document
 from isthmus.ledger.documents.lastknown import KnownClusterDocument, KnownNamesDocument
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.view import LedgerView
@@ -144,7 +144,7 @@ async def _read_memories(client: Client) -> Memories | None:
                 for entry in (await view.look()).entries:
                     clusters.pop(entry.key, None)
                     names.pop(entry.key, None)
-                    document = entry.decode() if kind_of(entry.key) in _KINDS else None
+                    document = entry.decode() if entry.kind in _KINDS else None
                     if isinstance(document, KnownClusterDocument):
                         clusters[entry.key] = document.cluster
                     elif isinstance(document, KnownNamesDocument):

@@ -16,7 +16,7 @@ from typing import Final
 
 from isthmus.errors import ClusterError
 from isthmus.kafka.clock import lasting_s
-from isthmus.ledger.documents.kinds import AllowanceDocument, Document, SwitchDocument, link_of
+from isthmus.ledger.documents.kinds import AllowanceDocument, Document, SwitchDocument
 from isthmus.ledger.log import GATHER_S, RETRY_S, LedgerTail, LedgerWriter, Poll
 from isthmus.ledger.records import Deletion, mark_key
 from isthmus.ledger.topic import LEDGER_TOPIC
@@ -83,7 +83,7 @@ class SourceWord:
         for entry in poll.entries:
             if entry.key == self.mark.key:
                 self._read.append(entry.offset)
-            elif entry.key.startswith(_KINDS) and link_of(entry.key) == self._link:
+            elif entry.key.startswith(_KINDS) and entry.link == self._link:
                 self._hear(entry.decode())
         if poll.at_end:
             # Only the newest allowance counts: an earlier one may be of an earlier time at this target.

@@ -22,7 +22,6 @@ from isthmus.ledger.documents.kinds import (
     ReceiptDocument,
     SchemaIdsDocument,
     TaskDocument,
-    link_of,
 )
 from isthmus.ledger.log import GATHER_S, RETRY_S, LedgerTail, LedgerWriter
 from isthmus.ledger.records import Entry
@@ -266,7 +265,7 @@ class LeaseTask:
                 await asyncio.sleep(GATHER_S)
 
     def _is_ours(self, entry: Entry) -> bool:
-        return link_of(entry.key) == self._spec.context.link
+        return entry.link == self._spec.context.link
 
     async def _with_allowance(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run work once a lane needs the allowance of the source's ledger."""
