@@ -9,14 +9,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Self
 
 from isthmus.errors import ConfigError, IsthmusError
-from isthmus.fabric.comparing import comparison
+from isthmus.fabric.comparing import OpenedWithSpark, comparison
 from isthmus.fabric.names import live_names
 from isthmus.fabric.opening import open_configuration
 from isthmus.kafka.session import ClientSession
 from isthmus.memory.claims import Claims
 from isthmus.memory.filtering import in_force, read_filters, write_filters
 from isthmus.memory.forgetting import Forgotten, forget, forget_link
-from isthmus.memory.named import Opened
 from isthmus.memory.provenance import provenance_of
 from isthmus.model.links.outcome import RunOutcome
 from isthmus.run.following import Following, OnConfiguration, Reread
@@ -49,13 +48,12 @@ if TYPE_CHECKING:
     from isthmus.model.problem import Problem
     from isthmus.recovery.replaying import QuarantinedPartition
     from isthmus.run.controller import OnProgress
-    from isthmus.spark.compare.links import OnVerified, Verdict
     from isthmus.trees.declaringtrees import AsyncDeclaredTrees
 
 SAMPLE_S: Final = 1.0
 
 
-class AsyncFabric(Opened):
+class AsyncFabric(OpenedWithSpark):
     """All clusters and links of one configuration, for programs that have an event loop.
 
         async with await isthmus.AsyncFabric.open("isthmus.yaml") as fabric:
@@ -75,9 +73,10 @@ class AsyncFabric(Opened):
         application: SparkApplication | None = None,
         session: ClientSession | None = None,
     ) -> None:
-        super().__init__(configuration, session or ClientSession())
+        super().__init__(
+            configuration, session or ClientSession(), application or SparkApplication(configuration, spark)
+        )
         self._is_application_ours = application is None
-        self._application = application or SparkApplication(configuration, spark)
         self._is_session_ours = session is None
 
     @classmethod
@@ -117,14 +116,7 @@ class AsyncFabric(Opened):
         if self._is_session_ours:
             await self.session.aclose()
         if self._is_application_ours:
-            await asyncio.to_thread(self._application.close)
-
-    def links(self, name: str | None = None) -> tuple[Link, ...]:
-        """The link of that name, or all of them.
-
-        :raises ConfigError: There is none of that name.
-        """
-        return self.configuration.links if name is None else (self.configuration.link(name),)
+            await asyncio.to_thread(self.application.close)
 
     def cluster(self, alias: str) -> AsyncAdministration:
         """The cluster of that alias, to be described, looked into and kept in balance.
@@ -263,7 +255,7 @@ class AsyncFabric(Opened):
     @property
     def trees(self) -> Trees:
         """The distribution trees, and where their distributors copy to."""
-        return Trees(self.configuration, self.session, self._application)
+        return Trees(self.configuration, self.session, self.application)
 
     @property
     def tree_changes(self) -> TreeChanges:
@@ -293,6 +285,7 @@ class AsyncFabric(Opened):
     filter = write_filters
     names = live_names
     provenance = provenance_of
+    comparison = comparison
 
     async def doctor(self) -> list[Finding]:
         """All that was found of this host, the clusters and the links, what is as it should be included. Each cluster
@@ -359,7 +352,7 @@ class AsyncFabric(Opened):
         with telling(metrics or self.configuration.metrics, on_progress) as tell:
             return await run_links(
                 self.configuration,
-                self._application,
+                self.application,
                 links,
                 until=until,
                 on_progress=tell,
@@ -418,38 +411,3 @@ class AsyncFabric(Opened):
         """
         target = self.session.client(self.configuration.cluster(cluster))
         return await forget_link(target, link, self.configuration.ledger, dry_run=dry_run)
-
-    async def comparison(
-        self,
-        *,
-        link: str | None = None,
-        topics: Collection[str] = (),
-        since_ms: int | None = None,
-        until_ms: int | None = None,
-        allow_lag: bool = False,
-        on_progress: OnVerified | None = None,
-    ) -> Callable[[], dict[str, Verdict]]:
-        """What compares both logs on Spark, by link: every offset, timestamp, key, value and header. What is to be
-        compared is settled here; the function that is returned blocks for as long as the comparison takes.
-
-        Records of topics with other offsets at the target are compared with those that the link's map names.
-
-        `topics` are only these, of those the links select; `since_ms` and `until_ms` are the timestamps to begin and to
-        end at. Records the target does not have yet are missing, unless `allow_lag`. What all topics of a link came to
-        is kept in its ledger, for `status`. Aborted records that it lacks are counted as left out, unless the link is
-        configured to copy them: then they are missing.
-
-        :raises ConfigError: There is no link of that name, or no link has a topic of that name.
-        :raises ClusterError: A cluster could not be read; the function raises that too.
-        """
-        return await comparison(
-            self.links(link),
-            self.session,
-            self._application,
-            self.configuration.ledger,
-            topics,
-            since_ms=since_ms,
-            until_ms=until_ms,
-            allow_lag=allow_lag,
-            on_progress=on_progress,
-        )

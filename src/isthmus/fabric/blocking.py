@@ -58,6 +58,20 @@ def blocking(
     return call
 
 
+def call_here(
+    method: Callable[Concatenate[CoreT, P], Coroutine[Any, Any, Callable[[], ResultT]]],
+) -> Callable[Concatenate[Shell[CoreT], P], ResultT]:
+    """A method by which a core returns a function that blocks, as its shell has it: the same arguments and errors, and
+    the result of that function. It is called in the caller's thread: Ctrl-C ends it.
+    """
+
+    def call(shell: Shell[CoreT], /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
+        return shell._call(lambda core: method(core, *args, **kwargs))()
+
+    update_wrapper(call, method)
+    return call
+
+
 def wrap_in_shell(
     method: Callable[Concatenate[CoreT, P], OtherT], shell: Callable[[Callable[[ClientSession], OtherT]], ShellT]
 ) -> Callable[Concatenate[Shell[CoreT], P], ShellT]:

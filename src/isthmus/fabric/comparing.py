@@ -11,7 +11,8 @@ from isthmus.errors import ConfigError
 from isthmus.fabric.blocking import in_loop
 from isthmus.kafka.session import ClientSession
 from isthmus.memory.filtering import in_force
-from isthmus.model.configuration import LedgerSettings
+from isthmus.memory.named import Opened
+from isthmus.model.configuration import Configuration, LedgerSettings
 from isthmus.model.kafka.transactions import AbortedPolicy
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
@@ -24,25 +25,40 @@ if TYPE_CHECKING:
     from isthmus.spark.compare.links import OnVerified, Verdict
 
 
-async def comparison(
-    links: tuple[Link, ...],
-    session: ClientSession,
-    application: SparkApplication,
-    ledger: LedgerSettings,
-    topics: Collection[str],
-    *,
-    since_ms: int | None,
-    until_ms: int | None,
-    allow_lag: bool,
-    on_progress: OnVerified | None,
-) -> Callable[[], dict[str, Verdict]]:
-    """What compares both logs of links; see `AsyncFabric.comparison`. What all topics of a link came to is kept in its
-    ledger, for `status`.
+class OpenedWithSpark(Opened):
+    """An opened configuration, and the `application` that its runs and comparisons share on Spark."""
 
-    :raises ConfigError: There is no link, or none has a topic of that name.
+    def __init__(self, configuration: Configuration, session: ClientSession, application: SparkApplication) -> None:
+        super().__init__(configuration, session)
+        self.application = application
+
+
+async def comparison(
+    opened: OpenedWithSpark,
+    *,
+    link: str | None = None,
+    topics: Collection[str] = (),
+    since_ms: int | None = None,
+    until_ms: int | None = None,
+    allow_lag: bool = False,
+    on_progress: OnVerified | None = None,
+) -> Callable[[], dict[str, Verdict]]:
+    """What compares both logs on Spark, by link: every offset, timestamp, key, value and header. What is to be
+    compared is settled here; the function that is returned blocks for as long as the comparison takes, and programs
+    without an event loop get its result.
+
+    Records of topics with other offsets at the target are compared with those that the link's map names.
+
+    `topics` are only these, of those the links select; `since_ms` and `until_ms` are the timestamps to begin and to
+    end at. Records the target does not have yet are missing, unless `allow_lag`. What all topics of a link came to
+    is kept in its ledger, for `status`. Aborted records that it lacks are counted as left out, unless the link is
+    configured to copy them: then they are missing.
+
+    :raises ConfigError: There is no link of that name, or no link has a topic of that name.
     :raises ClusterError: A cluster could not be read; the function raises that too.
     """
-    links = await in_force(links, session)
+    session, application = opened.session, opened.application
+    links = await in_force(opened.links(link), session)
     if not links:
         raise ConfigError(
             "there is no link to be compared",
@@ -75,7 +91,7 @@ async def comparison(
             for link in links
         }
         if not topics and since_ms is None and until_ms is None:
-            in_loop(_remember(links, verdicts, ledger))
+            in_loop(_remember(links, verdicts, opened.configuration.ledger))
         return {name: replace(verdict, aborted=str(treatments[name])) for name, verdict in verdicts.items()}
 
     return compare

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from isthmus.clusters.administration import AsyncAdministration
 from isthmus.clusters.reassigning import AsyncReassigning
 from isthmus.fabric.async_fabric import AsyncFabric
-from isthmus.fabric.blocking import Shell, blocking, in_loop, wrap_in_shell
+from isthmus.fabric.blocking import Shell, blocking, call_here, in_loop, wrap_in_shell
 from isthmus.fabric.opening import open_configuration
 from isthmus.fabric.operations import AsyncLinkOperations
 from isthmus.groups.links import AsyncGroups
@@ -34,9 +34,6 @@ from isthmus.trees.targets import Trees
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from isthmus.model.trees.treeverdict import TreeVerdict
-    from isthmus.spark.compare.links import OnVerified, Verdict
 
 
 class Groups(Shell[AsyncGroups]):
@@ -144,12 +141,7 @@ class DistributionTrees(Shell[Trees]):
 
     targets = blocking(Trees.targets)
     switch = blocking(Trees.switch)
-
-    def verify(self, tree: str, *, topics: Collection[str] = (), on_progress: OnVerified | None = None) -> TreeVerdict:
-        """Look on Spark whether every record of a tree is once on each of its clusters, in the order of its producer;
-        see `Trees.comparison`."""
-        # In this thread: Ctrl-C ends it.
-        return self._call(lambda core: core.comparison(tree, topics=topics, on_progress=on_progress))()
+    verify = call_here(Trees.comparison)
 
 
 class TreeChanging(Shell[TreeChanges]):
@@ -288,31 +280,7 @@ class Fabric(Shell[AsyncFabric]):
     status = blocking(AsyncFabric.status)
     forget = blocking(AsyncFabric.forget)
     forget_link = blocking(AsyncFabric.forget_link)
-
-    def verify(
-        self,
-        *,
-        link: str | None = None,
-        topics: Collection[str] = (),
-        since_ms: int | None = None,
-        until_ms: int | None = None,
-        allow_lag: bool = False,
-        on_progress: OnVerified | None = None,
-    ) -> dict[str, Verdict]:
-        """Compare both logs on Spark, by link: every offset, timestamp, key, value and header; see
-        `AsyncFabric.comparison`."""
-        compare = self._call(
-            lambda core: core.comparison(
-                link=link,
-                topics=topics,
-                since_ms=since_ms,
-                until_ms=until_ms,
-                allow_lag=allow_lag,
-                on_progress=on_progress,
-            )
-        )
-        # In this thread: Ctrl-C ends it.
-        return compare()
+    verify = call_here(AsyncFabric.comparison)
 
 
 def open_fabric(

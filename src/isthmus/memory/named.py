@@ -15,6 +15,13 @@ class Opened:
         self.configuration = configuration
         self.session = session
 
+    def links(self, name: str | None = None) -> tuple[Link, ...]:
+        """The link of that name, or all of them.
+
+        :raises ConfigError: There is none of that name.
+        """
+        return self.configuration.links if name is None else (self.configuration.link(name),)
+
 
 class NamedLink(Opened):
     """A link of a configuration by its `name`."""

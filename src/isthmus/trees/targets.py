@@ -102,8 +102,9 @@ class Trees:
     async def comparison(
         self, tree: str, *, topics: Collection[str] = (), on_progress: OnVerified | None = None
     ) -> Callable[[], TreeVerdict]:
-        """Return a function that checks on Spark whether every record of a tree is once on each of its clusters, in the
-        order of its producer: of all its topics, or these. The function blocks for as long as that takes.
+        """What checks on Spark whether every record of a tree is once on each of its clusters, in the order of its
+        producer: of all its topics, or these. The function that is returned blocks for as long as that takes, and
+        programs without an event loop get its result.
 
         :raises ConfigError: There is no such tree, or no topic of that name in it.
         :raises ClusterError: A cluster could not be read; the function raises that too.
