@@ -24,14 +24,12 @@ from isthmus.memory.others import claims_around, selection
 from isthmus.memory.switching import check_choice
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
-from isthmus.model.links.pauses import NO_PAUSES
-from isthmus.model.links.progress import ControllerProgress, LinkProgress
+from isthmus.model.links.progress import LinkProgress
 from isthmus.model.problem import Problem
-from isthmus.model.state import LinkEvidence, link_state
 from isthmus.run.following import LinkChange
-from isthmus.run.lanesview import LanesView, topics_of
 from isthmus.run.opened import OpenLink
 from isthmus.run.session import Session
+from isthmus.run.sessionview import SessionView, progress_of
 from isthmus.run.state.candidacy import WhenOccupied
 from isthmus.run.state.course import RunCourse, Stage
 from isthmus.run.state.vigil import Turn
@@ -39,7 +37,6 @@ from isthmus.run.succession import Succession
 from isthmus.run.workers import Workers
 from isthmus.spark.leases.lease import LinkContext
 from isthmus.spark.leases.progress import RunProgress
-from isthmus.status.tasks import tasks_of
 from isthmus.topics.checks.safeguards import safeguards
 
 _DOUBT_S: Final = 0.1
@@ -275,55 +272,15 @@ class LinkRun:
 
     def progress(self) -> LinkProgress:
         """Return how the link stands at this moment, or stood when it ended."""
-        session, course = self._session, self._course
-        at_work = session if course.stage is Stage.AT_WORK else None
-        controller = course.find_controller(is_held=at_work is not None and at_work.is_held)
-        reports = {} if session is None else session.reports()
-        looped = () if session is None else session.loops
-        paused = NO_PAUSES if session is None else session.paused
-        plan = None if session is None else session.plan
-        idle = frozenset() if session is None else session.idle
-        ages_s = {key: age for key, age in self._progress.ages_s(time.monotonic()).items() if key not in idle}
-        view = LanesView(
-            controller=controller,
-            reports=reports,
-            counts=self._progress.counts,
-            ages_s=ages_s,
-            paused=paused,
-            places=self._progress.places,
-            looked_s={} if session is None else session.looked_s,
-            waiting_s={} if session is None else session.watch.ages_s(time.monotonic()),
-            link=self.link,
-            at_ms=int(time.time() * 1000),
-        )
-        topics = () if plan is None else topics_of(plan, view)
-        known = LinkEvidence(
-            controller=controller,
-            has_failed=course.error is not None,
+        now, session = time.monotonic(), self._session
+        return progress_of(
+            self.link,
+            self._course,
+            SessionView() if session is None else session.view(now),
+            self._progress,
             is_standing_by=self.is_standing_by,
-            is_away=course.stage is Stage.AWAY or (at_work is not None and at_work.is_away),
-            is_paused=paused.is_whole,
-            has_begun=at_work is not None and at_work.has_begun,
-            is_impaired=any(topic.is_unfinished for topic in topics),
-        )
-        return LinkProgress(
-            link=self.link.name,
-            source=self.link.source.alias,
-            target=self.link.target.alias,
-            state=link_state(known),
-            controller=ControllerProgress(state=controller),
-            topics=topics,
-            groups=() if session is None else session.groups,
-            loops=tasks_of(self.link, looped, controller=controller, paused=paused),
-            namespaces=self.link.namespaces if plan is None or at_work is None else at_work.namespaces,
-            pauses=paused.authored,
-            records=self._progress.records,
-            size_bytes=self._progress.size_bytes,
-            latency=tuple(self._progress.latency),
-            leases=self._progress.leases,
-            aborted=None if plan is None or plan.aborted is None else plan.aborted.policy,
-            transactions=() if session is None else session.watch.transactions,
-            problem=course.problem or (None if at_work is None else at_work.problem),
+            now=now,
+            at_ms=now_ms(),
         )
 
     @property

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from isthmus.errors import ClusterError, IsthmusError
 from isthmus.groups.carrier import GroupCarrier
 from isthmus.lanes.catchup import Arrival
-from isthmus.lanes.waiting import TransactionWatch
 from isthmus.ledger.documents.kinds import (
     DeclarationDocument,
     Document,
@@ -37,9 +36,7 @@ from isthmus.model.configuration import LedgerSettings
 from isthmus.model.lane import LaneKey, LaneReport
 from isthmus.model.link import Link
 from isthmus.model.links.pauses import Pauses
-from isthmus.model.links.progress import GroupProgress
 from isthmus.model.loop import DATA_TASK, GROUPS_TASK, TOPICS_TASK, LoopProgress
-from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import TargetTopic
 from isthmus.model.problem import Problem, problem_of
 from isthmus.run.arriving import Approach
@@ -47,6 +44,7 @@ from isthmus.run.deletions import SourceDeletions
 from isthmus.run.leasing import LeasedLanes
 from isthmus.run.opened import OpenLink
 from isthmus.run.record import LinkRecord
+from isthmus.run.sessionview import SessionView
 from isthmus.run.settings import LinkSettings
 from isthmus.run.workers import Workers
 from isthmus.spark.leases.progress import RunProgress
@@ -132,7 +130,7 @@ class Session:
             link, lambda: self._settings.link, lambda: self.plan, lambda: self.paused, self._forget, settings
         )
         self._loops = LoopRunners(
-            [LoopRunner(make(), written, self._view, ledger, lambda: self.paused, timings.outage_s) for make in LOOPS]
+            [LoopRunner(make(), written, self._see, ledger, lambda: self.paused, timings.outage_s) for make in LOOPS]
         )
         self._approach = Approach(link, self._topics, self._lanes, self._groups, self._loops)
         self._has_claimed = has_claimed
@@ -264,13 +262,17 @@ class Session:
             part.follow(link)
         self._lanes.assign()
         # Topics that the link has let go of must not be reported as if they were still in the way.
-        self._lanes.forget(() if self.plan is None else {topic.topic for topic in self.plan.topics})
+        self._forget_lanes()
 
     async def _forget(self, topics: Collection[TargetTopic]) -> None:
         """Make the ledger and all parts forget these topics, which the source no longer has."""
         await self._record.forgotten(topics)
         for topic in topics:
             self._topics.forgotten(topic)
+        self._forget_lanes()
+
+    def _forget_lanes(self) -> None:
+        """Make the lanes forget those of topics that are not planned any more."""
         self._lanes.forget(() if self.plan is None else {topic.topic for topic in self.plan.topics})
 
     async def _write_reports(self) -> None:
@@ -283,7 +285,7 @@ class Session:
         if kind_of(key) == TopicDocument.KIND and document is None:
             # An operator has the link forget a topic that its source no longer has.
             self._topics.forgotten(TargetTopic(key.removeprefix(TopicDocument.key_of(self._open.name, ""))))
-            self._lanes.forget(() if self.plan is None else {topic.topic for topic in self.plan.topics})
+            self._forget_lanes()
         elif kind_of(key) in _PAUSES:
             self._lanes.assign()
             self._loops.stir()
@@ -307,39 +309,11 @@ class Session:
         return self._topics.plan_with(self._deletions.problems)
 
     @property
-    def problem(self) -> Problem | None:
-        """The problem found at the last look, if any."""
-        if self._away is not None:
-            return self._away
-        error = self._open.ledger.problem
-        return self._lanes.problem if error is None else problem_of(error)
-
-    @property
-    def is_held(self) -> bool:
-        """Whether a client quota holds back what the link writes into its ledger."""
-        return self._open.ledger.is_held
-
-    @property
-    def is_away(self) -> bool:
-        """Whether a cluster did not answer when it was last looked at."""
-        return self._away is not None
-
-    @property
     def has_begun(self) -> bool:
         """Whether the clusters were looked at, and a lease has been heard unless there was no work for one: a link that
         has begun does not begin again when there is some.
         """
         return self._has_begun or (self.plan is not None and self._lanes.has_begun)
-
-    @property
-    def looked_s(self) -> Mapping[TargetTopic, float]:
-        """How long ago each of its topics was looked at on both sides (s)."""
-        return self._topics.looked_s
-
-    @property
-    def namespaces(self) -> tuple[NamespaceMap, ...]:
-        """The pairs of namespaces whose topics it has looked for: the state of others is unknown yet."""
-        return self._topics.namespaces
 
     @property
     def paused(self) -> Pauses:
@@ -350,26 +324,27 @@ class Session:
         """Return the last report of every lane, including those that may not run now."""
         return self._lanes.reports()
 
-    @property
-    def idle(self) -> frozenset[LaneKey]:
-        """The lanes that do not run now: the session itself looks where their source ends."""
-        return self._lanes.idle
-
-    @property
-    def watch(self) -> TransactionWatch:
-        """The lanes that wait for open transactions of the source."""
-        return self._lanes.watch
-
-    @property
-    def groups(self) -> tuple[GroupProgress, ...]:
-        """The standing of the groups."""
-        return self._groups.progress
-
-    @property
-    def loops(self) -> tuple[LoopProgress, ...]:
-        """The state of the data, the topics, the groups and everything else that the link synchronizes."""
-        verified = VerificationDocument.find(self._open.ledger.documents, self._open.name)
-        return (*self._main_loops(), *self._loops.progress, verify_loop(verified))
+    def view(self, now: float) -> SessionView:
+        """Return all that is known of the link at this moment (monotonic s)."""
+        ledger, lanes = self._open.ledger, self._lanes
+        verified = VerificationDocument.find(ledger.documents, self._open.name)
+        problem = lanes.problem if ledger.problem is None else problem_of(ledger.problem)
+        return SessionView(
+            plan=self.plan,
+            namespaces=self._topics.namespaces,
+            paused=self.paused,
+            problem=self._away or problem,
+            reports=self.reports(),
+            idle=lanes.idle,
+            looked_s=self._topics.looked_s,
+            waiting_s=lanes.watch.ages_s(now),
+            transactions=lanes.watch.transactions,
+            groups=self._groups.progress,
+            loops=(*self._main_loops(), *self._loops.progress, verify_loop(verified)),
+            is_held=ledger.is_held,
+            is_away=self._away is not None,
+            has_begun=self.has_begun,
+        )
 
     def _main_loops(self) -> tuple[LoopProgress, ...]:
         paused, carrier, groups = self.paused, self._groups, self._settings.link.groups
@@ -398,7 +373,7 @@ class Session:
         is_complete = await self._lanes.measure_idle(ignores_open=ignores_open)
         return Arrival.CAUGHT_UP if is_complete else Arrival.HELD_UP
 
-    def _view(self) -> LinkView | None:
+    def _see(self) -> LinkView | None:
         if self.plan is None:
             return None
         link = self._open
