@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from isthmus.kafka.session import ClientSession
     from isthmus.links.pausing import Resumed
     from isthmus.links.promotion import Promoter
+    from isthmus.local.operator import acting_as
     from isthmus.memory.authorship import Authorship, authorship
     from isthmus.memory.declared import DeclaredLink, DeclaredTree
     from isthmus.memory.filtering import FILTERS, Filters, FiltersInForce, patterns
     from isthmus.memory.forgetting import Forgotten
-    from isthmus.memory.host import acting_as
     from isthmus.memory.links import now_ms
     from isthmus.memory.livesettings import LiveSettings, SettingsInForce
     from isthmus.memory.provenance import Provenance
@@ -70,7 +70,7 @@ _HOMES: Final = {
     "FiltersInForce": "isthmus.memory.filtering",
     "patterns": "isthmus.memory.filtering",
     "Forgotten": "isthmus.memory.forgetting",
-    "acting_as": "isthmus.memory.host",
+    "acting_as": "isthmus.local.operator",
     "LiveSettings": "isthmus.memory.livesettings",
     "SettingsInForce": "isthmus.memory.livesettings",
     "now_ms": "isthmus.memory.links",

@@ -19,7 +19,7 @@ from isthmus.ledger.pulse import BEAT_S, SILENCE_S
 from isthmus.ledger.records import Deletion, LedgerChange
 from isthmus.ledger.topic import on_topic
 from isthmus.local.host import whereabouts
-from isthmus.memory.host import operator
+from isthmus.local.operator import operator
 from isthmus.memory.operators import build_recovering, require_nobody_recovers
 from isthmus.model.configuration import LedgerSettings
 

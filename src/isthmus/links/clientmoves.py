@@ -49,7 +49,7 @@ from isthmus.ledger.log import LedgerWriter, append_once
 from isthmus.ledger.records import Deletion
 from isthmus.ledger.topic import LEDGER_TOPIC
 from isthmus.ledger.view import LedgerView
-from isthmus.memory.host import operator
+from isthmus.local.operator import operator
 from isthmus.memory.links import now_ms
 from isthmus.model.gateways.carriedproducers import CarriedProducer, carried_on
 from isthmus.model.gateways.carriedtransactions import CarriedFurther, CarriedTransaction, carried_further

@@ -11,8 +11,8 @@ from isthmus.kafka.client import Client
 from isthmus.ledger.documents.kinds import PauseDocument, TaskPauseDocument
 from isthmus.ledger.log import append_once
 from isthmus.ledger.records import Deletion
+from isthmus.local.operator import operator
 from isthmus.memory.filtering import apply_overrides
-from isthmus.memory.host import operator
 from isthmus.memory.links import now_ms, recollect
 from isthmus.memory.named import NamedLink
 from isthmus.model.link import Link

@@ -23,8 +23,8 @@ from isthmus.ledger.documents.kinds import (
 from isthmus.ledger.fencing import CONTENTION_S, write_by_one
 from isthmus.ledger.records import Deletion, Entry, LedgerChange
 from isthmus.ledger.view import LedgerView
+from isthmus.local.operator import operator
 from isthmus.memory.declared import Declared, DeclaredT, Merged
-from isthmus.memory.host import operator
 from isthmus.memory.links import now_ms
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration, LedgerSettings

@@ -14,7 +14,7 @@ from isthmus.ledger.documents.kinds import Document, FiltersDocument
 from isthmus.ledger.fencing import write_by_one
 from isthmus.ledger.poison import pass_over
 from isthmus.ledger.records import Deletion, LedgerChange
-from isthmus.memory.host import operator
+from isthmus.local.operator import operator
 from isthmus.memory.links import now_ms, read_ledger
 from isthmus.memory.livesettings import SaidBy, changed_meanwhile, settings_of
 from isthmus.memory.named import Opened

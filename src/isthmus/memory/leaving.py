@@ -35,7 +35,7 @@ from isthmus.ledger.handover import has_ended, was_clean
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.maps import lane_maps
 from isthmus.ledger.records import LedgerChange, in_batches
-from isthmus.memory.host import operator
+from isthmus.local.operator import operator
 from isthmus.memory.links import (
     LinkMemory,
     age_most_s,

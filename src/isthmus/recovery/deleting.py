@@ -26,7 +26,7 @@ from isthmus.ledger.documents.kinds import DeletionDocument, Document, RecoveryD
 from isthmus.ledger.log import append_once
 from isthmus.ledger.records import Deletion
 from isthmus.links.claiming import RecoveryClaim, hold_claim
-from isthmus.memory.host import operator
+from isthmus.local.operator import operator
 from isthmus.memory.links import LinkMemory, now_ms, read_ledger, recollect
 from isthmus.memory.named import NamedLink
 from isthmus.model.kafka.log import LogRange

@@ -24,8 +24,8 @@ from isthmus.ledger.documents.kinds import PartedDocument, PauseDocument, Recove
 from isthmus.ledger.maps import lane_maps
 from isthmus.ledger.records import Deletion, LedgerChange, in_batches
 from isthmus.links.claiming import RecoveryClaim
+from isthmus.local.operator import operator
 from isthmus.memory.hearing import Beats, is_gone, is_run, term_s
-from isthmus.memory.host import operator
 from isthmus.memory.links import LinkMemory, now_ms, recollect
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.kafka.log import LogRange

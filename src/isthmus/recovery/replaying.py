@@ -26,7 +26,7 @@ from isthmus.ledger.documents.kinds import ReplayDocument
 from isthmus.ledger.documents.recovery import ReplayBegin
 from isthmus.ledger.log import LedgerWriter
 from isthmus.links.writers import build_undecided, owners_in
-from isthmus.memory.host import operator
+from isthmus.local.operator import operator
 from isthmus.memory.links import now_ms, recollect
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.topic import TopicDescription

@@ -18,11 +18,11 @@ from isthmus.kafka.client import Client
 from isthmus.ledger.documents.kinds import LeaseDocument, PauseDocument
 from isthmus.ledger.log import append_once
 from isthmus.ledger.topic import LEDGER_TOPIC
+from isthmus.local.operator import operator
 from isthmus.memory.declarations import Declarations
 from isthmus.memory.declared import Declared
 from isthmus.memory.ending import end_leases
 from isthmus.memory.hearing import is_run
-from isthmus.memory.host import operator
 from isthmus.memory.links import LinkMemory, now_ms, recollect
 from isthmus.memory.switching import leave, read_allowances, write_choice
 from isthmus.model.configuration import LedgerSettings

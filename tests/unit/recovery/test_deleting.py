@@ -12,7 +12,7 @@ from isthmus.errors import GateNotMet, IsthmusError, PlanRefused
 from isthmus.kafka import codes
 from isthmus.kafka.metadata import TopicMetadata
 from isthmus.ledger.documents.kinds import DeletionDocument, Document, TaskPauseDocument, TopicDocument
-from isthmus.memory.host import operator
+from isthmus.local.operator import operator
 from isthmus.memory.links import LinkMemory
 from isthmus.model.cluster import Cluster
 from isthmus.model.link import Link

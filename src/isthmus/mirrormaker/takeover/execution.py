@@ -26,9 +26,9 @@ from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.maps import map_segments
 from isthmus.ledger.records import LedgerChange, in_batches
 from isthmus.ledger.topic import on_topic
+from isthmus.local.operator import operator
 from isthmus.memory.filtering import apply_overrides
 from isthmus.memory.hearing import is_run
-from isthmus.memory.host import operator
 from isthmus.memory.identity import cluster_ids
 from isthmus.memory.links import LinkMemory, now_ms, recollect
 from isthmus.memory.named import NamedLink

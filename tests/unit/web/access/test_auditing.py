@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from isthmus import config
 from isthmus.fabric.operations import AsyncLinkOperations
 from isthmus.links.pausing import Resumed
-from isthmus.memory.host import operator
+from isthmus.local.operator import operator
 from isthmus.memory.livesettings import LiveSettings
 from isthmus.model.links.pauses import NO_PAUSES
 from isthmus.web.access import auditing
