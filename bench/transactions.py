@@ -190,9 +190,9 @@ async def _copied(source: Client, target: Client, topic: str, into: str, records
     begun, used, deadline = time.monotonic(), time.process_time(), time.monotonic() + _TERM_S
     await engine.start(lanes)
     try:
-        while not all(each.position >= ends[each.key.partition] for each in engine.reports()):
+        while not all(each.position >= ends[each.key.partition] for each in engine.lanes.reports()):
             if time.monotonic() > deadline:
-                raise InvariantError(f"not copied in {_TERM_S:g} s: {engine.reports()}")
+                raise InvariantError(f"not copied in {_TERM_S:g} s: {engine.lanes.reports()}")
             await asyncio.sleep(_LOOK_S)
         taken_s, cpu_s = time.monotonic() - begun, time.process_time() - used
     finally:

@@ -219,7 +219,7 @@ class Copying:
 
     @property
     def reports(self) -> list[LaneReport]:
-        return [] if self._engine is None else self._engine.reports()
+        return [] if self._engine is None else self._engine.lanes.reports()
 
     @property
     def stopped(self) -> list[LaneReport]:

@@ -42,8 +42,8 @@ class Maps:
 
     def note(self, engine: Engine) -> None:
         """Remember how far the lanes are now."""
-        self.final = engine.final(engine.transits())
-        for key, transit in engine.transits().items():
+        self.final = engine.lanes.final(engine.lanes.transits())
+        for key, transit in engine.lanes.transits().items():
             self.cursors[key] = transit.cursor
             self.ranges.setdefault(key, []).extend(transit.ranges)
 

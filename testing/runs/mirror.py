@@ -54,7 +54,7 @@ class Running:
 
     @property
     def reports(self) -> Reports:
-        return {report.key: report for report in self.engine.reports()}
+        return {report.key: report for report in self.engine.lanes.reports()}
 
     async def until(
         self,

@@ -146,7 +146,7 @@ def test_unclean_election_between_two_engines(
     async def scenario() -> None:
         async with caught_up_with(source, mirror3, last) as running:
             await running.engine.stop()
-            marks = running.engine.marks()
+            marks = running.engine.lanes.marks()
         await source.lose()
         await source.grow([*source.records(COPIED - KEPT - 1), last if is_alike else source.records(1)[0]])
         await source.grow(source.records(50))
@@ -317,8 +317,8 @@ def test_unclean_election_after_a_crash_where_both_logs_end_with_a_transaction(
             await source.leave_follower_behind()
             await source.commit(NOTED - KEPT)
             await running.until(lambda reports: reports[key].position == NOTED)
-            lane = running.engine._runs[key].lane
-            milestones = [milestone_of(lane, mark) for mark in running.engine.marks()]
+            lane = running.engine.lanes[key].lane
+            milestones = [milestone_of(lane, mark) for mark in running.engine.lanes.marks()]
             assert [each.position for each in milestones] == [NOTED]
             await source.commit(COPIED - NOTED)
             await running.until(lambda reports: reports[key].position == COPIED)

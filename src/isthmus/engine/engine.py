@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Iterable
-from itertools import chain
 from typing import Any, Final
 
 from isthmus.deadline import Deadline
@@ -26,13 +25,13 @@ from isthmus.engine.brokers.room import Room
 from isthmus.engine.brokers.routes import SourceRoutes, TargetRoutes
 from isthmus.engine.faults import Faults
 from isthmus.engine.hearing import Hearing
-from isthmus.engine.leaving import come_to_an_end, come_to_rest, final, transits_of
+from isthmus.engine.leaving import come_to_an_end, come_to_rest
 from isthmus.engine.mapped.detour import ShortDetour
 from isthmus.engine.mapped.places import MapStore
-from isthmus.engine.mapped.transit import Transit
 from isthmus.engine.outlook import DENIED_RETRY_S, USUAL_DOUBT, Doubt
 from isthmus.engine.readers import Readers
 from isthmus.engine.resolver import Resolver
+from isthmus.engine.roster import Roster
 from isthmus.engine.run import LaneRun, Refused, Tally
 from isthmus.engine.same.detour import Detour
 from isthmus.engine.silence import leave_appenders
@@ -86,6 +85,7 @@ class Engine:
         self.latency = [0] * BUCKETS
         self.throttled_source_s = self.throttled_target_s = 0.0
         self.room = Room(limits)
+        self.lanes = Roster()
         self._granted = Granted(is_given=writable)
         self.may_send, self.may_write = self._granted.may_send, self._granted.may_write
         self._source, self._target = source, target
@@ -99,8 +99,6 @@ class Engine:
         self._detour, self._short_detour = Detour(self, self._target_routes), ShortDetour(self)
         self.faults = Faults(self, self._resolver, self._source_routes, self._target_routes)
         self.readers = Readers(self, self._resolver, self._source_routes, self._spawn)
-        self._runs: dict[LaneKey, LaneRun] = {}
-        self._former: dict[LaneKey, list[LaneRun]] = {}
         self._appenders: dict[int, TargetAppender] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.failure: BaseException | None = None
@@ -117,7 +115,7 @@ class Engine:
 
     async def _warm_up(self) -> None:
         """Prepare all that is possible before writes are allowed, so that taking over takes a few round trips only."""
-        runs = list(self._runs.values())
+        runs = list(self.lanes)
         await self._resolver.warm_up(runs)
         for run in runs:
             self.readers.connect(run)
@@ -127,17 +125,16 @@ class Engine:
     def add(self, lanes: Iterable[Lane]) -> None:
         """Run more lanes; running lanes are not disturbed. A removed lane waits until its former run has ended."""
         for lane in lanes:
-            if lane.key in self._runs and not self._runs[lane.key].is_over:
-                continue
-            former = self._runs.get(lane.key)
+            former = self.lanes.get(lane.key)
             if former is not None:
-                self._former.setdefault(lane.key, []).append(former)
+                if not former.is_over:
+                    continue
                 self._let_go(former)
             doubtful = self._abandoned or lane.is_unsettled
             writer = Writer(abandoned=doubtful, expiration_ms=self._expiration_ms, is_mapped=lane.is_mapped)
             # One count for both: answers to the former run may still arrive.
             run = LaneRun(lane, writer, tally=Tally() if former is None else former.tally)
-            self._runs[lane.key] = run
+            self.lanes.enter(run)
             self._source_routes.watch([lane.source_topic])
             self._target_routes.watch([lane.target_topic])
             self._source_routes.expect(lane.source_topic, lane.source_topic_id)
@@ -147,17 +144,17 @@ class Engine:
     def remove(self, keys: Iterable[LaneKey]) -> None:
         """Stop lanes; requests in flight may still be answered."""
         for key in keys:
-            if (run := self._runs.get(key)) is not None:
+            if (run := self.lanes.get(key)) is not None:
                 run.fail(LaneState.STOPPED, "stopped as asked")
                 self._let_go(run)
 
     def allow_writes(self, *, abandoned: bool, marks: Iterable[LaneMark | Milestone] = ()) -> None:
         """Allow writes. `abandoned` and `marks` describe how the previous owner left the lanes, as far as reported."""
         for mark in marks:
-            if (left := self._runs.get(mark.key)) is not None:
+            if (left := self.lanes.get(mark.key)) is not None:
                 left.recall(mark)
         self._abandoned = abandoned
-        for run in self._all_runs():
+        for run in self.lanes.list_all():
             run.writer.take_over(abandoned=abandoned or run.lane.is_unsettled)
         self._granted.is_given = True
         self._wake()
@@ -165,7 +162,7 @@ class Engine:
     def learn(self, schemas: SchemaIds) -> None:
         """Note the schemas that the target knows now, and resume the lanes that wait for one of them."""
         self.schemas = schemas
-        for run in self._runs.values():
+        for run in self.lanes:
             if run.intake.schema_id in schemas and not run.intake.pending:
                 self._resolver.add(run)
 
@@ -178,7 +175,7 @@ class Engine:
         if had_lapsed or self._granted.has_lapsed:
             self._revoke()
         if is_back:
-            for run in self._runs.values():
+            for run in self.lanes:
                 self._resolver.add(run)
             self._wake()
 
@@ -203,18 +200,14 @@ class Engine:
         run.go_by_records()
         self._resolver.add(run)
 
-    def is_alone(self, run: LaneRun) -> bool:
-        """Whether no former run of the lane's key is still writing."""
-        return not any(each.is_writing for each in self._former.get(run.lane.key, ()))
-
     async def at_rest(self, keys: Iterable[LaneKey]) -> None:
         """Return once no request of these removed lanes is on its way any more."""
-        wanted = frozenset(keys)
-        await come_to_rest([run for run in self._all_runs() if run.lane.key in wanted and run.is_over], self._settle_s)
+        wanted, runs = frozenset(keys), self.lanes.list_all()
+        await come_to_rest([run for run in runs if run.lane.key in wanted and run.is_over], self._settle_s)
 
     def inherit(self, run: LaneRun) -> None:
         """Take over the settling state of the former runs of the lane's key: none of them has requests in flight."""
-        for each in self._former.pop(run.lane.key, ()):
+        for each in self.lanes.leave_former(run):
             self._let_go(each)
             run.writer.inherit(each.writer)
 
@@ -224,53 +217,29 @@ class Engine:
         if not run.is_writing:
             self._release_room(run, run.intake.read_from(run.intake.read_offset))
 
-    def _all_runs(self) -> list[LaneRun]:
-        return [*self._runs.values(), *chain.from_iterable(self._former.values())]
-
-    def reports(self) -> list[LaneReport]:
-        """Report the state of every lane."""
-        return [run.report() for run in self._runs.values()]
-
     def withheld(self, problem: Problem) -> None:
         """Show why writing is not allowed now at the lanes that have something to write."""
-        for run in self._runs.values():
+        for run in self.lanes:
             if not run.is_over and (run.intake.pending or not run.phase.is_placed):
                 run.hinder(LaneState.SOURCE_UNAVAILABLE, problem.message, problem.hint)
-
-    def marks(self) -> list[LaneMark]:
-        """The marks of the lanes for their next owner, for those whose position is certain."""
-        return [mark for run in self._runs.values() if (mark := run.mark) is not None]
-
-    def transits(self) -> dict[LaneKey, Transit]:
-        """The transits of the mapped lanes that have begun: where their records went."""
-        return transits_of(self._runs)
-
-    def final(self, keys: Iterable[LaneKey]) -> frozenset[LaneKey]:
-        """The mapped lanes among these of which certainly no record lies behind their transits."""
-        return final(self._runs, keys)
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether no request of ours may still be on its way, so that the next owner need not settle."""
-        return not any(run.is_writing or run.writer.abandoned for run in self._all_runs())
 
     async def stop(self, drain_s: float = 0.5) -> list[LaneReport]:
         """Send nothing new, wait at most `drain_s` for answers to requests in flight, and close."""
         self._granted.is_over = True
         deadline = Deadline(drain_s)
-        while any(run.is_writing for run in self._all_runs()) and not deadline.has_passed:
+        while any(run.is_writing for run in self.lanes.list_all()) and not deadline.has_passed:
             await asyncio.sleep(_DRAIN_PAUSE_S)
         self._granted.is_given = False
         self._revoke()
-        for run in self._all_runs():
+        for run in self.lanes.list_all():
             if run.is_writing:
                 run.writer.abandon()
             run.fail(LaneState.STOPPED, "the lease has ended")
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await come_to_an_end(self._all_runs())
-        return self.reports()
+        await come_to_an_end(self.lanes.list_all())
+        return self.lanes.reports()
 
     # Reading
 
@@ -404,11 +373,11 @@ class Engine:
             for routes in (self._source_routes, self._target_routes):
                 if routes.is_stale:
                     await routes.refresh()
-                    there = set(self._resolver.check(self._runs.values()))
-                    for run in self._runs.values():
+                    there = set(self._resolver.check(self.lanes))
+                    for run in self.lanes:
                         if run not in there:
                             self.stop_reading(run)
-            for run in [each for each in self._runs.values() if each.is_over]:
+            for run in [each for each in self.lanes if each.is_over]:
                 self._let_go(run)
             self._make_room()
             await self.readers.leave()
@@ -416,7 +385,7 @@ class Engine:
 
     def _make_room(self) -> None:
         """Mark lanes that do not advance as stuck, and drop pending pieces of theirs if others need the room."""
-        for run in self._runs.values():
+        for run in self.lanes:
             intake = run.intake
             if not run.schedule.look(intake.taken, run.writer.position, has_pending=bool(intake.pending)):
                 continue
@@ -428,7 +397,7 @@ class Engine:
         """Regularly note the log ends of the targets of mapped lanes that rest."""
         while True:
             await asyncio.sleep(_LOOK_ON_S)
-            await self._resolver.look_on(self._runs.values())
+            await self._resolver.look_on(self.lanes)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

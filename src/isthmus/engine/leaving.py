@@ -1,44 +1,18 @@
-"""The state that lanes leave to their next owner, and the wait for their last requests."""
+"""The wait for the last requests of lanes that are over."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection
 from typing import Final
 
-from isthmus.engine.mapped.transit import Transit
 from isthmus.engine.run import LaneRun
-from isthmus.model.lane import LaneKey
 
 _LOOK_S: Final = 0.005
 _HELD_MAX_S: Final = 10.0
 """A lease that has ended waits so long for a broker that reads nothing. A broker silent for longer counts as stuck."""
-
-
-def transits_of(runs: Mapping[LaneKey, LaneRun]) -> dict[LaneKey, Transit]:
-    """The transits of the mapped lanes that have begun: where their records went."""
-    transits: dict[LaneKey, Transit] = {}
-    for key, run in runs.items():
-        if run.transit is not None:
-            if run.phase.is_placed:
-                run.transit.passed(run.intake.read_epoch)
-            transits[key] = run.transit
-    return transits
-
-
-def final(runs: Mapping[LaneKey, LaneRun], keys: Iterable[LaneKey]) -> frozenset[LaneKey]:
-    """The mapped lanes among these whose transits are final: the lanes are over, and nothing else of them was sent."""
-    found = ((key, run) for key in keys if (run := runs.get(key)) is not None and run.transit is not None)
-    return frozenset(
-        key
-        for key, run in found
-        if run.is_over
-        and run.transit is not None
-        and run.transit.is_final
-        and not (run.is_writing or run.writer.is_untold)
-    )
 
 
 async def come_to_rest(runs: Collection[LaneRun], settle_s: float) -> None:

@@ -24,6 +24,7 @@ from isthmus.engine.brokers.routes import (
 )
 from isthmus.engine.mapped.places import MapStore, Places
 from isthmus.engine.outlook import DENIED_RETRY_S, RETRY_S, USUAL_DOUBT, Doubt
+from isthmus.engine.roster import Roster
 from isthmus.engine.run import LaneRun, Look
 from isthmus.engine.same.ends import Ends
 from isthmus.engine.source import Bounds, bounds
@@ -54,9 +55,9 @@ class Placing(Protocol):
     """The part of the engine that a resolver uses."""
 
     producer: ProducerIdentity
+    lanes: Roster
 
     def may_write(self) -> bool: ...
-    def is_alone(self, run: LaneRun) -> bool: ...
     def inherit(self, run: LaneRun) -> None: ...
     def place(self, run: LaneRun) -> None: ...
 
@@ -116,7 +117,7 @@ class Resolver:
                 for run in due:
                     del self._due[run]
                 # While a request is in flight the log may grow, and the lane's position with it.
-                waiting = [run for run in due if run.is_writing or not self._engine.is_alone(run)]
+                waiting = [run for run in due if run.is_writing or not self._engine.lanes.is_alone(run)]
                 for run in waiting:
                     self.add(run, RETRY_S / 10)
                 ready = [run for run in due if run not in waiting]

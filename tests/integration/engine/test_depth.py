@@ -45,7 +45,7 @@ def test_ended_with_requests_in_flight(mirror: Mirror, topic: Callable[[str], st
         async with mirror.running(name) as running:
             await running.until(lambda reports: reports[key].position > 0, look_s=0)
             await running.engine.stop(drain_s=60.0)
-            assert running.engine.is_clean
+            assert running.engine.lanes.is_clean
             return running.reports[key].position
 
     stopped_at = asyncio.run(scenario())

@@ -35,14 +35,14 @@ def test_the_source_is_heard_while_nothing_is_read(
             await asyncio.to_thread(topics.produce, east, name, topics.some(50, chance, value_bytes=2000))
             await running.until(lambda reports: reports[key].source_end == 100)
             # All of the first answer may be at the target by then, and nothing of another one.
-            assert running.engine.reports()[0].position <= 50
+            assert running.engine.lanes.reports()[0].position <= 50
             writing = topics.producer(east, transactional_id=name)
             await asyncio.to_thread(writing.init_transactions, 30)
             writing.begin_transaction()
             topics.send(writing, name, topics.some(3, chance))
             await asyncio.to_thread(topics.flush, writing)
             await running.until(lambda reports: reports[key].source_log_end == 103, term_s=30)
-            assert running.engine.reports()[0].source_end == 100
+            assert running.engine.lanes.reports()[0].source_end == 100
             await asyncio.to_thread(writing.abort_transaction, 30)
 
     asyncio.run(scenario())

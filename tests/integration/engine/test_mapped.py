@@ -295,7 +295,7 @@ def test_what_others_wrote_is_read_once(mirror: Mirror, topic: TopicNamer, is_ru
             await running.until_copied()
             if is_running:
                 await asyncio.to_thread(topics.produce, mirror.target, name, topics.some(others, chance))
-                await running.until(lambda _: running.engine.transits()[key].cursor.looked_to >= 20 + others)
+                await running.until(lambda _: running.engine.lanes.transits()[key].cursor.looked_to >= 20 + others)
             maps.note(running.engine)
         if not is_running:
             await asyncio.to_thread(topics.produce, mirror.target, name, topics.some(others, chance))

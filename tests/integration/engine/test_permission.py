@@ -101,7 +101,7 @@ def test_nothing_leaves_when_the_time_is_over(
     async def scenario(answers: int) -> bool:
         async with mirror.running(name, engine={"settle_s": 0.05}) as running:
             with running_out(monkeypatch, running.engine, answers) as glass:
-                run = running.engine._runs[key]
+                run = running.engine.lanes[key]
                 await running.until(lambda reports: glass.is_over or caught_up(reports), look_s=0)
                 if not glass.is_over:
                     return True
@@ -136,7 +136,7 @@ def test_a_pause_stops_filling_and_a_lane_that_is_back_waits(
             lanes = await lanes_of(running.source, running.target, (name,), continues_after_gap=True)
             for offset in (1_000, 5_000, 9_000):
                 await running.until(reached(offset), look_s=0)
-                former = engine._runs[key]
+                former = engine.lanes[key]
                 assert former.phase.is_detoured
                 engine.remove([key])
                 stopped_at = former.writer.position

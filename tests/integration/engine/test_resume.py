@@ -53,7 +53,7 @@ def test_handed_over_in_good_order(mirror: Mirror, topic: TopicNamer, chance: ra
             await running.until(lambda reports: all(report.position >= 0 for report in reports.values()))
             await asyncio.sleep(chance.random() * 0.3)
             await running.engine.stop(drain_s=60.0)
-            return not running.engine.is_clean
+            return not running.engine.lanes.is_clean
 
     with trickling(mirror.source, name, chance, partitions=2):
         abandoned = False

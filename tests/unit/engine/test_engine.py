@@ -49,7 +49,7 @@ async def working(**settings: Any) -> AsyncIterator[Engine]:
 def written(engine: Engine) -> LaneRun:
     """A lane whose one batch is on its way to the target."""
     engine.add([LANE])
-    run = engine._runs[LANE.key]
+    run = engine.lanes[LANE.key]
     batch = encode([Record(0, 1, None, b"v", [])], 0)
     run.phase = Phase.FLOWING
     run.heal()
@@ -88,7 +88,7 @@ def test_a_lane_that_comes_back_goes_on_counting() -> None:
             engine.advanced(former, 1, 1)
             again = written(engine)
             engine.advanced(again, 1, 1)
-            (report,) = engine.reports()
+            (report,) = engine.lanes.reports()
             assert (again is former, report.state, report.records) == (False, LaneState.ACTIVE, 2)
             assert report.size_bytes > 2
 
@@ -141,15 +141,15 @@ def test_a_lane_that_comes_back_waits_for_its_former_end() -> None:
             former = written(engine)
             engine.remove([LANE.key])
             engine.add([LANE])
-            run = engine._runs[LANE.key]
-            assert (engine.is_alone(run), engine.is_clean) == (False, False)
+            run = engine.lanes[LANE.key]
+            assert (engine.lanes.is_alone(run), engine.lanes.is_clean) == (False, False)
             former.writer.abandon()
-            assert (engine.is_alone(run), run.writer.abandoned) == (True, False)
+            assert (engine.lanes.is_alone(run), run.writer.abandoned) == (True, False)
             engine.inherit(run)
-            assert (run.writer.abandoned, engine.is_clean) == (True, False)
+            assert (run.writer.abandoned, engine.lanes.is_clean) == (True, False)
             run.writer.abandoned = False
             engine.inherit(run)
-            assert (run.writer.abandoned, engine.is_clean) == (False, True)
+            assert (run.writer.abandoned, engine.lanes.is_clean) == (False, True)
 
     asyncio.run(scenario())
 
@@ -177,7 +177,7 @@ def test_a_new_leader_is_read_at_once_only_if_it_can_tell_of_truncation(read_epo
     async def scenario() -> None:
         async with working() as engine:
             engine.add([LANE])
-            run = engine._runs[LANE.key]
+            run = engine.lanes[LANE.key]
             run.writer.position, run.belief.source_epoch = 100, 4
             run.intake.read_from(100, read_epoch)
             engine._resolver._due.clear()
@@ -203,8 +203,8 @@ def test_a_lane_whose_former_lease_left_something_on_its_way(is_unsettled: bool)
             engine.add(lanes[:1])
             engine.allow_writes(abandoned=False)
             engine.add(lanes[1:])
-            assert [engine._runs[lane.key].writer.abandoned for lane in lanes] == [is_unsettled] * 2
-            assert engine.is_clean is not is_unsettled
+            assert [engine.lanes[lane.key].writer.abandoned for lane in lanes] == [is_unsettled] * 2
+            assert engine.lanes.is_clean is not is_unsettled
 
     asyncio.run(scenario())
 
@@ -228,7 +228,7 @@ def test_milestones_are_those_of_the_same_topics() -> None:
     async def scenario() -> None:
         async with working(writable=False) as engine:
             engine.add([LANE])
-            run = engine._runs[LANE.key]
+            run = engine.lanes[LANE.key]
             milestone = been_at(run, 100)
             for told, found in (
                 (replace(milestone, source_topic_id=uuid.UUID(int=9)), None),
@@ -247,7 +247,7 @@ def test_what_is_read_while_a_mapped_lane_is_placed_is_not_counted() -> None:
     async def scenario() -> None:
         async with working() as engine:
             engine.add([replace(LANE, is_mapped=True)])
-            run = engine._runs[LANE.key]
+            run = engine.lanes[LANE.key]
             run.transit = Transit(Cursor(10, 10, 10))
             run.transit._read(20, 5, 0)
             run.writer.placed(10)

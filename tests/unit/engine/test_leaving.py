@@ -1,4 +1,4 @@
-"""When nothing of lanes that are over is on its way any more, and what is their last word."""
+"""When nothing of lanes that are over is on its way any more."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ import time
 from types import SimpleNamespace
 from typing import Any, cast
 
-from isthmus.engine.leaving import come_to_an_end, come_to_rest, final
-from isthmus.model.lane import LaneKey
-from isthmus.model.naming import TargetTopic
+from isthmus.engine.leaving import come_to_an_end, come_to_rest
 
 _LONG_S = 3600.0
 
@@ -61,25 +59,3 @@ def test_a_lease_ends_when_a_broker_over_its_quota_reads_on() -> None:
         assert time.monotonic() >= reads_on
 
     asyncio.run(scenario())
-
-
-def test_only_a_lane_that_is_over_has_a_last_word() -> None:
-    """One that came back to its lease, while that had it come to rest, sends more behind its place."""
-    key = LaneKey(TargetTopic("t"), 0)
-
-    def lane(*, is_over: bool, is_writing: bool = False, is_untold: bool = False, is_final: bool = True) -> Any:
-        return SimpleNamespace(
-            is_over=is_over,
-            is_writing=is_writing,
-            writer=SimpleNamespace(is_untold=is_untold),
-            transit=SimpleNamespace(is_final=is_final),
-        )
-
-    assert final({key: lane(is_over=True)}, [key]) == {key}
-    for each in (
-        lane(is_over=False),
-        lane(is_over=True, is_writing=True),
-        lane(is_over=True, is_untold=True),
-        lane(is_over=True, is_final=False),
-    ):
-        assert not final({key: each}, [key])

@@ -16,6 +16,7 @@ from isthmus.engine.brokers.producer import ProducerIdentity
 from isthmus.engine.brokers.routes import Routes
 from isthmus.engine.mapped.transit import Transit
 from isthmus.engine.resolver import Resolver
+from isthmus.engine.roster import Roster
 from isthmus.engine.run import LaneRun, Look
 from isthmus.engine.source import Bounds
 from isthmus.engine.state.writer import LogLook, Writer
@@ -43,12 +44,10 @@ class Placed:
     def __init__(self, *, is_allowed: bool = True) -> None:
         self._is_allowed = is_allowed
         self.placed: list[LaneRun] = []
+        self.lanes = Roster()
 
     def may_write(self) -> bool:
         return self._is_allowed
-
-    def is_alone(self, run: LaneRun) -> bool:
-        return True
 
     def inherit(self, run: LaneRun) -> None:
         """Nothing was left."""

@@ -190,7 +190,7 @@ class LeaseTask:
             generation=self._spec.generation,
             ending=self._ending(),
             has_written=self._has_written,
-            is_clean=self._engine.is_clean,
+            is_clean=self._engine.lanes.is_clean,
             is_released=is_released,
             reports=tuple(reports) if self._has_written else (),
             latency=tuple(self._engine.latency),
@@ -313,12 +313,12 @@ class LeaseTask:
             try:
                 if self._has_written:
                     await self._engine.at_rest(parting)
-                    transits, final = self._engine.transits(), self._engine.final(parting)
+                    transits, final = self._engine.lanes.transits(), self._engine.lanes.final(parting)
                     await self._maps.save(transits, final=final, term_s=PROGRESS_S)
                 self._let_go_of = revision
                 task_document = self._build_task_document(min(self._tenure.ended_through, self._spec.generation - 1))
                 # The next owner of these lanes starts from their last reports.
-                due = self._telling.due(self._engine.reports(), self._lanes, is_full=False)
+                due = self._telling.due(self._engine.lanes.reports(), self._lanes, is_full=False)
                 left = [each for each in due if each.key in parting]
                 await self._writer.append(
                     [self._progress(left, is_full=False), task_document] if left else [task_document]
@@ -334,8 +334,8 @@ class LeaseTask:
         """
         # The next owner finds out by itself what could not be written here.
         with contextlib.suppress(ClusterError):
-            transits = self._engine.transits()
-            await self._maps.save(transits, final=self._engine.final(transits), term_s=_RELEASE_TERM_S)
+            transits = self._engine.lanes.transits()
+            await self._maps.save(transits, final=self._engine.lanes.final(transits), term_s=_RELEASE_TERM_S)
         try:
             marks = self._marks()
             self._milestones.note_marks(self._lanes, marks)
@@ -358,7 +358,7 @@ class LeaseTask:
             controller=spec.controller,
             generation=spec.generation,
             ended_through=ended_through,
-            is_clean=self._engine.is_clean if ended_through == spec.generation else self._tenure.is_clean,
+            is_clean=self._engine.lanes.is_clean if ended_through == spec.generation else self._tenure.is_clean,
             marks=marks,
             revision=self._let_go_of,
             process=self._process,
@@ -366,7 +366,7 @@ class LeaseTask:
 
     def _marks(self) -> tuple[LaneMark, ...]:
         """Return the marks of the lanes that the lease has now."""
-        return tuple(mark for mark in self._engine.marks() if mark.key in self._lanes)
+        return tuple(mark for mark in self._engine.lanes.marks() if mark.key in self._lanes)
 
     def _build_milestones_document(self, milestones: tuple[Milestone, ...]) -> MilestonesDocument:
         return MilestonesDocument(link=self._spec.context.link, slot=self._spec.slot, milestones=milestones)
@@ -422,7 +422,7 @@ class LeaseTask:
             is_full = beat % _FULL_EVERY == 0
             if self._needs_allowance and (problem := self._source_word.withheld(lasting_s())) is not None:
                 self._engine.withheld(problem)
-            due = self._telling.due(self._engine.reports(), self._lanes, is_full=is_full)
+            due = self._telling.due(self._engine.lanes.reports(), self._lanes, is_full=is_full)
             beat += 1
             self._milestones.note_marks(self._lanes, self._marks())
             milestones = self._milestones.due(is_full=is_full)
@@ -443,7 +443,7 @@ class LeaseTask:
             # A lease that may no longer write may have lost the lanes: their next owner knows newer positions.
             if self._engine.may_write():
                 with contextlib.suppress(ClusterError):
-                    await self._maps.save(self._engine.transits(), term_s=PROGRESS_S)
+                    await self._maps.save(self._engine.lanes.transits(), term_s=PROGRESS_S)
 
     def _progress(self, reports: Iterable[LaneReport], *, is_full: bool) -> ProgressDocument:
         spec = self._spec

@@ -163,7 +163,7 @@ class Lease:
 
     def send(self, key: LaneKey, records: int) -> None:
         """A batch of the lane is on its way."""
-        run = self.engine._runs[key]
+        run = self.engine.lanes[key]
         run.intake.read_offset, run.writer.position = max(run.intake.read_offset, 0), max(run.writer.position, 0)
         batch = encode([Record(run.intake.read_offset + n, 1, None, b"v", []) for n in range(records)], 0)
         run.offer(iter([Piece(batch, is_plain=True, is_aborted=False)]))
@@ -228,14 +228,14 @@ class World:
     def tell(self, key: LaneKey, slot: int) -> None:
         """A lease writes its progress into the ledger, where the driver reads it."""
         lease = self.leases[slot]
-        due = lease.telling.due(lease.engine.reports(), lease.lanes, is_full=False)
+        due = lease.telling.due(lease.engine.lanes.reports(), lease.lanes, is_full=False)
         lease.telling.note_reported(due)
         self.progress.take(slot, lease.generation, due, [], 0.0)
 
     def miss(self, key: LaneKey, slot: int) -> None:
         """A lease writes its progress into the ledger just before it ends: the receipt is there sooner."""
         lease = self.leases[slot]
-        lease.telling.note_reported(lease.telling.due(lease.engine.reports(), lease.lanes, is_full=False))
+        lease.telling.note_reported(lease.telling.due(lease.engine.lanes.reports(), lease.lanes, is_full=False))
         self.hand_over(key, slot)
 
     def hand_over(self, key: LaneKey, slot: int) -> None:
@@ -252,7 +252,8 @@ class World:
     def _succeed(self, slot: int, lanes: dict[LaneKey, Lane]) -> None:
         lease = self.leases[slot]
         self.copied += lease.answer()
-        self.progress.close(slot, lease.generation, lease.telling.last(lease.engine.reports(), lease.lanes), [], 0.0)
+        last = lease.telling.last(lease.engine.lanes.reports(), lease.lanes)
+        self.progress.close(slot, lease.generation, last, [], 0.0)
         successor = self.leases[slot] = self._lease(slot)
         successor.lanes = dict(lanes)
         successor.engine.add(lanes.values())
