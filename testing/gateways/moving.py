@@ -340,7 +340,7 @@ async def forget_moves(*clusters: LocalCluster) -> None:
     """Have later gateways serve the cluster that they are started for."""
     for cluster in clusters:
         async with Client(cluster.cluster()) as client:
-            moves = await read_documents(client, kind=MoveDocument.KIND)
+            moves = await read_documents(client, kinds=[MoveDocument])
             if moves:
                 await append_once(client, [Deletion(key) for key in moves], replication_factor=None)
 
@@ -483,7 +483,7 @@ async def committed_at(cluster: LocalCluster, group: str) -> Mapping[PartitionKe
 async def await_gateway(cluster: LocalCluster) -> None:
     """Wait until a ledger knows of a gateway whose clients can be moved."""
     async with asyncio.timeout(TERM_S), Client(cluster.cluster()) as client:
-        while not await read_documents(client, kind=MovableGatewayDocument.KIND):
+        while not await read_documents(client, kinds=[MovableGatewayDocument]):
             await asyncio.sleep(0.05)
 
 

@@ -179,7 +179,7 @@ def _list_remembered(view: LinkView) -> tuple[RememberedRule, ...]:
 async def _read_held(view: LinkView) -> Mapping[Rule, Collection[str]]:
     """Read from the target's ledger which rules other links created for certain and still want."""
     found: dict[Rule, list[str]] = {}
-    documents = await read_documents(view.target, kind=AccessDocument.KIND)
+    documents = await read_documents(view.target, kinds=[AccessDocument])
     for document in AccessDocument.find_all(documents.values()):
         if document.link != view.link.name and document.is_certain and not document.is_unwanted:
             found.setdefault(document.rule, []).append(document.link)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -39,16 +39,18 @@ OnDocument = Callable[[str, Document | None], None]
 _T = TypeVar("_T")
 
 
-async def read_documents(client: Client, link: str | None = None, *, kind: str = "") -> dict[str, Document]:
-    """Read a cluster's ledger: documents of one link or all, of one kind or all, by key; empty without a ledger.
+async def read_documents(
+    client: Client, link: str | None = None, *, kinds: Collection[type[Document]] = ()
+) -> dict[str, Document]:
+    """Read a cluster's ledger: documents of one link or all, of these kinds or all, by key; empty without a ledger.
 
     :raises PlanRefused: A newer Isthmus wrote it.
     :raises ClusterError: It cannot be read.
     """
-    view = LedgerView(client)
+    view, wanted = LedgerView(client), {kind.KIND for kind in kinds}
     try:
         entries = (await view.look(is_patient=True)).entries
-        return newest((entry for entry in entries if not kind or entry.kind == kind), link)
+        return newest((entry for entry in entries if not kinds or entry.kind in wanted), link)
     finally:
         view.close()
 

@@ -16,8 +16,8 @@ from isthmus.kafka.metadata import Metadata
 from isthmus.kafka.session import ClientSession
 from isthmus.ledger.documents.kinds import Document
 from isthmus.ledger.documents.lastknown import KnownClusterDocument, KnownNamesDocument
+from isthmus.ledger.link import read_documents
 from isthmus.ledger.log import LedgerWriter
-from isthmus.ledger.view import LedgerView
 from isthmus.local.host import whereabouts
 from isthmus.memory.links import now_ms
 from isthmus.model.cluster import Cluster
@@ -26,7 +26,6 @@ from isthmus.model.links.lastknown import (
     KnownBroker,
     KnownCluster,
     KnownFeature,
-    KnownNames,
     LastKnown,
     Memories,
     newest,
@@ -35,7 +34,6 @@ from isthmus.model.links.lastknown import (
 PATIENCE_S: Final = 10.0
 """The time (s) that a cluster may take: memories are not worth a longer wait."""
 _WRITE_S: Final = 5.0
-_KINDS: Final = (KnownClusterDocument.KIND, KnownNamesDocument.KIND)
 
 
 class _Note(NamedTuple):
@@ -135,22 +133,10 @@ async def last_known(alias: str, others: Sequence[Client]) -> LastKnown:
 
 async def _read_memories(client: Client) -> Memories | None:
     """Read the memories of other clusters from a ledger; `None` if it cannot be read."""
-    clusters: dict[str, KnownCluster] = {}
-    names: dict[str, KnownNames] = {}
     try:
         async with asyncio.timeout(PATIENCE_S):
-            view = LedgerView(client)
-            try:
-                for entry in (await view.look()).entries:
-                    clusters.pop(entry.key, None)
-                    names.pop(entry.key, None)
-                    document = entry.decode() if entry.kind in _KINDS else None
-                    if isinstance(document, KnownClusterDocument):
-                        clusters[entry.key] = document.cluster
-                    elif isinstance(document, KnownNamesDocument):
-                        names[entry.key] = document.names
-            finally:
-                view.close()
+            found = (await read_documents(client, kinds=(KnownClusterDocument, KnownNamesDocument))).values()
     except (ClusterError, TimeoutError):
         return None
-    return Memories(list(clusters.values()), list(names.values()))
+    clusters = [each.cluster for each in KnownClusterDocument.find_all(found)]
+    return Memories(clusters, [each.names for each in KnownNamesDocument.find_all(found)])
