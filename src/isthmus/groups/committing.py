@@ -9,8 +9,8 @@ from typing import Final, Literal
 from isthmus.errors import ClusterError, NotAuthorized, Unreachable, UnsupportedByBroker
 from isthmus.groups.transaction import PATIENCE_S, Accepted, GroupTransaction, Placed, commit_outside
 from isthmus.kafka.client import Client
-from isthmus.kafka.commits.elders import groups_with_elders
 from isthmus.kafka.groups.groups import CommittedOffsets, Positions, committed_offsets, describe_groups
+from isthmus.kafka.transactions.elders import groups_with_elders
 from isthmus.model.naming import TargetTopic
 
 CommitGuard = Literal["transaction", "membership"]

@@ -11,14 +11,11 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from isthmus.engine.target import DESCRIBE_PRODUCERS
-from isthmus.errors import PlanRefused
+from isthmus.errors import PlanRefused, UnsupportedByBroker
 from isthmus.groups.returning import home_position
-from isthmus.kafka import codes
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.offsets import leaders_of
 from isthmus.kafka.session import ClientSession
-from isthmus.kafka.transactions.producers import active_producers
+from isthmus.kafka.transactions.producers import producers_of
 from isthmus.ledger.documents.kinds import GapDocument, MapDocument, PartedDocument, RecoveryDocument
 from isthmus.ledger.maps import LaneMap
 from isthmus.ledger.records import Deletion, LedgerChange
@@ -28,11 +25,10 @@ from isthmus.memory.links import LinkMemory, now_ms, recorded_topics
 from isthmus.memory.others import claims_around, selection
 from isthmus.memory.parted import parted_topics
 from isthmus.model.cluster import Cluster
-from isthmus.model.kafka.rights import on_topic
 from isthmus.model.kafka.topic import Parted, TopicDescription, TopicIds
 from isthmus.model.link import Link
 from isthmus.model.links.recovery import DivergedPartition, HeldPosition
-from isthmus.model.naming import NamedTopics, SourceTopic, TargetTopic, TargetTopicPartition
+from isthmus.model.naming import NamedTopics, SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import MappedRange
 from isthmus.recovery.sides import BothTopics
@@ -193,17 +189,10 @@ class Parting:
         if identity is None:
             return {}
         keys = [(self.document.topic, partition) for partition in partitions]
-        leaders, leaderless = leaders_of(await self.target.metadata([self.document.topic]), keys)
-        for (topic, partition), code in leaderless.items():
-            alias, what = self.target.cluster.alias, f"finding the leader of {topic}-{partition}"
-            codes.raise_for_code(code, what, on_topic("DESCRIBE", topic), cluster=alias)
-        asked: dict[TargetTopicPartition, int] = {}
-        for node, epochs in leaders.items():
-            if DESCRIBE_PRODUCERS in (await self.target.connection(node)).api_versions:
-                asked.update(dict.fromkeys(epochs, node))
-        found = await active_producers(self.target, asked)
+        found = await producers_of(self.target, keys)
         for error in found.errors.values():
-            raise error
+            if not isinstance(error, UnsupportedByBroker):
+                raise error
         return {
             partition: each.last_sequence + 1
             for (_, partition), producers in found.values.items()

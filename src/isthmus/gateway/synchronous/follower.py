@@ -24,8 +24,8 @@ from isthmus.kafka import codes
 from isthmus.kafka.client import Client
 from isthmus.kafka.connect.connection import Connection
 from isthmus.kafka.log.fetch import Fetched, FetchSession, Want
+from isthmus.kafka.log.leaders import leaders_of
 from isthmus.kafka.log.listoffsets import LATEST, READ_UNCOMMITTED, list_offsets, log_ends
-from isthmus.kafka.log.offsets import leaders_of
 from isthmus.kafka.metadata import NO_TOPIC_ID, Metadata
 from isthmus.model.naming import TargetTopic, TargetTopicPartition
 

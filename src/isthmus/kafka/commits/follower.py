@@ -22,8 +22,9 @@ from isthmus.kafka.commits.poller import GroupSurvey
 from isthmus.kafka.commits.table import CommitTable, Transacted
 from isthmus.kafka.groups.groups import OFFSETS_TOPIC, Positions
 from isthmus.kafka.log.fetch import Fetched, FetchSession, Throttle, Want
+from isthmus.kafka.log.leaders import leaders_of
 from isthmus.kafka.log.listoffsets import READ_UNCOMMITTED, PartitionKey
-from isthmus.kafka.log.offsets import leaders_of, log_ranges, may_pass
+from isthmus.kafka.log.offsets import log_ranges, may_pass
 from isthmus.kafka.metadata import NO_TOPIC_ID, Metadata
 from isthmus.kafka.outcomes import Outcomes
 from isthmus.model.kafka.log import LogRange

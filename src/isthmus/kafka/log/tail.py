@@ -18,6 +18,7 @@ from isthmus.kafka.batches.batch import Batch, scan
 from isthmus.kafka.client import Client
 from isthmus.kafka.connect.connection import Connection
 from isthmus.kafka.log.fetch import Fetched, Want, fetch_once
+from isthmus.kafka.log.leaders import leaders_of
 from isthmus.kafka.log.listoffsets import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -25,7 +26,6 @@ from isthmus.kafka.log.listoffsets import (
     READ_UNCOMMITTED,
     list_offsets,
 )
-from isthmus.kafka.log.offsets import leaders_of
 from isthmus.model.kafka.rights import on_topic
 from isthmus.model.naming import TopicT
 

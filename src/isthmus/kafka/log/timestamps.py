@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
-from isthmus.errors import ClusterError
-from isthmus.kafka import codes
 from isthmus.kafka.batches.batch import Batch
 from isthmus.kafka.batches.records import records_in
 from isthmus.kafka.client import Client
+from isthmus.kafka.log.leaders import ask_leaders
 from isthmus.kafka.log.listoffsets import PartitionKey, list_offsets
-from isthmus.kafka.log.offsets import leaders_of
 from isthmus.kafka.log.reading import LogReader, OffsetRange, unreadable
 from isthmus.model.kafka.log import LogRange
-from isthmus.model.kafka.rights import on_topic
 from isthmus.model.naming import TopicT
 
 _AT_ONCE: Final = 32
@@ -105,25 +103,10 @@ def _stamps(batch: Batch, key: PartitionKey) -> list[tuple[int, int]]:
 
 async def offsets_by_time(
     client: Client, timestamps: Mapping[tuple[TopicT, int], int]
-) -> dict[tuple[TopicT, int], int]:
+) -> Mapping[tuple[TopicT, int], int]:
     """The first offset with a timestamp (ms) not below the one given, -1 where there is none; one request per leader.
 
     :raises ClusterError: A partition's leader did not answer.
     """
-    metadata = await client.metadata(sorted({topic for topic, _ in timestamps}))
-    leaders, without = leaders_of(metadata, timestamps)
-    for key, code in without.items():
-        raise _refusal(client, key, code)
-    found: dict[tuple[TopicT, int], int] = {}
-    for node, epochs in leaders.items():
-        answers = await list_offsets(await client.connection(node), epochs, timestamps)
-        for key, answer in answers.items():
-            if answer.error_code != codes.NONE:
-                raise _refusal(client, key, answer.error_code)
-            found[key] = answer.offset
-    return found
-
-
-def _refusal(client: Client, key: PartitionKey, code: int) -> ClusterError:
-    what, right = f"looking up a time in {key[0]}-{key[1]}", on_topic("DESCRIBE", key[0])
-    return codes.error_for(code, what, right, cluster=client.cluster.alias)
+    ask = partial(list_offsets, timestamp=timestamps)
+    return (await ask_leaders(client, timestamps, ask, "looking up a time in")).all()

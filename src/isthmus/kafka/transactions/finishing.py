@@ -17,8 +17,9 @@ from isthmus.errors import ClusterError
 from isthmus.kafka import codes
 from isthmus.kafka.batches.aborted import COMMIT, control_type
 from isthmus.kafka.client import Client
+from isthmus.kafka.log.leaders import leaders_of
 from isthmus.kafka.log.listoffsets import READ_UNCOMMITTED
-from isthmus.kafka.log.offsets import leaders_of, log_ranges, may_pass
+from isthmus.kafka.log.offsets import log_ranges, may_pass
 from isthmus.kafka.log.reading import LogReader, OffsetRange
 from isthmus.kafka.transactions.aborting import Still, commit_mirrored, leaderless, meant_still, transactions_in
 from isthmus.model.gateways.prepared import MaybeCommitted, PreparedCommit, PreparedPart, Unfinished

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Collection, Mapping
+from typing import Any, Final, NamedTuple
 
 from kafka.protocol.admin import DescribeProducersRequest
 from kafka.protocol.producer import InitProducerIdRequest
 
-from isthmus.errors import ClusterError
 from isthmus.kafka import codes
 from isthmus.kafka.client import Client
+from isthmus.kafka.connect.connection import Connection
+from isthmus.kafka.log.leaders import ask_leaders, ask_nodes
 from isthmus.kafka.outcomes import Outcomes
-from isthmus.model.kafka.rights import on_cluster, on_topic
+from isthmus.model.kafka.rights import on_cluster
 from isthmus.model.naming import TopicT
 
 _NONE: Final = -1
+_WHAT: Final = "describing the producers of"
 _RETRIES: Final = 100
 _RETRY_S: Final = 0.1
 
@@ -43,48 +45,38 @@ async def active_producers(
     client: Client, leaders: Mapping[tuple[TopicT, int], int]
 ) -> Outcomes[tuple[TopicT, int], tuple[ActiveProducer, ...]]:
     """Ask these leaders for the active producers of partitions. Needs READ on the topics, and Kafka 3.0."""
-    by_leader: dict[int, list[tuple[TopicT, int]]] = defaultdict(list)
+    by_leader: dict[int, dict[tuple[TopicT, int], int]] = defaultdict(dict)
     for key, leader in leaders.items():
-        by_leader[leader].append(key)
-    answers = await asyncio.gather(
-        *(_ask(client, leader, keys) for leader, keys in by_leader.items()), return_exceptions=True
-    )
-    values: dict[tuple[TopicT, int], tuple[ActiveProducer, ...]] = {}
-    errors: dict[tuple[TopicT, int], ClusterError] = {}
-    for keys, answer in zip(by_leader.values(), answers, strict=True):
-        if isinstance(answer, ClusterError):
-            errors |= dict.fromkeys(keys, answer)
-        elif isinstance(answer, BaseException):
-            raise answer
-        else:
-            values |= answer.values
-            errors |= answer.errors
-    return Outcomes(values, errors)
+        by_leader[leader][key] = _NONE
+    return await ask_nodes(client, by_leader, _ask, _WHAT, operation="READ")
+
+
+async def producers_of(
+    client: Client, keys: Collection[tuple[TopicT, int]]
+) -> Outcomes[tuple[TopicT, int], tuple[ActiveProducer, ...]]:
+    """Ask the present leaders for them, as `active_producers` does.
+
+    :raises ClusterError: The cluster as a whole did not answer.
+    """
+    return await ask_leaders(client, keys, _ask, _WHAT, operation="READ")
 
 
 async def _ask(
-    client: Client, leader: int, keys: Iterable[tuple[TopicT, int]]
-) -> Outcomes[tuple[TopicT, int], tuple[ActiveProducer, ...]]:
+    connection: Connection, epochs: Mapping[tuple[TopicT, int], int]
+) -> dict[tuple[TopicT, int], tuple[int, tuple[ActiveProducer, ...]]]:
     topics: dict[str, list[int]] = defaultdict(list)
-    for topic, partition in keys:
+    for topic, partition in epochs:
         topics[topic].append(partition)
     wanted = DescribeProducersRequest.TopicRequest
-    request = DescribeProducersRequest(
-        topics=[wanted(name=name, partition_indexes=partitions) for name, partitions in topics.items()]
+    answer: Any = await connection.call(
+        DescribeProducersRequest(
+            topics=[wanted(name=name, partition_indexes=partitions) for name, partitions in topics.items()]
+        )
     )
-    answer = await client.broker(leader, request)
-    values: dict[tuple[TopicT, int], tuple[ActiveProducer, ...]] = {}
-    errors: dict[tuple[TopicT, int], ClusterError] = {}
-    for topic in answer.topics:
-        for described in topic.partitions:
-            key = (topic.name, described.partition_index)
-            if described.error_code:
-                what = f"describing the producers of {key[0]}-{key[1]}"
-                errors[key] = codes.error_for(
-                    described.error_code, what, on_topic("READ", key[0]), cluster=client.cluster.alias
-                )
-                continue
-            values[key] = tuple(
+    return {
+        (topic.name, described.partition_index): (
+            described.error_code,
+            tuple(
                 ActiveProducer(
                     each.producer_id,
                     each.producer_epoch,
@@ -93,8 +85,11 @@ async def _ask(
                     each.last_sequence,
                 )
                 for each in described.active_producers
-            )
-    return Outcomes(values, errors)
+            ),
+        )
+        for topic in answer.topics
+        for described in topic.partitions
+    }
 
 
 async def allocate_producer(client: Client) -> int:

@@ -11,9 +11,8 @@ from typing import Final
 from isthmus.engine.mapped.transit import SEGMENT_RANGES
 from isthmus.errors import PlanRefused
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.offsets import leaders_of
 from isthmus.kafka.metadata import NO_TOPIC_ID
-from isthmus.kafka.transactions.producers import active_producers
+from isthmus.kafka.transactions.producers import producers_of
 from isthmus.ledger.documents.kinds import (
     Document,
     GapDocument,
@@ -230,9 +229,7 @@ class _Takeover:
         if document is None:
             return frozenset()
         keys = _list_partitions(pairs)
-        leaders, _ = leaders_of(await self._target.metadata(sorted({topic for topic, _ in keys})), keys)
-        asked = {key: node for node, epochs in leaders.items() for key in epochs}
-        producers = await active_producers(self._target, asked)
+        producers = await producers_of(self._target, keys)
         return frozenset(
             topic
             for (topic, _), found in producers.values.items()
