@@ -21,7 +21,6 @@ TOPIC: Final = "orders"
 KEY: Final = (TOPIC, 0)
 NODE: Final = 1
 _BROKER: Final = Broker(NODE, "127.0.0.1", 1, None)
-_TOPIC_ID: Final = uuid.UUID(int=7)
 _LAST_DELTA: Final = 6
 _FETCH, _LIST_OFFSETS = 1, 2
 
@@ -47,6 +46,7 @@ class StoredLog(Client):
     ) -> None:
         super().__init__(Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",)))
         self.asked: list[Any] = []
+        self.topic_id = uuid.UUID(int=7)
         self.shown = end if shown is None else shown
         headers = [(HEADER.unpack_from(batch), batch) for batch in batches]
         self._stored = [(fields[0] + fields[_LAST_DELTA] + 1, batch) for fields, batch in headers]
@@ -57,7 +57,9 @@ class StoredLog(Client):
 
     async def metadata(self, topics: Iterable[str] | None = None, *, node_id: int | None = None) -> Metadata:
         partition = PartitionMetadata(0, NODE, 0, (NODE,), (NODE,), 0)
-        return Metadata(None, NODE, {NODE: _BROKER}, {TOPIC: TopicMetadata(TOPIC, _TOPIC_ID, (partition,), 0, False)})
+        return Metadata(
+            None, NODE, {NODE: _BROKER}, {TOPIC: TopicMetadata(TOPIC, self.topic_id, (partition,), 0, False)}
+        )
 
     async def connection(self, node_id: int) -> Connection:
         versions = {_FETCH: (4, 17), _LIST_OFFSETS: (1, 10)}
@@ -71,13 +73,15 @@ class StoredLog(Client):
             listed = SimpleNamespace(partition_index=0, error_code=codes.NONE, offset=offset)
             return SimpleNamespace(topics=[SimpleNamespace(name=TOPIC, partitions=[listed])])
         assert isinstance(request, FetchRequest)
-        offset = request.topics[0].partitions[0].fetch_offset
+        (topic,) = request.topics
+        offset = topic.partitions[0].fetch_offset
+        is_other = topic.topic_id != self.topic_id
         is_outside = not self._starts[EARLIEST] <= offset <= self._end
         is_slow = offset < self._starts[EARLIEST_LOCAL] and request.max_wait_ms < self._tier_ms
-        is_read = not (is_outside or is_slow or self._preferred >= 0)
+        is_read = not (is_other or is_outside or is_slow or self._preferred >= 0)
         part = SimpleNamespace(
             partition_index=0,
-            error_code=codes.OFFSET_OUT_OF_RANGE if is_outside else codes.NONE,
+            error_code=codes.UNKNOWN_TOPIC_ID if is_other else codes.OFFSET_OUT_OF_RANGE if is_outside else codes.NONE,
             last_stable_offset=-1,
             log_start_offset=self._starts[EARLIEST],
             aborted_transactions=None,
@@ -90,7 +94,7 @@ class StoredLog(Client):
             error_code=codes.NONE,
             throttle_time_ms=0,
             session_id=0,
-            responses=[SimpleNamespace(topic_id=_TOPIC_ID, partitions=[part])],
+            responses=[SimpleNamespace(topic_id=topic.topic_id, partitions=[part])],
         )
 
     def _from(self, offset: int) -> Iterable[bytes]:

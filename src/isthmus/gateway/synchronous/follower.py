@@ -374,7 +374,9 @@ class _LeaderWatch:
             self._reroute(list(self._held.values()))
             await asyncio.sleep(_RETRY_S)
             return
-        self._heard_at = time.monotonic()
+        if answer.responses or not answer.throttle_time_ms:
+            # An answer that a quota has emptied shows nothing.
+            self._heard_at = time.monotonic()
         for fetched in self._session.partitions(answer):
             self._hear(fetched)
 

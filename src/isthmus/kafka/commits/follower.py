@@ -238,14 +238,14 @@ class CommitFollower(GroupSurvey):
                 )
                 answer = await connection.call(request, timeout_s=_ANSWER_S)
                 found = self._take_answer(session, answer)
-                if answer.throttle_time_ms:
-                    # A throttled answer shows neither the log nor whether reading is allowed.
-                    await asyncio.sleep(throttle.pause_s(answer.throttle_time_ms))
-                    continue
-                throttle.end()
                 for key in found:
                     want = Want(topic_id, self._offsets[key[1]], leader_epochs[key], self._epochs[key[1]])
                     session.want(key, want)
+                if answer.throttle_time_ms:
+                    # A throttled answer shows neither where the log ends nor whether reading is allowed.
+                    await asyncio.sleep(throttle.pause_s(answer.throttle_time_ms))
+                    continue
+                throttle.end()
                 if wait_ms == 0:
                     self._unheard -= {partition for _, partition in leader_epochs}
                     self._stirred.set()

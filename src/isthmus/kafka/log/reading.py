@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -20,6 +21,7 @@ from isthmus.kafka.log.leader import LogPlace, places_of
 from isthmus.kafka.log.listoffsets import READ_COMMITTED, PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.log.tail import find_in_tier
+from isthmus.kafka.metadata import NO_TOPIC_ID
 from isthmus.model.kafka.rights import on_topic
 
 FETCH_BYTES: Final = 8 << 20
@@ -130,6 +132,7 @@ class LogReader:
         self._stall_s = stall_s
         self._fetch_bytes_max = fetch_bytes
         self._leaders: dict[PartitionKey, LogPlace] = {}
+        self._topic_ids: dict[str, uuid.UUID] = {}
 
     async def read(self, span: OffsetRange) -> AsyncGenerator[list[StoredBatch], None]:
         """Yield the batches that hold offsets of the range, in order: a list for each answer of the broker.
@@ -138,7 +141,8 @@ class LogReader:
         included; offsets that the log does not hold (any more) are left out. The next answer is on
         its way while the caller works on this one.
 
-        :raises ClusterError: The broker refused, or there was no progress for `stall_s`.
+        :raises ClusterError: The broker refused, or there was no progress for `stall_s`, or the topic is another one by
+            now, which only the next read reads.
         """
         offset = span.offset_begin
         bytes_max = _fetch_bytes(span.offset_end - offset, _BYTES_PER_OFFSET, self._fetch_bytes_max)
@@ -241,6 +245,14 @@ class LogReader:
         topic = metadata.topics[span.topic]
         right = on_topic("DESCRIBE", span.topic)
         codes.raise_for_code(topic.error_code, f"reading {span}", right, cluster=self._alias)
+        before = self._topic_ids.get(span.topic, NO_TOPIC_ID)
+        self._topic_ids[span.topic] = topic.topic_id
+        if NO_TOPIC_ID not in (before, topic.topic_id) and before != topic.topic_id:
+            raise ClusterError(
+                f"topic {span.topic} of {self._alias} was deleted and created again while it was read",
+                cluster=self._alias,
+                hint="Nothing was concluded from it. Begin again.",
+            )
         places = places_of(metadata, span.topic)
         self._leaders.update(((span.topic, partition), place) for partition, place in places.items())
         if span.key not in self._leaders:

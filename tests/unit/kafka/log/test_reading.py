@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 import struct
+import uuid
 from typing import Final, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.errors import BrokerRefused, Unreachable
+from isthmus.errors import BrokerRefused, ClusterError, Unreachable
 from isthmus.kafka.batches.batch import CONTROL, HEADER, TRANSACTIONAL, Batch, scan
 from isthmus.kafka.log.holes import count_holes
 from isthmus.kafka.log.listoffsets import READ_UNCOMMITTED
@@ -125,6 +126,21 @@ def test_an_answer_without_records_ends_no_range_that_it_does_not_cover() -> Non
     for log in (StoredLog(batches, end=7, shown=5), StoredLog(batches, end=7, local_start=7, tier_ms=60_000)):
         with pytest.raises(Unreachable):
             asyncio.run(read(log, 7))
+
+
+def test_a_topic_that_was_created_again_is_another_one() -> None:
+    """What was read of the former one does not go on with its records; whoever begins again reads them."""
+    log = StoredLog([kept(0, [PLAIN] * 3), kept(3, [PLAIN])], end=4)
+    reader = LogReader(log, isolation=READ_UNCOMMITTED)
+
+    async def look() -> list[Batch]:
+        assert await reader.first_batch(OffsetRange(*KEY, 0, 4))
+        log.topic_id = uuid.UUID(int=8)
+        with pytest.raises(ClusterError, match="created again"):
+            await reader.first_batch(OffsetRange(*KEY, 3, 4))
+        return await reader.first_batches(OffsetRange(*KEY, 3, 4), 1)
+
+    assert [batch.base_offset for batch in asyncio.run(look())] == [3]
 
 
 def test_holes_of_a_log_that_cannot_be_read_are_not_counted() -> None:
