@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from isthmus.errors import ClusterError, Fenced
+from isthmus.groups.agenda import GroupAgenda
 from isthmus.groups.committing import GroupCommitter
 from isthmus.groups.execution import apply_groups
 from isthmus.groups.memory import GroupMemory
@@ -31,18 +32,6 @@ from isthmus.topics.checks.unmatched import tell_unmatched, unmatched_groups
 _log = logging.getLogger(__name__)
 WAIT_S: Final = 0.25
 _DOCUMENTS_MAX: Final = 100
-_AGAIN_S: Final = {
-    Standing.CATCHING_UP: 0.5,
-    Standing.WAITING_FOR_MAP: 0.5,
-    Standing.UNAVAILABLE: 2.0,
-    Standing.ACTIVE_AT_TARGET: 2.0,
-    Standing.NOT_MIRRORED: 2.0,
-    Standing.OFFSETS_DIFFER: 2.0,
-    Standing.MIRROR_ENDED: 2.0,
-    Standing.NAMES_MEET: 2.0,
-    Standing.CLOCKS_DIFFER: 2.0,
-}
-"""How often groups are looked at whose standing changes without a commit at the source."""
 
 
 class GroupLoop:
@@ -66,10 +55,8 @@ class GroupLoop:
         self._review = review_of(link, source, target, self._memory, ledger.documents)
         self._groups: dict[str, GroupPlan] = {}
         self._topics: frozenset[object] = frozenset()
-        self._changed: set[str] = set()
-        self._again_at: dict[Standing, float] = {}
-        self._all_at = self._remember_at = self._wanted_at = 0.0
-        self._passes_wanted = self._passes_begun = self._passes_ended = 0
+        self._agenda = GroupAgenda(timings.groups_s)
+        self._remember_at = self._wanted_at = 0.0
 
     @property
     def plan(self) -> GroupsPlan:
@@ -89,8 +76,7 @@ class GroupLoop:
     def begin_pass(self) -> int:
         """Request one more look at all groups from now on; return the number of that pass."""
         self._wanted_at = time.monotonic()
-        self._passes_wanted = self._passes_begun + 1
-        return self._passes_wanted
+        return self._agenda.want_pass()
 
     def has_ended(self, number: int) -> bool:
         """Whether a pass over all groups is over, and groups that could not be looked at were retried.
@@ -100,8 +86,8 @@ class GroupLoop:
         """
         if time.monotonic() > self._wanted_at + self._timings.patience_s:
             return True
-        is_settled = not any(map(_is_pending, self._groups.values()))
-        return self._passes_ended >= number and self.problem is None and is_settled and not self._commits.known.unheard
+        is_settled = not any(map(_is_pending, self._groups.values())) and not self._commits.known.unheard
+        return self._agenda.has_ended(number) and self.problem is None and is_settled
 
     async def run(self) -> None:
         """Carry groups until cancelled.
@@ -128,31 +114,23 @@ class GroupLoop:
             await self._commits.aclose()
 
     async def _cycle(self) -> None:
-        self._changed |= await self._commits.wait_for_changes(WAIT_S)
+        agenda = self._agenda
+        agenda.add(await self._commits.wait_for_changes(WAIT_S))
         if pauses(self._link.name, self._ledger.documents).stops(GROUPS_TASK):
             return
-        self._changed |= await self._review.find_news()
+        agenda.add(await self._review.find_news())
         now = time.monotonic()
-        if now >= self._all_at or self._passes_begun < self._passes_wanted:
-            self._passes_begun += 1
+        if agenda.begin_pass(now):
             await self._review.refresh()
-            self._changed |= self._commits.known.positions.keys() | self._memory.groups | self._review.groups
-            self._all_at = now + self._timings.groups_s
+            agenda.add_all(self._commits.known.positions.keys() | self._memory.groups | self._review.groups, now)
         if (topics := self._begun_topics()) != self._topics:
             # Commits in a topic from before it was mirrored are carried now, though no client commits there again.
             self._topics = topics
-            self._changed |= {group for group, plan in self._groups.items() if _reads_elsewhere(plan)}
-        for standing, interval_s in _AGAIN_S.items():
-            if now >= self._again_at.get(standing, 0.0):
-                self._changed |= {group for group, plan in self._groups.items() if plan.standing is standing}
-                self._again_at[standing] = now + interval_s
-        if self._changed:
-            # Groups that cannot be carried now stay due.
-            due = frozenset(self._changed)
+            agenda.add(group for group, plan in self._groups.items() if _reads_elsewhere(plan))
+        if due := agenda.list_due(now, {group: plan.standing for group, plan in self._groups.items()}):
             await self._carry(due)
             await self._clear()
-            self._changed -= due
-        self._passes_ended = self._passes_begun
+        agenda.end_look(due)
         if not self._has_told_unmatched:
             tell_unmatched(self._link, await unmatched_groups(self._link, self._source))
             self._has_told_unmatched = True

@@ -345,7 +345,7 @@ def test_a_pass_tries_again_what_it_could_not_look_at(
     async def scenario() -> None:
         async with carrying(between(east, west, [name], [group]), timings=timings) as link:
             number = link.loop.begin_pass()
-            await link.until(lambda: link.loop._passes_ended >= number)
+            await link.until(lambda: link.loop._agenda.has_ended(number))
             assert (link.standing(group), link.loop.has_ended(number)) == (Standing.UNAVAILABLE, False)
             await asyncio.to_thread(producer.abort_transaction, TERM_S)
             await link.until(lambda: link.loop.has_ended(number))
