@@ -62,7 +62,7 @@ class Keeping:
         if is_enforced:
             return cls(principals=tuple(principals), has_super_user=has_super_user)
         if principals or has_super_user:
-            raise ConfigError("keep and super_user say whom access rules leave in", hint="Give enforce too.")
+            raise ConfigError("keep and super_user name the users that access rules leave in", hint="Give enforce too.")
         return None
 
     @property
@@ -133,13 +133,13 @@ async def examine_reservation(
         left = [rule for rule in rules if rule not in without]
         is_open = not is_ruled(namespace, left) and await may_let_everybody_in(client)
     except BrokerRefused as error:
-        hint = "Who may connect may write: a controller that mirrors there notices it (FOREIGN_WRITE)."
+        hint = "All clients that may connect may write: a controller that mirrors there notices it (FOREIGN_WRITE)."
         return Problem(error.message, hint, error.error_code)
     except ClusterError as error:
         return problem_of(error)
     if is_open:
         return Problem(
-            f"no rule is about all of {namespace}, and the brokers of {client.cluster.alias} may let everybody in "
+            f"no rule is about all of {namespace}, and the brokers of {client.cluster.alias} may admit all clients "
             "then: allow.everyone.if.no.acl.found is set, and its value is not shown",
             "Make rules first that allow the link to write there, and others to read: the first one ends that for all.",
         )
@@ -155,13 +155,13 @@ def require(found: Reservation | Problem, keep: Keeping, namespace: Namespace) -
         raise PlanRefused(f"{namespace} cannot be closed by access rules: {found.message}", hint=found.hint)
     if not keep.principals and not keep.has_super_user:
         raise PlanRefused(
-            "nobody would be left who may write: the configuration does not tell which principal the link has",
-            hint="Name it with --keep User:isthmus, or say --super-user if it is one.",
+            "no principal would be left that may write: the configuration does not name the principal of the link",
+            hint="Name it with --keep User:isthmus, or give --super-user if it is one.",
         )
     if found.everybody:
         shown = f"{found.everybody[0].grant} on {found.everybody[0].subject}"
         raise PlanRefused(
-            f"a rule allows everybody to write: {shown}",
+            f"a rule allows all users to write: {shown}",
             hint="Replace it with rules for those who need it, or have the link be a super user (--super-user).",
         )
     return found
@@ -216,7 +216,7 @@ def _lets_in(
 ) -> str | None:
     """Describe how a broker lets others in by its rules, or that it does not answer; `None` if it lets none in."""
     if isinstance(found, ClusterError):
-        return f"does not tell its access rules: {found.message}"
+        return f"does not report its access rules: {found.message}"
     rules = found.difference(without)
     opened = reservation(namespace, rules, keep.principals, has_super_user=keep.has_super_user).open
     return f"has the rule {opened[0].grant} on {opened[0].subject}" if opened else None

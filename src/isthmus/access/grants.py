@@ -270,7 +270,7 @@ def _of_patterns(
         if side is Side.TARGET:
             moved = moved_prefix(naming, prefix)
             if moved is None:
-                notes.append(f"the naming tells no prefix for {pattern}: the rules at the target are about all {kind}")
+                notes.append(f"the naming has no prefix for {pattern}: the rules at the target are about all {kind}")
             prefix = moved or ""
         if pattern.kind == "regex":
             reach = f"all {kind} that begin with {prefix}" if prefix else f"all {kind}"

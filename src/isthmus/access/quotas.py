@@ -26,7 +26,7 @@ from isthmus.model.problem import Problem, problem_of
 QUOTAS_LOOP: Final = "quotas"
 _AT_ONCE: Final = 200
 _OTHERS: Final = Problem(
-    "somebody else has set it at the target: it stays",
+    "another author has set it at the target: it stays",
     "Take it back there (kafka-configs --alter --delete-config) to have it follow the source.",
 )
 _OWN: Final = Problem(

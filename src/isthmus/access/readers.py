@@ -127,7 +127,7 @@ async def _examine(
     keep, known = keeping(cluster, registers), {each for each in gateways if each}
     # With super users a rule can deny everybody: then only the principals of the link itself are safe.
     safe = {*own_login(cluster).principals, *keep.principals} if keep.has_super_user else {*keep.principals, *known}
-    if strangers := sorted(each or "a principal that its file does not tell" for each in gateways if each not in safe):
+    if strangers := sorted(each or "a principal that its file does not name" for each in gateways if each not in safe):
         why = f"a gateway reads there as {strangers[0]}, whom rules could keep out as well"
         return ReadingRules(namespace, registers, over=tuple(made), problem=_unhidden_problem(namespace, why))
     # Gateways record their principal once they know of the link: rules may have been created before.
@@ -138,7 +138,7 @@ async def _examine(
     if isinstance(reservation, Problem):
         return ReadingRules(namespace, registers, over=over, problem=_unhidden_problem(namespace, reservation.message))
     if reservation.everybody:
-        why = "a rule allows everybody to read, which cannot be denied to all but the link"
+        why = "a rule allows all users to read, which cannot be denied to all but the link"
         return ReadingRules(namespace, registers, over=over, problem=_unhidden_problem(namespace, why))
     if reservation.missing and not may_make:
         why = f"access rules take {on_cluster('ALTER')}, which is missing"

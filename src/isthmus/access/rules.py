@@ -275,17 +275,17 @@ def _is_concerned(memory: RememberedRule, view: AccessView) -> bool:
 
 
 _SHUT_OUT: Final = Problem(
-    "it could shut Isthmus out of the target: not created, and neither is what it overrides",
-    "If Isthmus is a super user there, or logs in as somebody else than it is about, create it yourself.",
+    "it could shut Isthmus out of the target: not created, and neither are the rules that it overrides",
+    "If Isthmus is a super user there, or logs in as another principal than that of the rule, create it yourself.",
 )
 _SCATTERED: Final = Problem(
     "the link's naming has no counterpart for a prefix: each name that is mirrored gets a rule of its own",
     "Nothing needs to be done: names that come get theirs when they come.",
 )
 _UNCERTAIN: Final = Problem(
-    "the source has no such rule any more, and whether Isthmus created it or somebody else did is not known: "
-    "the run that was about to do so ended before it knew",
-    "Delete it yourself if nobody else needs it.",
+    "the source has no such rule any more, and it is not known whether Isthmus or another author created it: the run "
+    "that was about to do so ended before it knew",
+    "Delete it yourself if no other program needs it.",
 )
 
 
@@ -295,8 +295,9 @@ def _held_by_problem(link: str) -> Problem:
 
 def _held_back_problem(allowing: Rule) -> Problem:
     return Problem(
-        f"it stays as long as ALLOW {allowing.grant} on {allowing.subject} does, which would let in whom it keeps out",
-        "Delete that one yourself if nobody else needs it; this one follows then.",
+        f"it stays as long as ALLOW {allowing.grant} on {allowing.subject} does, which would admit the users that it "
+        "keeps out",
+        "Delete that one yourself if no other program needs it; this one follows then.",
     )
 
 

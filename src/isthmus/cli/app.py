@@ -37,19 +37,23 @@ COMMANDS: Final = {
     "init": Command("isthmus.cli.setup.init", "Write a configuration to start with, after asking the clusters."),
     "local": Command("isthmus.cli.setup.local", "Start, stop and show real Kafka clusters on this machine."),
     "plan": Command("isthmus.cli.links.plan", "Show what would be created and copied."),
-    "run": Command("isthmus.cli.links.run", "Create what is missing and copy."),
+    "run": Command("isthmus.cli.links.run", "Create missing topics and copy records."),
     "status": Command("isthmus.cli.links.status", "Show how links, topics and partitions stand."),
     "wait": Command("isthmus.cli.links.wait", "Wait until a link or a topic is caught up, or in a state."),
-    "verify": Command("isthmus.cli.links.verify", "Prove that both sides hold the same, or say where they do not."),
+    "verify": Command(
+        "isthmus.cli.links.verify", "Prove that both sides hold the same records, or report the differences."
+    ),
     "groups": Command("isthmus.cli.links.groups", "Show and carry consumer groups; try a failover without one."),
     "pause": Command("isthmus.cli.links.pause", "Stop copying a link or a topic for a while."),
-    "resume": Command("isthmus.cli.links.resume", "Go on copying what was paused."),
-    "filters": Command("isthmus.cli.links.filters", "Show or change what a link selects, while it runs."),
+    "resume": Command("isthmus.cli.links.resume", "Resume paused links, topics and tasks."),
+    "filters": Command(
+        "isthmus.cli.links.filters", "Show or change the topics and groups that a link selects, while it runs."
+    ),
     "settings": Command("isthmus.cli.links.settings", "Show or change limits and mm2 of a link, while it runs."),
     "forget": Command("isthmus.cli.links.forget", "Forget topics that a link mirrors no more."),
     "link": Command("isthmus.cli.links.link", "Declare links on their clusters, and change them."),
     "quarantine": Command(
-        "isthmus.cli.links.quarantine", "Show and replay what was set aside when a topic was recovered."
+        "isthmus.cli.links.quarantine", "Show and replay the records that were set aside when a topic was recovered."
     ),
     "tree": Command("isthmus.cli.clusters.trees", "Draw distribution trees."),
     "namespace": Command(
@@ -120,7 +124,7 @@ _EPILOG: Final = (
     "4 both sides differ; 5 not so in time; 6 refused; 10 no answer; 11 TLS or login; 12 access rule missing; "
     "13 unsupported; 14 broker's error; 15 taken over; 16 runs elsewhere; 17, 18, 19 schema registry; 20 Java; "
     "21 port taken; 22 broker jars; 23 Spark; 70 a bug; 130 Ctrl-C; 141 the reader of the results has left; "
-    "143 SIGTERM. In full: isthmus help exit-codes. What to do about an error: isthmus help ISTH-..., with its code."
+    "143 SIGTERM. In full: isthmus help exit-codes. For the remedy of an error: isthmus help ISTH-..., with its code."
 )
 
 app = typer.Typer(

@@ -21,8 +21,8 @@ def confirm(name: str, consequence: str) -> None:
     """
     if not sys.stdin.isatty():
         raise ConfigError(
-            f"nobody can be asked whether to {consequence}: stdin is no terminal; nothing was changed",
-            hint="Give --yes in scripts, or --dry-run to see what it would do.",
+            f"cannot ask whether to {consequence}: stdin is no terminal; nothing was changed",
+            hint="Give --yes in scripts, or --dry-run to see the changes.",
         )
     if typer.prompt(f"Type {name} to {consequence}", err=True) != name:
         raise ConfigError("that was not its name, and nothing was changed", hint="Type it in full, or give --yes.")

@@ -86,7 +86,7 @@ def report_errors() -> Iterator[None]:
         _tell(
             InvariantError.error_code,
             f"{type(error).__name__}: {error}",
-            "This is a bug in Isthmus: please report it with what the command prints with -v, or the log file.",
+            "This is a bug in Isthmus: please report it with the output of the command with -v, or the log file.",
             bug=error,
         )
         raise typer.Exit(InvariantError.exit_code) from error

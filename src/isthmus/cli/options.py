@@ -57,7 +57,7 @@ VerboseOption = Annotated[
         "--verbose",
         count=True,
         callback=_be_verbose,
-        help="Report on stderr what is being done; -vv every request to a broker as well.",
+        help="Report each step on stderr; -vv every request to a broker as well.",
         show_default=False,
     ),
 ]

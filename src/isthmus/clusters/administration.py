@@ -51,7 +51,7 @@ _MISSING: Final = codes.AUTHORIZATION | {codes.UNKNOWN_TOPIC_OR_PARTITION, codes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsReport(PlainValue):
-    """Topics of one cluster, partition by partition, with what follows from how they stand."""
+    """Topics of one cluster, partition by partition, with the findings that follow from their state."""
 
     cluster: str
     partitions: tuple[PartitionState, ...]

@@ -53,7 +53,7 @@ async def _quorum(client: Client) -> list[Finding]:
 async def _zookeeper(client: Client) -> list[Finding]:
     alias = client.cluster.alias
     if client.cluster.zookeeper is None:
-        summary = "not compared: the cluster has one, and its configuration does not say where (zookeeper)"
+        summary = "not compared: the cluster has one, and its configuration has no address of it (zookeeper)"
         return [Finding(level=Level.OK, subject=alias, check="zookeeper", message=summary)]
     try:
         registry, found = await compare_registry(client, alias)

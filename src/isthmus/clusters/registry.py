@@ -121,10 +121,10 @@ async def _watch_zookeeper(cluster: Cluster) -> AsyncIterator[Registry]:
 
 def _statement(cluster: Cluster, mode: MetadataMode) -> str:
     if mode is MetadataMode.KRAFT:
-        return f"{cluster.alias} keeps its registry in KRaft and has no ZooKeeper: this is what its brokers tell."
+        return f"{cluster.alias} keeps its registry in KRaft and has no ZooKeeper: this is the report of its brokers."
     if cluster.zookeeper is None:
         return (
-            f"{cluster.alias} keeps its registry in ZooKeeper, and its configuration does not say where (zookeeper): "
-            "this is what its brokers tell."
+            f"{cluster.alias} keeps its registry in ZooKeeper, and its configuration has no address of it "
+            "(zookeeper): this is the report of its brokers."
         )
     return f"{cluster.alias} keeps its registry in ZooKeeper at {cluster.zookeeper}."

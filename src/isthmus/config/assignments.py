@@ -16,7 +16,7 @@ from isthmus.errors import ConfigError
 from isthmus.model.kafka.assignment import Assignment, Assignments
 from isthmus.model.text.plain import plain
 
-_HINT: Final = "It is what isthmus cluster reassign --plan writes, or kafka-reassign-partitions --generate."
+_HINT: Final = "The format is that of isthmus cluster reassign --plan, or of kafka-reassign-partitions --generate."
 
 
 class _Entry(BaseModel):

@@ -82,7 +82,8 @@ def _position(items: tuple[object, ...], part: str, path: Path, variable: str) -
             return position
     raise _Mistake(
         f"{variable}: {format_path(path)} has no {part.lower()}",
-        f"There is {', '.join(filter(None, names)) or 'none'}: what a list lacks has to be written into the file.",
+        f"There is {', '.join(filter(None, names)) or 'none'}: missing entries of a list have to be written into the "
+        "file.",
     )
 
 

@@ -102,7 +102,7 @@ def _aliases(path: Path, link: LinkSection) -> Iterator[Mistake]:
         if is_on and link.topics.naming.mm2 is None and "." in alias:
             yield Mistake(
                 path,
-                f"cannot be: alias {alias} holds a dot, so that names such as {alias}.heartbeats would not tell it",
+                f"cannot be: alias {alias} holds a dot, so that names such as {alias}.heartbeats would be ambiguous",
                 "Give the cluster another alias, or name topics by mm2 with another separator.",
             )
 
@@ -113,7 +113,7 @@ def _check_offsets_copy(path: Path, link: LinkSection, fabric: FabricSection) ->
     if way == "none":
         return
     if way != "all" and not link.groups.include:
-        yield Mistake(path, f"is {way}, and the link selects no groups", "Name some in groups.include, or say all.")
+        yield Mistake(path, f"is {way}, and the link selects no groups", "Name some in groups.include, or write all.")
     if way == "encrypted" and source is not None and source.offsets_copy_secret is None:
         yield Mistake(
             path,
@@ -150,7 +150,7 @@ def _visibility(path: Path, link: LinkSection) -> Iterator[Mistake]:
     if link.transactions.aborted == "omit":
         yield Mistake(
             path,
-            "is whole, and of a transaction that is open nobody knows whether its records are to be left out",
+            "is whole, and while a transaction is open it is not known whether its records are to be left out",
             "Set transactions.aborted: auto, or transactions.visibility: record.",
         )
     if link.topics.offsets == "mapped":
@@ -167,7 +167,7 @@ def _remote(path: Path, topics: TopicsSection) -> Iterator[Mistake]:
     if topics.start != "earliest":
         yield Mistake(
             path,
-            f"is {topics.remote}, and topics.start says where to begin too: {topics.start}",
+            f"is {topics.remote}, and topics.start also sets where to begin: {topics.start}",
             "Leave one of the two out.",
         )
 

@@ -38,7 +38,7 @@ def _to_file(text: str | None, folder: Path | None) -> str | None:
     if text is None:
         return None
     if folder is None:
-        raise TypeError(f"nobody says where the path {text} starts")
+        raise TypeError(f"the path {text} has no start")
     return str(folder / Path(text).expanduser())
 
 

@@ -44,10 +44,13 @@ async def access_findings(link: Link, source: Client, target: Client, allowed: A
         is_open, why = True, f"whether allow.everyone.if.no.acl.found is set is not known: {error}"
     if is_open:
         message = (
-            f"the brokers of {link.target.alias} may let everybody do what no rule is about "
-            f"({why}): the first rule about a topic ends that, for the link as well"
+            f"the brokers of {link.target.alias} may allow all clients every operation without a rule ({why}): the "
+            "first rule about a topic ends that, for the link as well"
         )
-        hint = "Make rules that allow the link what it needs (isthmus acls generate), and others what they need, first."
+        hint = (
+            "First make rules that allow the link (isthmus acls generate) and other clients all operations that they "
+            "need."
+        )
         return [Finding(level=Level.WARN, subject=link.name, check=_CHECK, message=message, hint=hint)]
     message = f"rules can be carried from {link.source.alias} to {link.target.alias} ({link.access.policy})"
     return [Finding(level=Level.OK, subject=link.name, check=_CHECK, message=message)]

@@ -165,7 +165,7 @@ async def _clock(client: Client) -> Finding:
 def clock_finding(subject: str, reading: ClockReading | None) -> Finding:
     """What a reading of a controller's clock means. Records never depend on clocks."""
     if reading is None:
-        return _ok(subject, "clock", "not examined: only KRaft controllers tell their clock")
+        return _ok(subject, "clock", "not examined: only KRaft controllers report their clock")
     ahead_ms = reading.ahead_ms
     beyond = abs(ahead_ms) - reading.uncertainty_ms > _CLOCK_AHEAD_MS_MAX
     message = f"the controller's clock is {abs(ahead_ms):.0f} ms {'ahead of' if ahead_ms > 0 else 'behind'} ours"
@@ -243,9 +243,7 @@ async def _check_ledgers(link: Link, source: Client, target: Client) -> list[Fin
         try:
             problem = await look_at_keeping(client)
         except ClusterError as error:
-            message = (
-                f"not examined whether the ledger of {client.cluster.alias} keeps what is written: {error.message}"
-            )
+            message = f"not examined whether the ledger of {client.cluster.alias} keeps its records: {error.message}"
             findings.append(_of_problem(Level.WARN, link.name, "ledger", Problem(message, error.hint)))
         else:
             findings += [] if problem is None else [_of_problem(Level.ERROR, link.name, "ledger", problem)]

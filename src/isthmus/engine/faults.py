@@ -42,8 +42,8 @@ _REFUSED_PAUSE_MAX_S: Final = 1.0
 _SLOW_REPLICAS: Final = frozenset({codes.REQUEST_TIMED_OUT, codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 _PASSES_HINT: Final = "It passes when the cluster has settled; if it stays, check that broker. Isthmus asks again."
 _FENCED_HINT: Final = (
-    "Somebody else writes under a producer id or a transactional id of this link, or a coordinator has ended its "
-    "transaction: nobody but Isthmus may use transactional ids that begin with `isthmus.`. Tried again every second."
+    "Another program writes under a producer id or a transactional id of this link, or a coordinator has ended its "
+    "transaction: only Isthmus may use transactional ids that begin with `isthmus.`. Tried again every second."
 )
 _UNEXPECTED_HINT: Final = (
     "Look the error up in the log of that broker, or in the policies of the service; tried again every few seconds."
@@ -96,7 +96,7 @@ class Faults:
         elif code == codes.OFFSET_OUT_OF_RANGE:
             self._handle_out_of_range(run, fetched)
         elif code == codes.CORRUPT_MESSAGE:
-            self.unreadable(run, "its broker says CORRUPT_MESSAGE")
+            self.unreadable(run, "its broker answers CORRUPT_MESSAGE")
         elif code in codes.AUTHORIZATION:
             _fail_denied(run, "the source does not allow reading", self._source, on_topic("READ", run.source[0]))
             self._resolver.add(run, DENIED_RETRY_S)
@@ -138,7 +138,7 @@ class Faults:
         run.intake.spoil()
         run.hinder(
             LaneState.SOURCE_UNAVAILABLE,
-            f"the source says again and again that its log of {run.lane.key} has another place than offset "
+            f"the source answers again and again that its log of {run.lane.key} has another place than offset "
             f"{run.intake.read_offset} to go on from",
             "`isthmus verify` compares both logs. The lane looks at both of them, and goes on by itself.",
         )
@@ -172,8 +172,9 @@ class Faults:
             f"records from offset {run.intake.read_offset} on wait for schema {schema_id}, which is not known to be in "
             f"the schema registry of {alias}",
             "It comes as soon as the primary registry has it and that of the target can be reached: isthmus status -o "
-            "json shows the loop schemas, isthmus schemas diff what is missing. What is no id of a schema is to be "
-            "taken out of schemas.gate.",
+            "json shows the loop schemas, isthmus schemas diff the missing schemas. If it is no id of a schema, take "
+            "the "
+            "topic out of schemas.gate.",
         )
         self._resolver.add(run, DENIED_RETRY_S)
 
@@ -184,7 +185,7 @@ class Faults:
             LaneState.SOURCE_UNAVAILABLE,
             f"broker {leader}, which leads {run.lane.key} at the source, has its readers read from replica {replica} "
             "(KIP-392), and Isthmus reads from leaders",
-            "Have the brokers' replica.selector.class name the leader to clients that tell no rack, as Kafka's "
+            "Have the brokers' replica.selector.class name the leader to clients without a rack, as Kafka's "
             "RackAwareReplicaSelector does. The lane looks again every few seconds.",
         )
         self._resolver.add(run, DENIED_RETRY_S)
@@ -223,8 +224,8 @@ class Faults:
             case AppendVerdict.BROKEN:
                 run.fail(
                     LaneState.FOREIGN_WRITE,
-                    f"a batch for target offset {run.writer.position} was appended elsewhere ({reason}): somebody else "
-                    "writes to the partition",
+                    f"a batch for target offset {run.writer.position} was appended elsewhere ({reason}): another "
+                    "producer writes to the partition",
                     "Deny WRITE on the target topic to all but Isthmus. "
                     + keep_or_delete_unknown(run.target[0], self._target.client.cluster, run.target[1]),
                 )
@@ -254,7 +255,7 @@ class Faults:
         if error_code not in _PASSING | EXPLAINED:
             run.fail(
                 LaneState.BLOCKED,
-                f"the target's leader of {run.lane.key} answers {reason} to what is written at offset {run.position}",
+                f"the target's leader of {run.lane.key} answers {reason} to a write at offset {run.position}",
                 _UNEXPECTED_HINT,
             )
             delay_s = DENIED_RETRY_S
@@ -301,7 +302,7 @@ class Faults:
 
 def _describe_repeated_refusal(run: LaneRun, error_code: int, reason: str) -> tuple[LaneState, str, str]:
     """Return state, message and hint for an error that usually passes, in case it does not."""
-    what = f"the target's leader of {run.lane.key} answers {reason} again and again to what is written at offset "
+    what = f"the target's leader of {run.lane.key} answers {reason} again and again to writes at offset "
     what += str(run.position)
     if error_code in codes.LEADER_MOVED | codes.COORDINATOR_MOVED | _SLOW_REPLICAS:
         return LaneState.TARGET_UNAVAILABLE, what, "Check that broker and the replicas; the lane goes on by itself."

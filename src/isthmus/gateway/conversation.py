@@ -205,7 +205,7 @@ class Conversation:
         that asks for more before its login: our own answers must not reveal more than theirs.
         """
         if self.is_led_on and key not in LEADING:
-            return "the broker is away, and another one only tells where to go on"
+            return "the broker is away, and another one only answers with the addresses of brokers"
         if self.needs_login and not self.has_logged_in and key not in _BEFORE_LOGIN:
             name = PASSING[key].name if key in PASSING else f"a message with the key {key}"
             return f"it sent {name} before it had logged in, and brokers ask for a login: its sasl.mechanism is missing"
@@ -752,7 +752,7 @@ class AnswerStream:
             return None
         size, correlation = _ANSWER.unpack_from(chunk, at)
         if not self._expected:
-            raise NotPassed("the broker answered what nobody asked")
+            raise NotPassed("the broker sent an answer without a request")
         waiting = self._expected[0]
         if size < _ANSWER_BYTES_MIN or correlation != waiting.correlation:
             raise NotPassed(f"the broker answered {correlation} where {waiting.correlation} was next")

@@ -50,7 +50,7 @@ class Farewell:
                         await self._is_over.wait()
             await self._left.aclose()
         except Exception:  # noqa: BLE001 - clients are served elsewhere
-            _log.exception("what was held before %s could not be ended", self._left.alias)
+            _log.exception("held answers from before %s could not be ended", self._left.alias)
 
     async def _try_farewell(self) -> bool:
         try:

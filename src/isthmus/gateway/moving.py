@@ -213,7 +213,8 @@ class Mover:
             if deadline.has_passed:
                 raise Unreachable(
                     f"the ledger of {alias} cannot be followed, so it is not known whether clients have moved to "
-                    f"another cluster, and what is reserved or hidden{f': {problem}' if problem is not None else ''}",
+                    "another cluster, and which names are reserved or "
+                    f"hidden{f': {problem}' if problem is not None else ''}",
                     cluster=alias,
                 )
             await asyncio.sleep(_STEP_S)
@@ -230,8 +231,8 @@ class Mover:
                     except NotAuthorized as error:
                         if alias not in self._looked:
                             _log.warning(
-                                "what the ledger of %s says of clients that move, of reserved names and of topics that "
-                                "are not to be read is not known here, and not followed: %s", alias, error,
+                                "the ledger of %s cannot be read: moves of clients, reserved names and hidden topics "
+                                "in it are not known here, and not followed: %s", alias, error,
                             )  # fmt: skip
                         else:
                             self._complain(alias, error)
@@ -311,7 +312,7 @@ class Mover:
         is_more = take_hidden(hidden, place.untaken, place.client.cluster.cluster_id)
         if hidden.links != before and self.gateway.cluster.alias == alias:
             for link in hidden.links:
-                _log.info("link %s is SYNCING: nobody reads its topics here until it is IN_SYNC", link)
+                _log.info("link %s is SYNCING: consumers cannot read its topics here until it is IN_SYNC", link)
             for link in set(before) - set(hidden.links):
                 _log.info("topics of link %s are read again", link)
         if is_more and self.gateway.cluster.alias == alias:
@@ -400,7 +401,7 @@ class Mover:
         if leaving.step is MoveStep.OFF:
             await self._end_fencing()
             if gateway.is_fenced:
-                _log.warning("clients are not moved any more, says %s: they go on where they were", leaving.by)
+                _log.warning("the move of clients was called off, by %s: they stay at their cluster", leaving.by)
             gateway.fence(is_up=False)
         else:
             self._take_heartbeat(leaving)

@@ -265,7 +265,7 @@ def _check_names(settings: GatewaySettings) -> None:
     """
     if settings.certificate is None:
         raise ConfigError(
-            f"without TLS nobody says which of the names {settings.advertise} is meant",
+            f"without TLS clients do not state which of the names {settings.advertise} is meant",
             hint="Give --tls-cert and --tls-key, with a certificate for all of these names such as *.east.example; or "
             "give --listen a port for each broker, and --advertise the address of the first.",
         )
@@ -555,7 +555,7 @@ class Gateway:
                     read = found
             except ConfigError as error:
                 # One of the files may be missing for a moment.
-                _log.warning("%s; new connections get what was there before", error)
+                _log.warning("%s; new connections get the files as they were before", error)
             try:
                 metadata = await self.client.metadata()
                 if metadata.brokers:

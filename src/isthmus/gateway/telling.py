@@ -97,7 +97,7 @@ def ask_gateway(address: ListenAddress) -> dict[str, Any]:
         # The reason that users know: `urllib` wraps it.
         why = error.reason if isinstance(error, urllib.error.URLError) else error
         raise Unreachable(
-            f"no gateway tells its metrics at {address}: {getattr(why, 'strerror', None) or why}",
+            f"no gateway serves metrics at {address}: {getattr(why, 'strerror', None) or why}",
             hint="Name the address that the gateway was given by --metrics, and ask on its host if that is 127.0.0.1.",
         ) from None
     if not (isinstance(found, dict) and found.keys() >= _SHOWN):

@@ -62,7 +62,7 @@ class PositionDrill(PlainValue):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDrill(PlainValue):
-    """What would become of a group after a failover.
+    """The result of a failover for a group.
 
     `problem` is what could not be tried or cleaned up.
     """
@@ -113,7 +113,7 @@ async def drill(
         hint = (
             "Name the distributor that copies from where its consumers read: --link; isthmus groups list has them all."
         )
-        problem = Problem(f"{link.name} says nothing of {plan.group}: its newest position comes another way", hint)
+        problem = Problem(f"{link.name} has no position of {plan.group}: its newest position comes another way", hint)
     try:
         on_step(f"comparing up to {format_count(records, 'record')} in {format_count(len(able), 'partition')}")
         found = await _compare_all(link, (source, target), able, committed, maps, records)

@@ -115,7 +115,7 @@ class AsyncGroups:
         if len(secrets) != 1:
             raise ConfigError(
                 "several clusters have an offsets_copy_secret" if secrets else "no source has an offsets_copy_secret",
-                hint=f"Say --link: there are {', '.join(secrets)}."
+                hint=f"Give --link: there are {', '.join(secrets)}."
                 if secrets
                 else "Give clusters.<alias>.offsets_copy_secret: docs/groups.md.",
             )

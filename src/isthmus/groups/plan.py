@@ -31,7 +31,7 @@ from isthmus.model.trees.positions import PositionEntry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentTime:
-    """What the distributors of a tree say of a position."""
+    """The reports of a tree's distributors about a position."""
 
     timestamp_ms: int
     flags: int
@@ -166,7 +166,7 @@ class GroupPlan(PlainValue):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedGroupPlan:
-    """One group that a link carries, and what people call it."""
+    """One group that a link carries, and its names."""
 
     plan: Flat[GroupPlan]
     name: str
@@ -174,7 +174,7 @@ class NamedGroupPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionTranslation:
-    """What a position of a group is at the target."""
+    """The position of a group at the target."""
 
     SCHEMA: ClassVar = "Translation"
 
@@ -271,15 +271,15 @@ _PROBLEMS: Final = {
     ),
     Standing.MIRROR_ENDED: Problem(
         "a partition the group reads is no copy of the source's any more: its position at the target is left alone",
-        "isthmus status tells which one, and what to do about it; the group's other positions are carried on.",
+        "isthmus status names it and its remedy; the group's other positions are carried on.",
     ),
     Standing.OFFSETS_DIFFER: Problem(
         "records of a topic the group reads have other offsets at the target: a position means something else there",
         "Set way: mapped in the link's groups; topics of same offsets are carried as before.",
     ),
     Standing.WAITING_FOR_MAP: Problem(
-        "the ledger does not tell yet where the records at the group's position went",
-        "It is carried as soon as they are copied and that is written down; isthmus status tells how far the link is.",
+        "the ledger does not have yet the target offsets of the records at the group's position",
+        "It is carried as soon as they are copied and that is recorded; isthmus status shows how far the link is.",
     ),
     Standing.CLOCKS_DIFFER: Problem(
         "records of a topic the group reads are older than ones before them by more than margin_s, or lie in the "
@@ -292,7 +292,7 @@ _PROBLEMS: Final = {
         "Stop its consumers there; Isthmus goes on by itself.",
     ),
     Standing.MOVED_AT_TARGET: Problem(
-        "somebody else set the group's position back at the target, and the source's has not changed since",
+        "another program set the group's position back at the target, and the source's has not changed since",
         "Nothing is to be done if that was meant: it is carried on with the next commit at the source.",
     ),
     Standing.AHEAD_AT_TARGET: Problem(
@@ -304,7 +304,7 @@ _PROBLEMS: Final = {
 
 
 _BARE: Final = Problem(
-    "the target does not take what the group's consumers write beside a position (OFFSET_METADATA_TOO_LARGE): the "
+    "the target does not accept the metadata of the group's position (OFFSET_METADATA_TOO_LARGE): the "
     "position is carried without it",
     "Raise offset.metadata.max.bytes of the target's brokers to that of the source's, if that metadata matters there.",
 )
@@ -335,7 +335,7 @@ def plan_troubled(group: str, target_group: str, error: IsthmusError) -> GroupPl
 
 def _plan(view: GroupsView, group: GroupView, memory: Memory) -> GroupPlan:
     if group.error is not None or group.target is None or group.committed is None:
-        error = group.error or IsthmusError(f"the target did not tell how group {group.target_group} stands")
+        error = group.error or IsthmusError(f"the target did not report the state of group {group.target_group}")
         return plan_troubled(group.group, group.target_group, error)
     positions = tuple(_position(view, group, key, memory) for key in sorted(group.positions))
     standing = worst(position.standing for position in positions)

@@ -16,8 +16,8 @@ from isthmus.interop.writing import KeyPath, format_file
 _ALIAS: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _PLACEHOLDER: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _COPIED_BEFORE: Final = (
-    "without --take-over nothing is known of what MirrorMaker 2 has copied: into a topic of the target that holds "
-    "records already, all of the source's are written once more, behind them"
+    "without --take-over the records that MirrorMaker 2 has copied are not known: into a topic of the target that "
+    "holds records already, all of the source's are written once more, behind them"
 )
 _OTHER_RIGHTS: Final = (
     "the user of MirrorMaker 2 may lack rights that Isthmus needs: it keeps a ledger at the target, and writes to it "
@@ -65,7 +65,7 @@ def draft_of(
         todo = "Stop MirrorMaker 2, and import with --take-over; or delete its copies, or give topics another naming."
         gathering.tell(Impact.CHANGED, "offsets", _COPIED_BEFORE, todo)
     if any("security" in cluster.section for cluster in clusters.values()):
-        todo = "isthmus acls generate LINK prints what a link needs, isthmus doctor says which are missing."
+        todo = "isthmus acls generate LINK prints the rights of a link, isthmus doctor reports missing ones."
         gathering.tell(Impact.CHANGED, "access rules", _OTHER_RIGHTS, todo)
     order = list(Impact)
     return Draft(
@@ -143,6 +143,6 @@ def _text(deployment: Deployment, clusters: dict[str, ClusterDraft], links: list
     name = " ".join(deployment.name.split())
     head = (
         f"Made by isthmus import from {name} ({deployment.form}).\n"
-        "isthmus plan shows what it would do; every key is in docs/configuration.md."
+        "isthmus plan shows its effects; every key is in docs/configuration.md."
     )
     return format_file(sections, comments, head)

@@ -135,7 +135,7 @@ _NO_CONVERTER: Final = mark_lost(
 )
 _OWN_METRICS: Final = mark_unneeded("Isthmus has metrics of its own, for Prometheus (docs/metrics.md)")
 _OWN_CLIENT: Final = mark_unneeded(
-    "Isthmus has clients of its own, which need no tuning; links[].limits bounds what they take"
+    "Isthmus has clients of its own, which need no tuning; links[].limits bounds their use of resources"
 )
 
 EQUIVALENTS: Final[Mapping[str, Equivalent]] = {
@@ -156,7 +156,7 @@ EQUIVALENTS: Final[Mapping[str, Equivalent]] = {
     "refresh.topics.enabled": mark_changed("Isthmus always looks for new topics and partitions", off="true"),
     "replication.factor": mark_changed(
         "a new topic gets as many replicas as at the source, as far as the target has brokers",
-        "topics.replication_factor of a link says another number.",
+        "topics.replication_factor of a link sets another number.",
     ),
     # Configurations and access rules of topics.
     "sync.topic.configs.enabled": becomes("configs.sync", truth, default="true"),
@@ -164,7 +164,7 @@ EQUIVALENTS: Final[Mapping[str, Equivalent]] = {
     "config.properties.exclude": mark_handled(),
     "config.property.filter.class": mark_lost(
         "Isthmus runs no filter of Java, so only that class knows which configurations it lets pass",
-        "Say by configs.exclude which ones are each cluster's own business.",
+        "Exclude configurations that each cluster sets for itself by configs.exclude.",
         off=f"{PATH_OF_CLASSES}DefaultConfigPropertyFilter",
     ),
     "use.defaults.from": becomes("configs.use_defaults_from", defaults_from),
@@ -234,7 +234,7 @@ FAMILIES: Final[Mapping[str, Equivalent]] = {
     "value.converter.": _NO_CONVERTER,
     "header.converter.": _NO_CONVERTER,
     "topic.creation.": mark_lost(_CREATION),
-    "errors.": mark_unneeded("a partition that cannot go on stops and says why; nothing is skipped"),
+    "errors.": mark_unneeded("a partition that cannot go on stops and states why; nothing is skipped"),
     "metric": _OWN_METRICS,
     "offset.storage.": _NO_WORKER,
     "offsets.storage.": _NO_WORKER,

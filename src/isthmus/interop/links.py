@@ -59,8 +59,9 @@ _PLACES: Final = {
 }
 _OFFSETS: Final = {
     "auto": (
-        "What MirrorMaker 2 copied does not have the offsets of the source. auto: topics that are new at the target "
-        "get them; what goes into a topic that holds records already comes behind these, with an exact map."
+        "Records that MirrorMaker 2 copied do not have the offsets of the source. auto: topics that are new at the "
+        "target "
+        "get them; records for a topic that holds records already come behind these, with an exact map."
     ),
     "mapped": "Records come behind whatever a topic of the target holds, with an exact map of which went where.",
     "same": "Every record gets the offset it has at the source; a topic that cannot have that is refused.",
@@ -158,7 +159,7 @@ class _Translation:
         excluded = merge_patterns(exclude.patterns, self._internal())
         topics["exclude"] = _escape_all(excluded)
         if "topics.exclude" not in self._settings:
-            self._made.comments["topics", "exclude"] = "What MirrorMaker 2 leaves out by default, and its own topics."
+            self._made.comments["topics", "exclude"] = "The default exclusions of MirrorMaker 2, and its own topics."
             self._gathering.tell(
                 Impact.CHANGED,
                 self._unwritten("topics.exclude"),
@@ -202,7 +203,7 @@ class _Translation:
         if policy in (name, f"{PATH_OF_CLASSES}{name}") and name == "DefaultReplicationPolicy":
             return f"{self._flow.source_alias}{self._separator()}", ""
         why = f"Isthmus does not know how {name} names topics"
-        todo = "Say it by topics.naming: prefixes, a template, or a class of your own in Python (docs/naming.md)."
+        todo = "Set topics.naming: prefixes, a template, or a class of your own in Python (docs/naming.md)."
         self._gathering.tell(Impact.NEEDED, self._settings["replication.policy.class"], why, todo, value=policy)
         return None, why
 
@@ -217,11 +218,11 @@ class _Translation:
             self._gathering.require_known(given[0]).strip().lower() == "latest"
             and self._offsets is not OffsetsChoice.SAME
         ):
-            self._made.comments["topics", "start"] = "What comes from the first run on; such topics are mapped."
+            self._made.comments["topics", "start"] = "Records from the first run on; such topics are mapped."
             return "latest"
         why = "with the offsets of the source copying begins at its beginning"
         if self._offsets is not OffsetsChoice.SAME:
-            why = "only earliest and latest say where Isthmus begins"
+            why = "Isthmus begins at earliest or latest only"
         self._gathering.tell(Impact.CHANGED, given[0], why, "Set topics.start, which takes a point in time as well.")
         return ""
 
@@ -294,7 +295,7 @@ class _Translation:
     def _ambiguity(self) -> tuple[str, str]:
         """Return why there can be no topics of MirrorMaker 2, if there cannot, and the remedy."""
         why = ambiguity(self._flow, self._separator())
-        return (f"{why}, so that the names of such topics would not tell it", _PLAIN_ALIAS) if why else ("", "")
+        return (f"{why}, so that the names of such topics would be ambiguous", _PLAIN_ALIAS) if why else ("", "")
 
     def _offset_syncs(self) -> None:
         """Write pairs of offsets, if the file asks for them; MirrorMaker 2 has them by default, for its own
@@ -330,7 +331,7 @@ class _Translation:
         if not given or given in (known, f"{PATH_OF_CLASSES}{known}"):
             return ""
         why = f"Isthmus runs no filter of Java, so only {given.rpartition('.')[2]} knows what it lets pass"
-        todo = "Say by patterns what it lets pass (include, exclude)."
+        todo = "Write patterns for the names that it lets pass (include, exclude)."
         self._gathering.tell(Impact.NEEDED, self._settings[key], why, todo, value=given)
         return why
 
@@ -341,7 +342,7 @@ class _Translation:
     def _tell_failed(self, key: str, found: NameList) -> None:
         for text, reason in found.failed:
             why = f"it is no pattern of Isthmus: {reason}"
-            todo = f"Say it as a name, a prefix* or a /regex/ of Python, in {_PLACES[key]}."
+            todo = f"Write it as a name, a prefix* or a /regex/ of Python, in {_PLACES[key]}."
             self._gathering.tell(Impact.NEEDED, self._settings[key], why, todo, value=text)
 
     def _unwritten(self, key: str) -> str:

@@ -36,7 +36,7 @@ def predecessor_of(
         topic, group = topic or _OF_STRIMZI[0], group or _OF_STRIMZI[1]
     if not topic:
         raise ConfigError(
-            f"{deployment.name} does not say in which topic the workers keep the positions of {flow.name}",
+            f"{deployment.name} does not name the topic in which the workers keep the positions of {flow.name}",
             field=_OFFSETS_TOPIC,
             hint="Name it by --offsets-topic: it is offset.storage.topic of the workers.",
         )

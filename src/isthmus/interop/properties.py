@@ -56,9 +56,7 @@ def read_properties(data: bytes, name: str) -> Deployment:
     if not settings:
         raise ConfigError(f"{name} has no settings", hint=_START)
     if "clusters" not in settings:
-        raise ConfigError(
-            f"{name} does not say clusters = ..., so it is no configuration of MirrorMaker 2", hint=_START
-        )
+        raise ConfigError(f"{name} has no line clusters = ..., so it is no configuration of MirrorMaker 2", hint=_START)
     return _Reading(name, settings, notices).deployment()
 
 
@@ -293,7 +291,7 @@ class _Reading:
                 f"heartbeats at {target}, and {target}{separator}heartbeats at {source}, get no records"
             )
             todo = (
-                f"If anybody watches that topic add a link: {{name: {source}-{target}, source: {source}, "
+                f"If a program watches that topic, add a link: {{name: {source}-{target}, source: {source}, "
                 f"target: {target}, topics: {{naming: {naming}}}, mm2: {{heartbeats: true}}}} (docs/mirrormaker.md)."
             )
         elif written is not None:

@@ -18,7 +18,7 @@ _ROUTERS: Final = re.compile(r"Router$|^ExtractTopic|\$Topic$")
 _REGEX: Final = re.compile(r"\^?(?P<begin>(?:[A-Za-z0-9_.-]|\\[._-])*)\(\.[*+]\)\$?")
 _TOKEN: Final = re.compile(r"\\?.")
 _REPLACEMENT: Final = re.compile(r"(?P<begin>[A-Za-z0-9._-]*)(?:\$1|\$\{1\})")
-_SAY: Final = "Say it by topics.naming: prefixes, a template, or a class of your own in Python (docs/naming.md)."
+_SAY: Final = "Set topics.naming: prefixes, a template, or a class of your own in Python (docs/naming.md)."
 _RELY: Final = "If consumers at the target rely on it, have them do it, or keep MirrorMaker 2 for these topics."
 
 
@@ -56,7 +56,7 @@ def find_prefix(prefix: str | None, settings: Settings, gathering: Gathering) ->
         return prefix, ""
     made = _rename_prefix(prefix, routers[0]) if len(routers) == 1 else None
     if made is not None:
-        why = f"it gives topics of the target other names: {made}* instead of {prefix}*, which topics.naming says"
+        why = f"it gives topics of the target other names: {made}* instead of {prefix}*, as topics.naming sets"
         gathering.tell(Impact.CHANGED, routers[0].setting("type"), why, "See by isthmus plan that names are as before.")
         return made, ""
     why = f"Isthmus does not know how {', '.join(each.kind for each in routers)} names topics"

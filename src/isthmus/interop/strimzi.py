@@ -17,7 +17,7 @@ from isthmus.interop.deployment import Deployment, Impact, MirrorConnector, Noti
 
 FORM: Final = "Strimzi KafkaMirrorMaker2"
 KIND: Final = "KafkaMirrorMaker2"
-_START: Final = "It has to be what kubectl get kafkamirrormaker2 NAME -o yaml shows, or what was applied."
+_START: Final = "It has to be the output of kubectl get kafkamirrormaker2 NAME -o yaml, or the file that was applied."
 _CONNECTORS: Final = {
     "sourceConnector": MirrorConnector.SOURCE,
     "checkpointConnector": MirrorConnector.CHECKPOINT,
@@ -114,7 +114,7 @@ class _Resource:
         clusters = dict(self._clusters(spec, secrets))
         mirrors = spec.get("mirrors")
         if not isinstance(mirrors, tuple) or not mirrors:
-            raise self._refusal(("spec", "mirrors"), "has to list what is mirrored", _START)
+            raise self._refusal(("spec", "mirrors"), "has to list the mirrors", _START)
         connectors = [
             connector
             for position, mirror in enumerate(mirrors)

@@ -135,8 +135,8 @@ PRODUCER_MOVED: Final = frozenset({INVALID_PRODUCER_EPOCH, PRODUCER_FENCED, INVA
 """Errors of a producer whose transactional id has another producer id or epoch by now, or none."""
 
 _IN_DOUBT: Final = frozenset({REQUEST_TIMED_OUT, NOT_CONTROLLER, UNKNOWN_SERVER_ERROR})
-_HAS_MEMBERS: Final = "Somebody is in the group: stop its members first."
-_FENCED: Final = "Somebody else uses the same transactional id, or a newer process of ours does."
+_HAS_MEMBERS: Final = "The group has members: stop them first."
+_FENCED: Final = "Another program uses the same transactional id, or a newer process of Isthmus does."
 _TOO_FEW: Final = "Bring the brokers of {cluster} back: fewer replicas are in sync than min.insync.replicas asks."
 _HINTS: Final = {
     OFFSET_METADATA_TOO_LARGE: "Raise offset.metadata.max.bytes of the brokers of {cluster}, or commit less metadata.",
@@ -145,15 +145,19 @@ _HINTS: Final = {
     "cannot both be there, as their metrics have one name. Give the topic another name at the target "
     "(topics.naming), or exclude it (topics.exclude).",
     INVALID_PARTITIONS: "The brokers of {cluster} do not allow so many partitions, or fewer than there are.",
-    INVALID_REPLICATION_FACTOR: "Fewer brokers of {cluster} can take replicas now. Bring them back, or set "
-    "topics.replication_factor of the link to what there is.",
+    INVALID_REPLICATION_FACTOR: (
+        "Fewer brokers of {cluster} can take replicas now. Bring them back, or set topics.replication_factor of the "
+        "link to the number of brokers that there are."
+    ),
     INVALID_REPLICA_ASSIGNMENT: "See that all brokers that are named are in {cluster}, and each once per partition.",
     INVALID_CONFIG: "The brokers of {cluster} do not take one of these values; the message names it. Leave it out by "
     "configs.exclude of the link, or change it at the source.",
-    INVALID_REQUEST: "The brokers of {cluster} do not take the request as it is; the message says what they miss. What "
-    "is about a setting of a topic can be left out by configs.exclude of the link.",
+    INVALID_REQUEST: (
+        "The brokers of {cluster} do not accept the request as it is; the message states the reason. A setting of a "
+        "topic can be left out by configs.exclude of the link."
+    ),
     POLICY_VIOLATION: "A policy of {cluster} (create.topic.policy.class.name, alter.config.policy.class.name) does not "
-    "allow it; the message is the policy's own. Have it allow what the link needs, or meet it: "
+    "allow it; the message is the policy's own. Make the policy allow the link's requests, or meet it: "
     "topics.replication_factor sets the replicas, configs.exclude leaves settings out.",
     RECORD_LIST_TOO_LARGE: "Raise max.message.bytes of the topic, or segment.bytes if that is smaller.",
     MESSAGE_TOO_LARGE: "Raise max.message.bytes of the topic.",
@@ -166,7 +170,7 @@ _HINTS: Final = {
     REASSIGNMENT_IN_PROGRESS: "Partitions of the topic move to other brokers (`isthmus cluster describe`). It passes "
     "when they are there.",
     NO_REASSIGNMENT_IN_PROGRESS: "Nothing moves there any more.",
-    TOPIC_ALREADY_EXISTS: "Somebody else created it: look at it before anything is done again.",
+    TOPIC_ALREADY_EXISTS: "Another client created it: look at it before you run the command again.",
     TOPIC_DELETION_DISABLED: "Set delete.topic.enable=true on the brokers of {cluster}.",
     THROTTLING_QUOTA_EXCEEDED: "A quota of {cluster} (controller_mutation_rate) bounds how many topics and partitions "
     "may be created; it passes. Raise the quota of the link's user if it is to go faster.",

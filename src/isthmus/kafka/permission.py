@@ -15,5 +15,5 @@ def not_permitted(cluster: str, where: str) -> Unreachable:
     return Unreachable(
         f"a request to {where} was given up: writing is not allowed any more",
         cluster=cluster,
-        hint="Isthmus writes only while it is sure that nobody else does; it goes on when that is so again.",
+        hint="Isthmus writes only while it is sure that no other process does; it resumes when that is so again.",
     )

@@ -111,7 +111,7 @@ class Audit:
 
 def _problem(lane: LaneKey, target: Cluster, position: int, end: int) -> Problem:
     return Problem(
-        f"somebody else wrote to the target partition: Isthmus wrote up to offset {position}, "
+        f"another producer wrote to the target partition: Isthmus wrote up to offset {position}, "
         f"and the log ends at {end}",
         "Deny WRITE on the target topic to all but Isthmus. Kafka cannot take records back. "
         + keep_or_delete(lane.topic, target, [HeldOffsets(lane.partition, position, end)]),

@@ -35,7 +35,7 @@ class IdleLanes:
         sources = (await log_ranges(self._source, at_source.values())).values
         self.logs = {key: sources[source] for key, source in at_source.items() if source in sources}
         copied = {key: targets[target].end for key, target in at_target.items() if target in targets}
-        # Where the target of a mapped lane ends says nothing of what was copied.
+        # The end of the log does not show how far a mapped lane has copied.
         mapped = [lane.key for lane in lanes if lane.is_mapped]
         copied.update((key, cursors[key].source_offset if key in cursors else -1) for key in mapped)
         ends = {key: log.stable_end if ignores_open else log.end for key, log in self.logs.items()}

@@ -27,17 +27,17 @@ def unkept(configs: Configs, alias: str) -> Problem | None:
     policy, bytes_max = (configs[name].value if name in configs else None for name in (_POLICY, _BYTES))
     if policy is not None and policy.strip() != _COMPACT:
         wanted[_POLICY] = _COMPACT
-        found.append(f"{_POLICY}={policy}: what is written there once is deleted")
+        found.append(f"{_POLICY}={policy}: its records are deleted in time")
     if bytes_max is not None and int(bytes_max) < _BYTES_LEAST:
         wanted[_BYTES] = str(8 << 20)
-        found.append(f"{_BYTES}={bytes_max}: some of what is written there is refused")
+        found.append(f"{_BYTES}={bytes_max}: some writes to it are refused")
     if not found:
         return None
     changed = ",".join(f"{name}={value}" for name, value in wanted.items())
     return Problem(
         f"topic {LEDGER_TOPIC} of {alias} has {', and '.join(found)}",
         "Mend it: kafka-configs.sh --bootstrap-server ... --alter --entity-type topics "
-        f"--entity-name {LEDGER_TOPIC} --add-config {changed}. What was deleted before does not come back.",
+        f"--entity-name {LEDGER_TOPIC} --add-config {changed}. Records that were deleted before do not come back.",
     )
 
 

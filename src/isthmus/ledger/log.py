@@ -405,7 +405,7 @@ class LedgerTail:
 
 def _outdated_error(connection: Connection) -> Unreachable:
     return Unreachable(
-        f"{connection.where} leads the ledger and does not show what was just written there",
+        f"{connection.where} leads the ledger and does not show a record that was just written there",
         cluster=connection.cluster,
         hint=f"It may be cut off from its peers: check the brokers that hold topic {LEDGER_TOPIC}, and try again.",
     )

@@ -16,7 +16,8 @@ def pass_over(what: str, error: Exception) -> None:
         return
     _told.add(what)
     _log.warning(
-        "the ledger holds what is no document and is passed over: %.200s (%s: %.200s). Deny WRITE on its topic to all "
+        "the ledger holds a record that is no document and is passed over: %.200s (%s: %.200s). Deny WRITE on its "
+        "topic to all "
         "but Isthmus",
         what,
         type(error).__name__,

@@ -478,7 +478,7 @@ class ClientMove:
         """
         if self._word is None:
             raise AssertionError("gateways are fenced first")
-        self.on_step("carrying what is known of producers")
+        self.on_step("carrying the state of producers")
         # The target's transactional ids are carried as they are after their epochs were raised.
         await self._retry_while_leaders_change(self._raise_stale_epochs)
         await self._retry_while_leaders_change(self._carry_state)
@@ -710,7 +710,7 @@ class ClientMove:
             if deadline.has_passed:
                 raise GateNotMet(
                     f"{late[0].described} does not serve {self.target.cluster.alias} yet",
-                    hint="It does as soon as it reaches that cluster and its ledger; its log says what keeps it.",
+                    hint="It does as soon as it reaches that cluster and its ledger; its log states the reason.",
                 )
             await asyncio.sleep(_LOOK_S)
 

@@ -84,7 +84,7 @@ def check_left_in(declared: Declared, link: Declaration, target: Cluster, login:
         else:
             hint = f"{update} --no-enforce first, and --enforce --keep with its principal afterwards."
         raise PlanRefused(
-            f"link {link.name} is to be {own[0] if own else 'a principal that the file does not tell'} at "
+            f"link {link.name} is to be {own[0] if own else 'a principal that the file does not name'} at "
             f"{target.alias}, whom access rules would keep out of {namespace}: they leave "
             f"{', '.join(keep.register_value)} in",
             hint=hint,

@@ -107,7 +107,7 @@ def _check_gone(one: RegisteredGateway, ids: Collection[str], documents: Iterabl
         if not isinstance(each, GatewayPairDocument) and liveness_of(each.whereabouts) is Liveness.ALIVE:
             raise PlanRefused(
                 f"{each.described} runs on this host, though it is not heard",
-                hint=f"Its log says why it does not reach the ledger. End it first: kill {each.pid}.",
+                hint=f"Its log states why it does not reach the ledger. End it first: kill {each.pid}.",
             )
 
 

@@ -43,8 +43,8 @@ def require_copies(link: str, left: Iterable[LeftPartition], *, is_detached: boo
     is_recoverable = all(each.state is not None and each.state.is_recoverable for each in found)
     first = f"isthmus link reattach {link}. " if is_detached else ""
     raise GateNotMet(
-        f"link {link}: {states}: it is not proven that the target holds what the source has",
-        hint=f"{first}{_ways_out(link) if is_recoverable else f'isthmus status says what to do. {_as_it_is(link)}'}",
+        f"link {link}: {states}: it is not proven that the target holds all records of the source",
+        hint=f"{first}{_ways_out(link) if is_recoverable else f'isthmus status has the remedy. {_as_it_is(link)}'}",
     )
 
 
@@ -78,7 +78,7 @@ def not_copied(link: str, behind: Iterable[LeftPartition], timeout_s: float) -> 
     shown = format_partitions((each.topic, each.partition) for each in behind)
     return GateNotMet(
         f"link {link} has not copied {shown} to the end within {timeout_s:g} s",
-        hint="isthmus status says why; a link has to be run (isthmus run) to catch up. Without the source: "
+        hint="isthmus status states why; a link has to be run (isthmus run) to catch up. Without the source: "
         f"isthmus link failover {link}.",
     )
 

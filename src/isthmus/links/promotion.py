@@ -447,7 +447,7 @@ class Promoter:
         if link is None or whole is None:
             raise PlanRefused(
                 f"link {self.name} cannot be used here",
-                hint=f"isthmus link describe {self.name} says why: both its clusters have to be in the file.",
+                hint=f"isthmus link describe {self.name} states why: both its clusters have to be in the file.",
             )
         (link,) = await in_force([replace(link, groups=whole.groups)], self.session)
         await require_nobody_recovers(self.name, self.session.client(link.target))
@@ -583,7 +583,7 @@ class Promoter:
                 reason = plan.problem.message if plan.problem else first_few(in_the_way)
                 raise GateNotMet(
                     f"link {self.name} has not carried all consumer groups: {reason}",
-                    hint="isthmus groups list says how each of them stands.",
+                    hint="isthmus groups list shows the standing of each.",
                 )
             await asyncio.sleep(LOOK_S)
 
@@ -611,7 +611,7 @@ class Promoter:
             most = max(most, writing)
             self.on_progress(most - writing, most)
             if writing and beats.is_gone(known):
-                self.on_step("ending what a controller left that is gone")
+                self.on_step("ending the tasks of a controller that is gone")
                 await end_leases(self.name, target)
                 continue
             if writing:
@@ -625,7 +625,7 @@ class Promoter:
             if deadline.has_passed:
                 raise GateNotMet(
                     f"link {self.name}: its lanes have not ended within {self.timeout_s:g} s",
-                    hint="End the isthmus run that runs it, and give the command again: it ends what is left.",
+                    hint="End the isthmus run that runs it, and run the command again: it ends the remaining tasks.",
                 )
             await asyncio.sleep(LOOK_S)
 
@@ -678,7 +678,7 @@ class Promoter:
             still_open = add_transactional_ids(await _open_in(target, topics), known)
             return replace(found, notes=(*found.notes, *map(_stays_open_note, still_open)), is_done=True)
         if found.verb == "failover":
-            self.on_step("committing what the source has committed")
+            self.on_step("committing transactions that the source has committed")
             prepared = prepared_commits(self.name, known.documents.values())
             topics = await _topics_of(target, found.namespaces)
             done = await finish(target, prepared, topics)
@@ -737,7 +737,7 @@ def _stays_hidden_note(link: str, key: PartitionKey) -> Problem:
     return Problem(
         f"{topic}-{partition} has no leader: a transaction of the source may stay open there, and consumers at "
         "read_committed wait behind it",
-        f"Once it has one: isthmus link failover {link} again, which ends what is open there.",
+        f"Once it has one: isthmus link failover {link} again, which ends the open transactions there.",
     )
 
 
@@ -764,7 +764,7 @@ def _unheard_note(gateway: str) -> Problem:
     """Note that the state of a gateway is unknown."""
     return Problem(
         f"{gateway} took no requests, and was not heard since",
-        "If it runs, its clients wait until it reaches the target and its ledger; its log says what keeps it.",
+        "If it runs, its clients wait until it reaches the target and its ledger; its log states the reason.",
     )
 
 

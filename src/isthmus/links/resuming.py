@@ -33,7 +33,8 @@ def not_let_go(verb: Verb, known: Declaration, others: Iterable[NamespaceMap]) -
             hint="isthmus link create makes the way back, for the namespaces that it is to have.",
         )
     return PlanRefused(
-        f"link {known.name} attaches nothing, and it was no {verb} that detached what is reserved still",
+        f"link {known.name} attaches nothing, and it was no {verb} that detached the namespaces that are still "
+        "reserved",
         hint=f"Name the namespaces that are meant. Reserved are: {options_of(others)}",
     )
 

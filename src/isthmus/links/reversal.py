@@ -52,7 +52,7 @@ def _rename_patterns(key: str, value: Any, maps: Sequence[NamespaceMap]) -> Any:
         pattern = NamePattern.split(text)
         if pattern.kind == "regex":
             raise PlanRefused(
-                f"{key} is {text}, and what that selects has other names at the new source",
+                f"{key} is {text}, and the topics that it selects have other names at the new source",
                 hint="Give names or prefixes in its place, by isthmus link update --set or isthmus filters.",
             )
         found.update(dict.fromkeys(str(each) for one in own for each in _behind(pattern, one)))

@@ -43,7 +43,7 @@ def build_undecided(
     ways = " If a lane has left it open, only --way rebuild ends it, with the topic." if is_to_stay else ""
     return GateNotMet(
         f"a transaction is open in {format_partitions(held)} of {alias}{': ' if owners else ''}{first_few(owners)}",
-        hint=f"isthmus cluster topics {alias} tells of it; end its producer, then give the command again.{ways}",
+        hint=f"isthmus cluster topics {alias} shows it; end its producer, then run the command again.{ways}",
     )
 
 
@@ -53,9 +53,9 @@ async def build_written_to(client: Client, moved: Collection[PartitionKey]) -> G
     with contextlib.suppress(ClusterError):
         who = first_few(str(each) for each in sorted(await _at_work(client, moved)))
     return GateNotMet(
-        f"somebody writes to {where}{': producer ' if who else ''}{who}",
+        f"a producer writes to {where}{': producer ' if who else ''}{who}",
         hint="Stop the producers there first, or keep them out (isthmus namespace update --enforce, or deny WRITE); "
-        "then give the command again. kafka-transactions describe-producers tells more of one; those without "
+        "then run the command again. kafka-transactions describe-producers shows details of one; producers without "
         "idempotence have no id.",
     )
 

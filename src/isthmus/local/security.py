@@ -212,7 +212,7 @@ def _wait_until_known(ports: Sequence[int], cluster: str) -> None:
         if deadline.has_passed:
             raise HostError(
                 f"the brokers of {cluster} do not learn of its users",
-                hint="Stop the cluster and start it again; their logs may say why.",
+                hint="Stop the cluster and start it again; their logs may state why.",
             )
         time.sleep(_POLL_S)
 

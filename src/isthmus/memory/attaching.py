@@ -47,7 +47,7 @@ def _check_not_back(after: Declaration, other: Declaration) -> None:
         if (theirs := next(filter(own.leads_back, other.maps), None)) is not None:
             raise PlanRefused(
                 f"namespace {theirs.target} of {here.alias} follows {theirs.source} of {there.alias} by link "
-                f"{other.name}: each would follow the other, and nobody could write to either",
+                f"{other.name}: each would follow the other, and no producer could write to either",
                 hint=f"To exchange the sides: isthmus link reverse {other.name}; or isthmus link detach {other.name}.",
             )
 
@@ -139,8 +139,8 @@ async def check_prefix(client: Client, namespace: Namespace) -> None:
         raise PlanRefused(
             f"{prefix} is the whole name of a topic of {client.cluster.alias}, and others begin with it: "
             f"{beside[0]}{more}",
-            hint=f"Say which is meant: {prefix}* for all that begins with it, or --exact (in a link --map-exact) for "
-            "that topic alone.",
+            hint=f"State which of the two you mean: {prefix}* for all that begins with it, or --exact "
+            "(in a link --map-exact) for that topic alone.",
         )
 
 

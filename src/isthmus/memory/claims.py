@@ -295,7 +295,10 @@ def _describe_conflict(claim: Claim, conflict: list[Claim]) -> Problem | None:
                 f"{claim.link} again, or isthmus forget {resting[0]} --at CLUSTER."
             )
         elif resting:
-            hint += f" What is not run any more counts until it is forgotten: isthmus forget {resting[0]} --at CLUSTER."
+            hint += (
+                f" A link that is not run any more counts until it is forgotten: isthmus forget {resting[0]} --at "
+                "CLUSTER."
+            )
         return Problem(f"the topic would run in a circle with {', '.join(names)}", hint)
     if first.tree != claim.tree:
         tree = first.tree or claim.tree

@@ -399,7 +399,7 @@ async def read_declarations(configuration: Configuration, session: ClientSession
 
 
 async def with_declared(configuration: Configuration, session: ClientSession) -> Configuration:
-    """Return the configuration with what is declared on its clusters. Those that are away declare nothing.
+    """Return the configuration with the declarations on its clusters. Those that are away declare nothing.
 
     :raises PlanRefused: A newer Isthmus wrote a ledger.
     """

@@ -173,9 +173,11 @@ class Declared:
             for alias in shape.gone:
                 if self.is_there(alias):
                     _warn_once(
-                        f"{alias} answers again, which has left tree {name} by force: what is produced there goes "
-                        f"nowhere, and nothing new comes there. It comes back by isthmus tree add {name} {alias}, once "
-                        "its topics of the tree are deleted; what was never copied from it has to be read there before"
+                        f"{alias} answers again, which has left tree {name} by force: messages produced there are "
+                        f"not copied, and no new ones come there. It comes back by isthmus tree add {name} {alias}, "
+                        "once "
+                        "its topics of the tree are deleted; messages that were never copied from it have to be read "
+                        "there before"
                     )
 
     def aliases(self, declaration: Declaration | TreeDeclaration) -> tuple[str, ...]:
@@ -329,7 +331,7 @@ class Declared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverruledStatement:
-    """What was stated at a cluster, and what holds in place of it."""
+    """A statement made at a cluster, and the one that holds in place of it."""
 
     SCHEMA: ClassVar = "Overruled"
 

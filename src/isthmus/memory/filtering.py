@@ -27,7 +27,7 @@ from isthmus.model.text.plain import Flat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FiltersInForce:
-    """What a link selects. `dropped` are the patterns of the file that count no more, by list."""
+    """The selection of a link. `dropped` are the patterns of the file that count no more, by list."""
 
     SCHEMA: ClassVar = "Filters"
 
@@ -44,7 +44,7 @@ class FiltersInForce:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaidFilters:
-    """What an operator has a link select in place of the file."""
+    """The selection of a link that an operator made in place of the file."""
 
     changed: Mapping[str, Sequence[str]]
     said_by: Flat[SaidBy]

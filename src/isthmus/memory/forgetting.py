@@ -46,7 +46,7 @@ _OF_TOPIC: Final = (BeginningDocument, GapDocument, PauseDocument, MapDocument, 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgotten(PlainValue):
     """One topic, the keys of the documents the ledger held of it, and the transactions that lanes had left open in it
-    and that were `aborted`, as nobody goes on with them.
+    and that were `aborted`, as no task continues them.
     """
 
     link: str
@@ -198,7 +198,10 @@ def _check(link: Link, topic: str, known: LinkMemory, left: Collection[str]) -> 
     if topic not in left and link.topics.target_of(source) == topic:
         raise ConfigError(
             f"link {link.name} mirrors topic {topic}",
-            hint="Exclude it first (topics.exclude of the link); only what is no longer mirrored can be forgotten.",
+            hint=(
+                "Exclude it first (topics.exclude of the link); only a topic that is no longer mirrored can be "
+                "forgotten."
+            ),
         )
     if topic not in left:
         near = get_close_matches(topic, left, n=1)

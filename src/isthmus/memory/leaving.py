@@ -73,7 +73,7 @@ async def source_logs(
     if unseen := await _find_unseen(source, keys, followed):
         alias = source.cluster.alias
         raise ClusterError(
-            f"{alias} does not show {first_few(sorted(unseen))}, and not all of its brokers say that it is gone",
+            f"{alias} does not show {first_few(sorted(unseen))}, and not all of its brokers report that it is gone",
             cluster=alias,
             hint=f"Grant DESCRIBE on it to the principal of {alias}, or see that all its brokers are up; then give the "
             "command again.",

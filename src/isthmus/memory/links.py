@@ -482,7 +482,7 @@ async def ledger_within(client: Client, patience_s: float) -> LedgerMemory | Pro
             return await read_ledger(client)
     except TimeoutError:
         hint = "Check that its brokers run, can be reached from here and are not held back by a client quota."
-        why = f"{alias} does not tell its ledger within {patience_s:g} s"
+        why = f"{alias} does not show its ledger within {patience_s:g} s"
         return problem_of(Unreachable(why, cluster=alias, hint=hint))
     except IsthmusError as error:
         return problem_of(error)

@@ -32,7 +32,7 @@ class SaidBy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsInForce:
-    """The settings of a link that can change while it runs. `written` is what the file has of the `changed` ones."""
+    """The settings of a link that can change while it runs. `written` has the file's values of the `changed` ones."""
 
     SCHEMA: ClassVar = "LiveSettings"
 
@@ -45,7 +45,7 @@ class SettingsInForce:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaidSettings:
-    """What an operator has set of a link in place of the file."""
+    """The settings of a link that an operator changed in place of the file."""
 
     changed: Mapping[str, Any]
     said_by: Flat[SaidBy]
@@ -169,6 +169,6 @@ def changed_meanwhile(what: str, link: str, *, since_ms: int, by: str) -> PlanRe
     """Return the error that the settings were changed meanwhile; `since_ms` is -1 where they were reset."""
     news = f"{by or 'somebody'} changed them at {written_instant(since_ms)}" if since_ms >= 0 else "they were reset"
     return PlanRefused(
-        f"the {what} of link {link} are not what they were when they were looked at: {news}",
+        f"the {what} of link {link} have changed since they were read: {news}",
         hint=f"Look at them (isthmus {what} {link}) and ask again.",
     )

@@ -34,7 +34,7 @@ def _null_if_unheard(age_s: float) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin(PlainValue):
-    """Where records of a topic came from; what is unknown is null.
+    """The origin of a topic's records; unknown values are null.
 
     Offsets `[offset_begin, offset_end)` of a partition came from `source_topic` of a cluster by a link.
 
@@ -78,7 +78,7 @@ class Origin(PlainValue):
         if self.missing_records < 0:
             return "unknown"
         heard = f", heard {self.heard_s:,.0f} s before" if self.heard_s > 0 else ""
-        heard = ", heard nobody knows when" if self.heard_s < 0 else heard
+        heard = ", heard at an unknown time" if self.heard_s < 0 else heard
         return f"{self.missing_records:,}{heard}"
 
     @property

@@ -41,7 +41,7 @@ Choose = Callable[[TargetChoice | None], TargetChoice | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoubtedLeaf:
-    """A leaf that may lack what it was to get."""
+    """A leaf that may lack messages that it was to get."""
 
     SCHEMA: ClassVar = "LeafDoubt"
 
@@ -355,7 +355,7 @@ async def lost_there(target: Client, cursors: Mapping[LaneKey, Cursor], logs: Ma
     lost = lost or await _find_cut_off(target, {key: (logs[key].leader_epoch, end) for key, end in sent.items()})
     if lost is None:
         return ""
-    return f"{target.cluster.alias} lost what was sent to it of {lost} (unclean leader election)"
+    return f"{target.cluster.alias} lost messages that were sent to it of {lost} (unclean leader election)"
 
 
 async def _find_cut_off(client: Client, places: Mapping[LaneKey, tuple[int, int]]) -> LaneKey | None:

@@ -209,7 +209,7 @@ STATE = MetricDescription(
 )
 PARTITIONS = MetricDescription("isthmus_mirror_partitions", _GAUGE, _TOPIC, "Partitions of the topic.")
 REPORT_AGE = MetricDescription(
-    "isthmus_report_age_seconds", _GAUGE, _TOPIC, "How old the oldest is of what is known of the topic's partitions."
+    "isthmus_report_age_seconds", _GAUGE, _TOPIC, "The age of the oldest report about the topic's partitions."
 )
 GAP_RECORDS = MetricDescription(
     "isthmus_data_gap_records_total",
@@ -315,7 +315,7 @@ GATEWAY_METADATA_AGE = MetricDescription(
     "How long ago the cluster last reported which brokers there are; it is asked every five seconds.",
 )
 GATEWAY_GATHERED = MetricDescription(
-    "isthmus_gateway_gathered_bytes", _GAUGE, _GATEWAY, "What large requests and answers that are gathered take."
+    "isthmus_gateway_gathered_bytes", _GAUGE, _GATEWAY, "The memory of large requests and answers that are gathered."
 )
 GATEWAY_REFUSED = MetricDescription(
     "isthmus_gateway_refused_total", _COUNTER, _GATEWAY, "Connections that were ended, by reason.", ("reason",)
@@ -324,7 +324,7 @@ GATEWAY_CONNECTIONS = MetricDescription(
     "isthmus_gateway_connections",
     _GAUGE,
     _GATEWAY,
-    "Connections there are, by what the clients say that they are; of more than 100 kinds the rest are others.",
+    "Open connections, by the software that clients report; beyond 100 kinds the rest are others.",
     _CLIENT,
 )
 GATEWAY_CONNECTED = MetricDescription(

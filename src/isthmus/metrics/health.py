@@ -36,7 +36,7 @@ class LinkHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessHealth:
-    """How a process does: `reasons` are there where it does not do well, links where a run tells of them."""
+    """How a process does: `reasons` are there if it is not healthy, links if a run reports them."""
 
     SCHEMA: ClassVar = "Health"
 

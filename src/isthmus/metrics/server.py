@@ -109,8 +109,7 @@ def _address_of(settings: MetricsSettings) -> ListenAddress:
         raise ConfigError(
             f"other hosts could reach {address}, and read the names of all topics and groups there",
             field="metrics.listen",
-            hint="Listen at 127.0.0.1; or if that is meant, say so with --metrics-any-interface or "
-            "metrics.any_interface: true.",
+            hint="Listen at 127.0.0.1; or allow it with --metrics-any-interface or metrics.any_interface: true.",
         )
     return address
 
@@ -121,11 +120,11 @@ def _listening(address: ListenAddress, answers: StandingAnswers) -> _Server:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise PortBusy(
-                f"cannot tell metrics at {address}: something listens there already",
+                f"cannot serve metrics at {address}: something listens there already",
                 hint="End it, or choose another port, for example --metrics 127.0.0.1:9465.",
             ) from None
         raise HostError(
-            f"cannot tell metrics at {address}: {error.strerror or error}",
+            f"cannot serve metrics at {address}: {error.strerror or error}",
             hint="Listen at an address of this host, for example --metrics 127.0.0.1:9464.",
         ) from None
 

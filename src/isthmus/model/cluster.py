@@ -216,7 +216,7 @@ class Cluster:
                 f"clusters.{self.alias}.logins has no {name}",
                 field=f"clusters.{self.alias}.logins",
                 hint=f"It has: {', '.join(each.name for each in self.logins) or 'none'}. A login is written into the "
-                "file of the operator who runs the link; what is declared only names it.",
+                "file of the operator who runs the link; the declaration only names it.",
             )
         servers = login.bootstrap_servers or self.bootstrap_servers
         return replace(self, bootstrap_servers=servers, security=login.security, login=name)

@@ -113,5 +113,5 @@ def _unknown(what: str, name: str, known: Iterable[str], *, unread: Iterable[str
     nearest = get_close_matches(name, names, n=1)
     hint = f"Did you mean {nearest[0]}?" if nearest else f"Configured are: {', '.join(names) or 'none'}."
     if away := ", ".join(unread):
-        hint += f" What is declared on {away} is not known, as it does not answer."
+        hint += f" The declarations on {away} are not known, as it does not answer."
     return ConfigError(f"there is no {what} named {name}", hint=hint)

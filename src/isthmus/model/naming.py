@@ -119,8 +119,8 @@ class NameTemplate:
     def parse(cls, text: str) -> Self:
         """Parse the template as people write it.
 
-        :raises ConfigError: It has no placeholder, has one twice, has two with nothing between them, or holds what no
-            topic's name may.
+        :raises ConfigError: It has no placeholder, has one twice, has two with nothing between them, or holds a
+        character that no topic's name may hold.
         """
         parts = _PLACEHOLDER.split(text)
         literals, fields = parts[::2], tuple(parts[1::2])
@@ -132,7 +132,7 @@ class NameTemplate:
         if not all(literals[1:-1]):
             raise ConfigError(f"{text!r} has two placeholders with nothing between them", hint=hint)
         if NAME_CHARACTERS.fullmatch("".join(literals)) is None:
-            raise ConfigError(f"{text!r} holds what no topic's name may", hint=hint)
+            raise ConfigError(f"{text!r} holds a character that no topic's name may hold", hint=hint)
         expression = re.escape(literals[0])
         for name, literal in zip(fields, literals[1:], strict=True):
             following = re.escape(literal)
@@ -168,7 +168,7 @@ class TemplateNaming:
         if unknown:
             raise ConfigError(
                 f"{self.target.text!r} has {{{unknown[0]}}}, which {self.source.text!r} has not",
-                hint="A name at the target can only be made of what the name at the source holds.",
+                hint="A name at the target can only be made of parts of the name at the source.",
             )
 
     def to_target(self, name: str) -> str | None:

@@ -48,7 +48,7 @@ RUNNING: Final = (LinkState.ACTIVE, LinkState.IMPAIRED)
 
 
 class ControllerState(enum.StrEnum):
-    """What the ledger says of a link's controller."""
+    """The ledger's record of a link's controller."""
 
     ALIVE = "ALIVE"
     THROTTLED = "THROTTLED"

@@ -34,7 +34,7 @@ def _name_rules(rules: Iterable[Rule]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment(PlainValue):
-    """What a namespace follows or leads.
+    """The namespaces that a namespace follows or leads.
 
     A link that a namespace is attached to: it `leads` where it is that link's source, else it follows.
     """
@@ -58,7 +58,7 @@ class InForce:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceReport(PlainValue):
-    """A namespace of a cluster; null for what was not looked at.
+    """A namespace of a cluster; null for values that were not examined.
 
     `members` are the names in it, `None` where they could not be read (`problem`); `overlapping` are others of the
     cluster that share names with it, and `in_force` is what access rules do for it where it is reserved. `aborted` are

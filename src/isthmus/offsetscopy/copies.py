@@ -22,7 +22,7 @@ KeyOf = Callable[[str], bytes | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopiedCommit(PlainValue):
-    """A position of another cluster's group; null for what cannot be read.
+    """A position of another cluster's group; null for values that cannot be read.
 
     `committed` is `None` where it is encrypted and cannot be read.
 

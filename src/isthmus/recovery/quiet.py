@@ -62,7 +62,7 @@ class QuietTopic:
             if not is_open and not held and looked_at - quiet_from >= self.quiet_s:
                 return logs
             if held and beats.is_gone(known):
-                self.on_step(f"{self.topic}: ending what a controller left that is gone")
+                self.on_step(f"{self.topic}: ending the tasks of a controller that is gone")
                 await end_leases(self.link.name, self.target)
                 continue
             if deadline.has_passed and (held or is_open or logs != before):

@@ -44,7 +44,7 @@ _WRITE_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantinedPartition(PlainValue):
-    """What was set aside of a partition.
+    """The records of a partition that were set aside.
 
     The records in the quarantine of a topic from one partition, of one kind and one producer.
     """
@@ -66,7 +66,7 @@ class QuarantinedPartition(PlainValue):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedPartition(PlainValue):
-    """What was written of a partition, and what was there already."""
+    """The records of a partition that were written, and those that were there already."""
 
     partition: int
     written: Annotated[int, "written_records"]

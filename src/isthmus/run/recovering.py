@@ -132,8 +132,8 @@ class SelfRecovery:
         """Report how a recovery ended."""
         if found.stage is None and any(each.has_diverged for each in found.partitions):
             _log.warning(
-                "link %s: topic %s stays as it is, as somebody else has written to it: an operator decides "
-                "(isthmus link recover %s --topic %s sets that aside and has the topic filled again)",
+                "link %s: topic %s stays as it is, as another producer has written to it: an operator decides "
+                "(isthmus link recover %s --topic %s sets those records aside and has the topic filled again)",
                 name,
                 found.topic,
                 name,

@@ -24,7 +24,7 @@ from isthmus.model.problem import Problem
 from isthmus.run.state.candidacy import Candidacy, WhenOccupied
 from isthmus.run.state.vigil import Turn, Vigil
 
-_HELD: Final = "It reported that a client quota holds back what it writes."
+_HELD: Final = "It reported that a client quota delays its writes."
 _DEAF_S: Final = 10.0
 """How long a ledger that was read before may be unreadable, until that is the link's problem."""
 

@@ -45,7 +45,7 @@ OnRegistryChange = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemasPlan(PlainValue):
-    """What a registry needs to hold what the primary one holds.
+    """The changes that make a registry equal to the primary one.
 
     With a `problem` that could not be found out.
     """

@@ -23,7 +23,7 @@ _DELETE_SOFTLY: Final = "Delete it softly at the primary first, or have it delet
 
 
 class SchemaVerb(enum.StrEnum):
-    """What is to be done to a registry, in this order."""
+    """The changes of a registry, in this order."""
 
     MODE = "mode"
     """Make the registry accept versions with an id, and none from people."""
@@ -40,7 +40,7 @@ class SchemaVerb(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaChange(PlainValue):
-    """What a registry needs.
+    """The change that a registry needs.
 
     `version` is its new form in the registry, under the registry's own subject; `source` is the subject at the primary,
     "" if it has none. With a `problem` it cannot be made, for that reason.
@@ -303,7 +303,7 @@ def _plan_gone(
                 reason = f"{version} is gone from {pair.primary}, where it was not seen deleted softly: it is kept"
                 change = replace(change, problem=Problem(reason, _DELETE_SOFTLY))
         elif delete_gone and not source:
-            reason = f"the ledger does not say that {version} was ever distributed to {pair.target}: it is kept"
+            reason = f"the ledger does not confirm that {version} was ever distributed to {pair.target}: it is kept"
             change = replace(change, problem=Problem(reason, f"If nobody needs it, delete it at {pair.target} itself."))
         found.append(change)
     return found

@@ -23,7 +23,7 @@ from isthmus.topics.visibility import VisibilityInForce
 
 
 class Action(enum.StrEnum):
-    """What applying a plan does about a topic."""
+    """The action of a plan for a topic."""
 
     CREATE = "create"
     ADD_PARTITIONS = "add partitions"
@@ -62,7 +62,7 @@ def _by_partition(offsets: Mapping[int, int]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan(PlainValue):
-    """What a run would do about a topic.
+    """The action of a run for a topic.
 
     It is `topic` at the target, made of `source_topic`.
 
@@ -187,7 +187,7 @@ class TopicPlan(PlainValue):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkPlan(PlainValue):
-    """What a run would do about a link.
+    """The actions of a run for a link.
 
     With a `problem` the link cannot run, for the reason given.
 
@@ -252,7 +252,7 @@ class LinkPlan(PlainValue):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan(PlainValue):
-    """What a run would create and copy."""
+    """The topics that a run would create and copy."""
 
     links: tuple[LinkPlan, ...]
 

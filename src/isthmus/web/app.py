@@ -38,9 +38,9 @@ from isthmus.web.routes.tending import tending_routes
 from isthmus.web.routes.treedeclaring import tree_declaring_routes
 from isthmus.web.watching import LinkEvent, Watch
 
-_bearer = HTTPBearer(auto_error=False, description="What isthmus token create printed.")
+_bearer = HTTPBearer(auto_error=False, description="A token that isthmus token create printed.")
 _PROBLEM: Final[dict[str, Any]] = {
-    "description": "A problem (RFC 9457): code is one of ISTH-..., hint says what to do.",
+    "description": "A problem (RFC 9457): code is one of ISTH-..., hint is the remedy.",
     "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}},
 }
 
@@ -64,7 +64,7 @@ def create_app(
         others=(ProblemDetails, LinkEvent, OperationEvent),
         title="Isthmus",
         version=__version__,
-        description="What the command isthmus does, over HTTP; answers are what it prints with -o json.",
+        description="The functions of the command isthmus, over HTTP; answers are its output with -o json.",
         openapi_url="/v1/openapi.json",
         docs_url=None,
         redoc_url=None,

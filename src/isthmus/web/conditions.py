@@ -13,12 +13,12 @@ from isthmus.errors import RequestRefused
 from isthmus.model.text.plain import plain
 
 CHANGING: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
-IfMatch = Annotated[str | None, Header(description="The ETag of what is to be changed, as it was read; or *.")]
-DryRun = Annotated[bool, Query(description="Only tell what would be.")]
-ONLY_TOLD: Final[dict[int | str, dict[str, Any]]] = {200: {"description": "What would be, with dry_run."}}
+IfMatch = Annotated[str | None, Header(description="The ETag of the resource to change, as it was read; or *.")]
+DryRun = Annotated[bool, Query(description="Only report the changes, without making them.")]
+ONLY_TOLD: Final[dict[int | str, dict[str, Any]]] = {200: {"description": "The expected result, with dry_run."}}
 """The answers with dry_run of routes that create something otherwise."""
 IdempotencyKey = Annotated[
-    str | None, Header(max_length=255, description="Who sends the same again with it gets the first answer.")
+    str | None, Header(max_length=255, description="A repeated request with the same key gets the first answer.")
 ]
 
 

@@ -44,7 +44,7 @@ DeclaredT = TypeVar("DeclaredT", DeclaredLink, DeclaredTree)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappedNames:
-    """What names of a kind become at the target."""
+    """The names of a kind at the target."""
 
     kind: NamespaceKind
     map: str
@@ -81,7 +81,7 @@ class LinkSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedLink:
-    """A link as the configuration has it, with what was declared of it."""
+    """A link as the configuration has it, with its declarations."""
 
     summary: Flat[LinkSummary]
     declaration: DeclaredLink | None

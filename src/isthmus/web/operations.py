@@ -64,7 +64,7 @@ class OperationState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What an operation did, and when."""
+    """The result and the times of an operation."""
 
     at_ms: Annotated[int, "at", written_instant]
     step: str
@@ -83,7 +83,7 @@ class WaitResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationEvent:
-    """What an event tells of an operation: its state and its last step."""
+    """An operation in an event: its state and its last step."""
 
     operation: str
     verb: str
@@ -123,7 +123,7 @@ def _describe_result(result: OperationResult) -> OperationResult:
 
 @dataclass(slots=True, kw_only=True)
 class LongOperation(PlainValue):
-    """An operation: how far it is, and what came of it, which differs by verb.
+    """An operation: its progress, and its result, which differs by verb.
 
     `target` is its subject: the `link`, or another thing without a link.
 

@@ -55,7 +55,7 @@ class RefusedField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemDetails:
-    """A problem (RFC 9457): `code` is one of ISTH-..., `hint` says what to do. `error_code` is the status again, and
+    """A problem (RFC 9457): `code` is one of ISTH-..., `hint` is the remedy. `error_code` is the status again, and
     `message` the detail, for clients of Kafka Connect.
     """
 

@@ -52,7 +52,7 @@ class LinkLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkEvent:
-    """What an event tells of a link: its state, its lag, and how many of its topics are in which state. Of a link that
+    """A link in an event: its state, its lag, and the number of its topics in each state. Of a link that
     is no more only that its state is null.
     """
 

@@ -326,7 +326,7 @@ def test_a_gateway_that_is_heard_later_reads(
         assert following.passed() == ([], [])
         following.write(word_of(following, statement, ""))
         _, (problem,) = following.passed()
-        assert "a principal that its file does not tell" in problem.message
+        assert "a principal that its file does not name" in problem.message
         assert rules_at(guarded) == closed
 
 

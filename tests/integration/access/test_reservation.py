@@ -400,7 +400,7 @@ def test_what_rules_cannot_close_is_said(guarded: LocalCluster, east: LocalClust
     plain.delete(space)
     admin = Namespaces(admin_of(guarded), LedgerSettings())
     admin.create(space)
-    with pytest.raises(PlanRefused, match="nobody would be left who may write"):
+    with pytest.raises(PlanRefused, match="no principal would be left that may write"):
         admin.enforce(space)
     admin.delete(space)
 
@@ -416,7 +416,7 @@ def test_a_link_closes_what_it_attaches(guarded: LocalCluster, east: LocalCluste
     keep, before = Keeping(has_super_user=True), rules_at(guarded)
     with pytest.raises(PlanRefused, match="cannot be closed by access rules"):
         create(source=guarded.name, target=east.name, maps=[first], enforce=keep)
-    with pytest.raises(PlanRefused, match="nobody would be left who may write"):
+    with pytest.raises(PlanRefused, match="no principal would be left that may write"):
         create(source=east.name, target=guarded.name, maps=[first], enforce=Keeping())
     with pytest.raises(ConfigError, match=f"no link {name} is declared"):
         links.describe(name)

@@ -460,7 +460,7 @@ def test_a_port_in_use_is_an_error_before_anything_starts(tmp_path_factory: pyte
             f"links: [{{name: l, source: a, target: b}}]\nmetrics: {{listen: '{listen}'}}\n"
         )
         told = refused(path.as_posix(), code=21)
-    assert f"ISTH-PORT: cannot tell metrics at {listen}" in told
+    assert f"ISTH-PORT: cannot serve metrics at {listen}" in told
     assert "ISTH-CONFIG" in refused(path.as_posix(), "--metrics", "0.0.0.0:9464", code=2)
 
 

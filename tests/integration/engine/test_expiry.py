@@ -88,7 +88,7 @@ def test_transaction_ended_by_its_coordinator(
         settings = {"abandoned": abandoned, "expiration_ms": EXPIRATION_MS}
         (report,) = mirror.copy(name, engine=settings, until=all_are(LaneState.FOREIGN_WRITE)).values()
         assert report.problem is not None
-        assert "ended one that nobody went on with in time" in report.problem.message
+        assert "ended one that no task continued in time" in report.problem.message
 
 
 def test_a_mapped_lane_of_which_the_target_deleted_what_was_not_written_down(

@@ -294,7 +294,7 @@ def test_what_is_changed_while_it_serves(
         assert AdminClient(papers.of(front, "orders")).list_topics(timeout=TERM_S).topics
         former.write_text("nothing of the kind")
         wait_until(lambda: f"the authorities of clients in {former} cannot be used" in caplog.text)
-        assert "new connections get what was there before" in caplog.text
+        assert "new connections get the files as they were before" in caplog.text
         assert AdminClient(papers.of(front, "orders")).list_topics(timeout=TERM_S).topics
         later.cert_pem.write_to_path(former)
         os.utime(former, (1, 1))

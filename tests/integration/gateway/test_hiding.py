@@ -167,7 +167,8 @@ def test_a_share_group_gets_nothing_that_is_hidden() -> None:
             kept = [item for item in both if item["TopicId"] == HIDDEN_ID]
             nothing = {"ErrorCode": ELSEWHERE, "AcknowledgeErrorCode": ELSEWHERE, "Records": b"", "AcquiredRecords": []}
             nothing |= dict.fromkeys(
-                ("ErrorMessage", "AcknowledgeErrorMessage"), "Its link is SYNCING: nobody reads it until it is IN_SYNC."
+                ("ErrorMessage", "AcknowledgeErrorMessage"),
+                "Its link is SYNCING: consumers cannot read it until it is IN_SYNC.",
             )
             nothing["CurrentLeader"] = {"LeaderId": -1, "LeaderEpoch": -1}
             parts = [

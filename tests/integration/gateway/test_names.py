@@ -65,7 +65,10 @@ def test_one_port_for_all_brokers(east3: LocalCluster, topic: Callable[[str], st
         done = subprocess.run(command, capture_output=True, text=True, timeout=TERM_S, check=False)
         assert done.stdout.split() == [str(number) for number in range(30)], done.stderr[-2000:]
         assert isinstance(front.gateway.places, BrokerNames)
-    with pytest.raises(ConfigError, match="without TLS nobody says which"), gateway(east3.cluster(), names=names):
+    with (
+        pytest.raises(ConfigError, match="without TLS clients do not state which"),
+        gateway(east3.cluster(), names=names),
+    ):
         pass
     with (
         pytest.raises(ConfigError, match="behind one port"),

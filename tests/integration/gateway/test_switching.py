@@ -68,7 +68,7 @@ STEPS: Final = (
     "detaching",
     "writing down",
     "releasing",
-    "carrying what",
+    "carrying the",
     "having gateways",
 )
 """Of a command, where a gateway is lost; the last one is when it is decided."""

@@ -102,7 +102,7 @@ def test_a_follower_is_promoted(
                 with pytest.raises(GateNotMet, match=rf"{name}.a-1-0|has not copied|came to the source after"):
                     await promoter(quiet_s=60.0, timeout_s=3.0).promote()
                 # How much may stay behind changes nothing of that.
-                with pytest.raises(GateNotMet, match=rf"somebody writes to {name}.a-1-0 of east: producer \d+$"):
+                with pytest.raises(GateNotMet, match=rf"a producer writes to {name}.a-1-0 of east: producer \d+$"):
                     await promoter(quiet_s=60.0, timeout_s=1.5, max_lag=1 << 40).promote()
             attached = Fabric(both).declarations.describe(name).declaration.maps
             assert each in attached, "it was detached though its promise was not kept"

@@ -233,7 +233,7 @@ def test_what_cannot_be_gone_on_with_is_paused(flow: Flow, spark: SparkSession) 
     assert "the first at target offset 85" in told["foreign"]
     # Of the three keys, the last record that was claimed: those before may be cleaned away at the target.
     assert "lacks 3 records" in told["anew"], told["anew"]
-    assert "nobody knows what it had copied" in told["expired"]
+    assert "it is unknown which records it had copied" in told["expired"]
     assert "LogAppendTime" in told["stamped"]
     assert "before MirrorMaker 2's position 60" in told["shorter"]
     assert f"source offset 80, and {flow.remote(flow.stem)}-elsewhere-0 never held a record" in told["elsewhere"]

@@ -272,7 +272,7 @@ def test_what_the_source_lost_or_deleted_is_kept(
                 await recoverer().recover()
         with (
             trickling(west, unclean, random.Random(1), enable_idempotence=True),
-            pytest.raises(GateNotMet, match=rf"somebody writes to {unclean}-0 of west: producer \d+$"),
+            pytest.raises(GateNotMet, match=rf"a producer writes to {unclean}-0 of west: producer \d+$"),
         ):
             await recoverer(topics=[unclean], quiet_s=5.0, timeout_s=5.0).recover()
         with monkeypatch.context() as patched:

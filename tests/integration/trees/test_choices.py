@@ -92,7 +92,7 @@ def test_no_choice_is_made_of_an_older_state(
     async def work(client: Client) -> None:
         await choose(client, link, WISH)
         async with cut_off(client, monkeypatch):
-            with pytest.raises(Unreachable, match="does not show what was just written there"):
+            with pytest.raises(Unreachable, match="does not show a record that was just written there"):
                 await choose(client, link, WISH.ask_for("e"))
         known = await read_choice(client, link)
         assert known is not None
@@ -115,7 +115,7 @@ def test_nothing_is_stated_by_an_older_state(
         loop = AllowanceLoop()
         view = LinkView(link=link, source=client, target=client, plan=LinkPlan(link=name, source="a", target=target))
         async with cut_off(client, monkeypatch):
-            with pytest.raises(Unreachable, match="does not show what was just written there"):
+            with pytest.raises(Unreachable, match="does not show a record that was just written there"):
                 await loop.apply(view, ())
         assert await read_allowances(client, name, target) is None
 

@@ -62,9 +62,9 @@ def test_what_was_copied_of_another_log_is_not_drained(
                 told = await lacking(source, target, link, logs)
                 assert (says in told) if says else not told, (copied, told)
             sent = {LaneKey(TargetTopic(name), 0): Cursor(0, 12, 12)}
-            assert "lost what was sent to it" in await lost_there(source, sent, logs)
+            assert "lost messages that were sent to it" in await lost_there(source, sent, logs)
             noted = {key: replace(logs[key], end=12)}
-            assert "lost what was sent to it" in await lost_there(source, sent, noted), "it was cut off since"
+            assert "lost messages that were sent to it" in await lost_there(source, sent, noted), "it was cut off since"
             assert not await lost_there(source, {LaneKey(TargetTopic(name), 0): Cursor(0, 10, 10)}, logs)
 
     asyncio.run(scenario())

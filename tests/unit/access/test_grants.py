@@ -188,7 +188,7 @@ def test_what_rules_cannot_say_is_told() -> None:
     (excluded, expression) = granted(link, Side.SOURCE).notes
     assert "rules cannot leave topics out" in excluded
     assert "instead of /audit-[0-9]+/ they are about all topics that begin with audit-" in expression
-    assert "the naming tells no prefix for /audit-[0-9]+/" in granted(link, Side.TARGET).notes[1]
+    assert "the naming has no prefix for /audit-[0-9]+/" in granted(link, Side.TARGET).notes[1]
     assert granted(LINK, Side.SOURCE).notes == ()
 
 

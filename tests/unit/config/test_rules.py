@@ -170,7 +170,7 @@ def test_mapped_topics_begin_anywhere(settings: str, start: int) -> None:
         ("offsets: mapped, start: soon", "neither earliest nor latest nor a point in time"),
         ("offsets: mapped, start: 2999-01-01", "lies in the future"),
         ("offsets: other", "offsets must be"),
-        ("offsets: auto, start: latest, remote: leave", "topics.start says where to begin too: latest"),
+        ("offsets: auto, start: latest, remote: leave", "topics.start also sets where to begin: latest"),
     ],
 )
 def test_a_start_that_makes_no_sense_is_refused(settings: str, says: str) -> None:

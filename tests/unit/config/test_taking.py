@@ -69,5 +69,5 @@ def test_a_field_that_nobody_has_is_an_error() -> None:
 
 def test_a_path_needs_a_folder() -> None:
     """Where it starts is never left to the folder in which a program happens to run."""
-    with pytest.raises(TypeError, match="where the path"):
+    with pytest.raises(TypeError, match="has no start"):
         take(Wall, Paint(sample_file="a.png"), name="north")

@@ -100,7 +100,7 @@ def test_no_answer_is_expected_without_acks() -> None:
     ("sent", "why"),
     [
         (answer(2), "answered 2 where 1 was next"),
-        (answer(1) + answer(1), "nobody asked"),
+        (answer(1) + answer(1), "without a request"),
         (struct.pack(">ii", 3, 1), "answered 1 where"),
         (struct.pack(">ii", -5, 1), "answered 1 where"),
     ],

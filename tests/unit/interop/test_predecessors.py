@@ -69,7 +69,7 @@ def test_connectors_do_not_say_it() -> None:
     }
     deployment = read_deployment(json.dumps({"name": "mirror", "config": connector}).encode(), "connectors.json")
     (flow,) = copying_flows(deployment)
-    with pytest.raises(ConfigError, match="does not say in which topic"):
+    with pytest.raises(ConfigError, match="does not name the topic"):
         predecessor_of(deployment, flow)
     unnamed = predecessor_of(deployment, flow, "connect-offsets")
     assert (unnamed.offsets_topic, unnamed.worker_group) == ("connect-offsets", None)

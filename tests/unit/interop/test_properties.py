@@ -140,7 +140,7 @@ def test_what_has_no_effect_is_told() -> None:
         ("clusters = a\n", "mm2.properties:1: clusters has to name two clusters", "clusters = a, b"),
         ("clusters = a, a\n", "mm2.properties:1: clusters names a cluster twice", "clusters = a, b"),
         ("clusters = a, b\n", "enables no flow", "a->b.enabled = true"),
-        ("a = b\n", "does not say clusters", "connect-mirror-maker.sh"),
+        ("a = b\n", "has no line clusters", "connect-mirror-maker.sh"),
         ("# nothing\n", "has no settings", "connect-mirror-maker.sh"),
         ("", "is empty", "connect-mirror-maker.sh"),
         ("\xfe\xed\0\0", "is no text", "connect-mirror-maker.sh"),

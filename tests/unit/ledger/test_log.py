@@ -253,7 +253,7 @@ def test_a_look_that_goes_on_with_another_leader_shows_what_it_has_to() -> None:
         tail = LedgerTail(client)
         with (
             client.companion(ToShow).at_least(5),
-            pytest.raises(Unreachable, match="does not show what was just written"),
+            pytest.raises(Unreachable, match="does not show a record that was just written"),
         ):
             await tail.read_to_end()
         assert tail.position == 0

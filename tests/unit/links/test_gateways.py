@@ -280,7 +280,7 @@ def test_gateways_of_one_address_that_differ_are_named() -> None:
 
     assert clashes(other) == 1
     assert clashes(replace(other, first_node=1)) == 0
-    assert clashes(replace(other, first_node=-1)) == 0, "an older release does not tell"
+    assert clashes(replace(other, first_node=-1)) == 0, "an older release does not report it"
     assert clashes(replace(other, first_node=1, ports=(19092, 19095))) == 1
     assert clashes(replace(other, first_node=1, ports=(29092, 29099))) == 0, "a load balancer may map ports"
     assert clashes(replace(other, advertised="another:19092")) == 0

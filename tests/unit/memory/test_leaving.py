@@ -238,7 +238,7 @@ def test_a_time_in_the_future_is_not_now() -> None:
         found = Promotion(link="orders", verb="failover", namespaces=(), partitions=left, topics_age_s=ages)
         told = plain(found)
         assert (told["missing_seconds"], told["topics_seen_seconds_ago"]) == (age_s, age_s)
-        assert ("when that was nobody knows" in found.missing_in_words) == (age_s is None)
+        assert ("the time of that is unknown" in found.missing_in_words) == (age_s is None)
     report = LaneReport(key=LaneKey(TargetTopic("x-2"), 0), state=LaneState.ACTIVE, position=5, source_end=70)
     tell(known, report)
     (left_by_lane, _) = left_of(LINK, known, {}, None, at_ms=-2_000)

@@ -67,7 +67,7 @@ def test_each_log_has_to_end_where_it_did(ends: tuple[int, int], monkeypatch: py
         return Outcomes({("t", number): LogRange(0, end, end) for number, end in enumerate(ends)})
 
     async def build_written_to(_: Client, moved: Collection[PartitionKey]) -> GateNotMet:
-        return GateNotMet(f"somebody writes to {len(moved)}", hint="")
+        return GateNotMet(f"a producer writes to {len(moved)}", hint="")
 
     monkeypatch.setattr(quiet, "log_ranges", ranges)
     monkeypatch.setattr(quiet, "build_written_to", build_written_to)
@@ -77,7 +77,7 @@ def test_each_log_has_to_end_where_it_did(ends: tuple[int, int], monkeypatch: py
             target.count = 2
             await still(target).require_unmoved({0: LogRange(0, 5, 5), 1: LogRange(0, 5, 5)})
 
-    with pytest.raises(GateNotMet, match=f"somebody writes to {sum(end != 5 for end in ends)}"):
+    with pytest.raises(GateNotMet, match=f"a producer writes to {sum(end != 5 for end in ends)}"):
         asyncio.run(scenario())
 
 

@@ -143,7 +143,7 @@ def test_what_lets_all_go_makes_it_asynchronous() -> None:
         (Promised(out_of_sync=OutOfSync.AVAILABLE, was_in_sync=True, is_open=False, is_heard=True, unaware=("g",)),
          "what g answered since the failover began is not known, as it has not heard of it$"),
         (Promised(out_of_sync=OutOfSync.AVAILABLE, was_in_sync=True, is_open=False, is_heard=True, until_ms=0),
-         "at 1970-01-01T00:00:00.*: what was answered since then was not held; nothing that .* before is missing$"),
+         "at 1970-01-01T00:00:00.*: answers since then were not held; nothing that .* before is missing$"),
     ],
 )  # fmt: skip
 def test_a_failover_tells_what_was_promised(found: Promised, told: str) -> None:

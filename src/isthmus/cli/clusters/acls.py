@@ -61,13 +61,14 @@ def generate(
     link: LinkOption = None,
     side: Annotated[Side | None, typer.Option("--side", help="Only this end of the link.")] = None,
     source_principal: Annotated[
-        str | None, typer.Option("--source-principal", help="Who Isthmus is at the source, such as User:isthmus.")
+        str | None,
+        typer.Option("--source-principal", help="The principal of Isthmus at the source, such as User:isthmus."),
     ] = None,
     target_principal: Annotated[
-        str | None, typer.Option("--target-principal", help="Who Isthmus is at the target.")
+        str | None, typer.Option("--target-principal", help="The principal of Isthmus at the target.")
     ] = None,
     only_required: Annotated[
-        bool, typer.Option("--only-required", help="Leave out what a link can do without, as doctor warns of it.")
+        bool, typer.Option("--only-required", help="Leave out optional rights, for whose absence doctor only warns.")
     ] = False,
     path: ConfigOption = None,
     output: Annotated[
@@ -83,7 +84,7 @@ def generate(
     """
     link = chosen_link(name, link)
     if link is None:
-        raise ConfigError("no link is named", hint="Say which: isthmus acls generate LINK.")
+        raise ConfigError("no link is named", hint="Name the link: isthmus acls generate LINK.")
     chosen = load_with_declared(path, link).link(link)
     principals = {Side.SOURCE: source_principal, Side.TARGET: target_principal}
     sides = granted_sides(chosen, principals, side=side, only_required=only_required)

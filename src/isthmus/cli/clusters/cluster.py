@@ -144,7 +144,7 @@ def describe(
     try:
         report = cluster.describe()
     except Unreachable as error:
-        error.hint += f" What others remember of it: isthmus cluster describe {alias} --last-known"
+        error.hint += f" For the last report that other clusters keep: isthmus cluster describe {alias} --last-known"
         raise
     if not output.is_table:
         render(plain(report), output, names=[alias])

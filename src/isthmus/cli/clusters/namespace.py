@@ -36,9 +36,9 @@ class KindOption(enum.StrEnum):
 
 _Cluster = Annotated[str, typer.Argument(metavar="CLUSTER", help="The alias of the cluster.")]
 _Prefix = Annotated[
-    str, typer.Argument(metavar="PREFIX", help='What its names begin with; "" for all that begin with no underscore.')
+    str, typer.Argument(metavar="PREFIX", help='The prefix of its names; "" for all that begin with no underscore.')
 ]
-_Kind = Annotated[KindOption, typer.Option("--kind", help="What it holds the names of.")]
+_Kind = Annotated[KindOption, typer.Option("--kind", help="The kind of names that it holds.")]
 _Exact = Annotated[bool, typer.Option("--exact", help="Only the one name, not what begins with it.")]
 
 _NAMED_MAX: Final = 10
@@ -62,7 +62,7 @@ def create(
     cluster: _Cluster,
     prefix: _Prefix,
     kind: _Kind = KindOption.TOPIC,
-    reserved: Annotated[bool, typer.Option("--reserved", help="Nobody but a link shall write to it.")] = False,
+    reserved: Annotated[bool, typer.Option("--reserved", help="Only a link may write to it.")] = False,
     exact: _Exact = False,
     async_only: Annotated[bool, typer.Option("--async-only", help="Keep it out of synchronous links.")] = False,
     dry_run: DeclaringDryRun = False,
@@ -219,9 +219,9 @@ def _tell_left(found: NamespaceReport) -> None:
 
 def _tell_force(force: object) -> None:
     if isinstance(force, Mapping) and force["closed"]:
-        _tell("no access rule lets anybody in who is not to write there")
+        _tell("no access rule admits other producers")
     elif isinstance(force, Mapping) and "problem" in force:
-        _tell(f"access rules keep nobody out: {force['problem']['message']}")
+        _tell(f"access rules keep no producer out: {force['problem']['message']}")
     elif isinstance(force, Mapping):
         _tell(f"access rules let others in: {', '.join(force['open'])}; isthmus namespace update --enforce denies it")
 

@@ -40,11 +40,13 @@ _STDIN: Final = "-"
 
 def reassign(
     alias: Annotated[str, typer.Argument(metavar="ALIAS", help="The cluster's alias in the configuration.")],
-    plan: Annotated[bool, typer.Option("--plan", help="Show an even assignment and what would move for it.")] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Show an even assignment and the moves that lead to it.")
+    ] = False,
     execute: Annotated[
         str | None, typer.Option("--execute", metavar="FILE", help="Move to the assignments of this file (-: stdin).")
     ] = None,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Give up what is under way.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the moves that are in progress.")] = False,
     topic: Annotated[list[str] | None, typer.Option("--topic", help="Only this topic; may be repeated.")] = None,
     brokers: Annotated[
         str | None, typer.Option("--brokers", metavar="IDS", help="Plan for these only: 1,2,3. Else all that live.")

@@ -121,7 +121,10 @@ def sync(
         list[str] | None, typer.Argument(metavar="CLUSTER", help="Only the registries of these clusters.")
     ] = None,
     delete_gone: Annotated[
-        bool, typer.Option("--delete-gone", help="Delete for good what was distributed and the primary has no more.")
+        bool,
+        typer.Option(
+            "--delete-gone", help="Delete schemas for good that were distributed and that the primary no longer has."
+        ),
     ] = False,
     yes: YesOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
@@ -157,7 +160,10 @@ def primary(
         str | None, typer.Argument(metavar="CLUSTER", help="Whose registry becomes the primary one.")
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Do not ask the present primary: it is gone. What only it has stays there.")
+        bool,
+        typer.Option(
+            "--force", help="Do not ask the present primary: it is gone. Schemas that only it has stay there."
+        ),
     ] = False,
     yes: YesOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
@@ -184,7 +190,7 @@ def primary(
     plans = schemas.move_primary(alias, force=force, dry_run=dry_run)
     _show(plans, output)
     message = f"the registry of {alias} {'would be' if dry_run else 'is'} the primary one"
-    without = "" if any(plan.changes for plan in plans) else "; no mode says who may write to it"
+    without = "" if any(plan.changes for plan in plans) else "; no mode states who may write to it"
     write = "" if former == alias else f". Write schemas.primary: {alias} into the file"
     console.print(Text(printable(f"{message}{without}{write}"), style="green"))
 

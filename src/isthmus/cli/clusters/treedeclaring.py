@@ -63,7 +63,7 @@ def create(
     """
     if file is not None:
         if clusters or settings:
-            raise ConfigError("the file says all of it", hint="With -f give nothing but another name for the tree.")
+            raise ConfigError("the file has all of it", hint="With -f give nothing but another name for the tree.")
         wanted = read_tree_manifest(text_of(file), str(file))
     elif name and clusters:
         wanted = TreeManifest(name=name, clusters=_lists(clusters), settings=_values(settings), cluster_ids={})

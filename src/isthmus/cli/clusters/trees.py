@@ -154,7 +154,10 @@ def switch(
     to: Annotated[str, typer.Option("--to", metavar="LEAF", help="The leaf of the subtree to copy to.")],
     force: Annotated[bool, typer.Option("--force", help="Do not wait for the present target: it is gone.")] = False,
     resend: Annotated[
-        bool, typer.Option("--resend", help="With --force: it stays away. What it may lack is sent to the other leaf.")
+        bool,
+        typer.Option(
+            "--resend", help="With --force: it stays away. Records that it may lack are sent to the other leaf."
+        ),
     ] = False,
     yes: YesOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would become of it.")] = False,
@@ -225,7 +228,7 @@ def remove(
     name: Annotated[str, typer.Argument(metavar="TREE", help="The tree.")],
     cluster: Annotated[str, typer.Argument(metavar="CLUSTER", help="The cluster that leaves.")],
     force: Annotated[
-        bool, typer.Option("--force", help="It is gone for good and is not asked: what only it had is lost.")
+        bool, typer.Option("--force", help="It is gone for good and is not asked: records that only it had are lost.")
     ] = False,
     gone: Annotated[
         list[str] | None,

@@ -80,7 +80,7 @@ def _describe_verdict(verdict: TreeVerdict) -> str:
     notes = (
         (verdict.count("waiting"), "still on their way"),
         (verdict.count("deleted"), "deleted where they would be"),
-        (verdict.count("unjudged"), "not judged, as nobody retains what they are copies of"),
+        (verdict.count("unjudged"), "not judged, as no cluster retains their originals"),
     )
     parts = [f"{verdict.tree}: {outcome}: {format_count(verdict.count('local'), 'message')} came in"]
     parts += [f"{count:,} {note}" for count, note in notes if count]

@@ -71,7 +71,7 @@ def copy(
     """
     groups = group or []
     if key_file is not None and len(groups) != 1:
-        raise ConfigError("a key is that of one group", hint="Say which: --group NAME --key-file FILE.")
+        raise ConfigError("a key is that of one group", hint="Name both: --group NAME --key-file FILE.")
     opened = None if key_file is None else _key(key_file)
     found = (
         Fabric(load_configuration(path)).cluster(cluster).copied_commits(source_id=source, groups=groups, key=opened)

@@ -28,16 +28,16 @@ _Patterns = list[str] | None
 def filters(
     link: LinksArgument,
     include: Annotated[_Patterns, typer.Option("--include", help="A topic, prefix* or /regex/ to mirror.")] = None,
-    exclude: Annotated[_Patterns, typer.Option("--exclude", help="What to leave out of it.")] = None,
+    exclude: Annotated[_Patterns, typer.Option("--exclude", help="Names to leave out of it.")] = None,
     groups_include: Annotated[_Patterns, typer.Option("--groups-include", help="Consumer groups to carry.")] = None,
     groups_exclude: Annotated[_Patterns, typer.Option("--groups-exclude", help="Groups to leave out.")] = None,
     configs_exclude: Annotated[
         _Patterns, typer.Option("--configs-exclude", help="Topic configurations not to sync.")
     ] = None,
-    add: Annotated[bool, typer.Option("--add", help="Put what is given beside what is in force.")] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Take what is given away from what is in force.")] = False,
+    add: Annotated[bool, typer.Option("--add", help="Add the given patterns to those in force.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the given patterns from those in force.")] = False,
     yes: YesOption = False,
-    reset: Annotated[bool, typer.Option("--reset", help="Select again what the file says.")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Return to the selection of the file.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be selected.")] = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -97,7 +97,7 @@ def _check(given: Filters, *, add: bool, remove: bool, reset: bool) -> None:
     if reset and not given.is_as_written:
         raise ConfigError("--reset takes back all that was given before", hint="Give new patterns in a second call.")
     if add + remove + reset > 1 or ((add or remove) and given.is_as_written):
-        raise ConfigError("--add and --remove say what becomes of patterns", hint="Give one of them, and the patterns.")
+        raise ConfigError("--add and --remove need patterns", hint="Give one of them, and the patterns.")
 
 
 def _apply(given: Filters, now: Filters, written: Link, *, add: bool, remove: bool) -> Filters:

@@ -57,7 +57,7 @@ _Settings = Annotated[
 
 _Enforce = Annotated[
     bool,
-    typer.Option("--enforce", help="Have access rules keep all others out of what follows, groups too."),
+    typer.Option("--enforce", help="Make access rules keep all others out of the topics and groups that follow."),
 ]
 
 _COLUMNS: Final = (
@@ -111,7 +111,7 @@ def create(
     chosen = maps_of(maps, exact, groups, principals)
     if file is not None:
         if source or target or chosen or mode or settings:
-            raise ConfigError("the file says all of it", hint="With -f give nothing but another name for the link.")
+            raise ConfigError("the file has all of it", hint="With -f give nothing but another name for the link.")
         wanted = read_manifest(text_of(file), str(file))
     elif name and source and target:
         values = dict(map(setting, settings or ()))
@@ -153,7 +153,7 @@ def list_links(
         render([plain(each) for each in found], output, names=[each.declaration.name for each in found])
     if unread:
         why = "; ".join(each.in_full for each in unread.values())
-        tell(f"what is declared on {', '.join(unread)} is not known: {why}")
+        tell(f"the declarations on {', '.join(unread)} are not known: {why}")
     if unread and not found:
         raise typer.Exit(1)
 
@@ -186,7 +186,9 @@ def update(
     mode: Annotated[str | None, typer.Option("--mode", help="How the link copies: async or sync.")] = None,
     accept: Annotated[
         bool,
-        typer.Option("--accept-semantics", help="Go by what both clusters can keep now, though one was downgraded."),
+        typer.Option(
+            "--accept-semantics", help="Accept the abilities that both clusters have now, though one was downgraded."
+        ),
     ] = False,
     dry_run: DeclaringDryRun = False,
     path: ConfigOption = None,

@@ -99,7 +99,9 @@ def promote(
     exact: ExactMaps = None,
     groups: GroupMaps = None,
     principals: PrincipalMaps = None,
-    quiet: Annotated[str, typer.Option("--quiet", help="For how long nobody may have written to the source.")] = "5s",
+    quiet: Annotated[
+        str, typer.Option("--quiet", help="The time without any write to the source that is required.")
+    ] = "5s",
     max_lag: Annotated[
         int, typer.Option("--max-lag", min=0, help="How many records of the source may stay behind, for good.")
     ] = 0,
@@ -153,7 +155,9 @@ def reverse(
             "--as", metavar="LINK", help="The name of the new link, the way back; one for each link, in turn."
         ),
     ],
-    quiet: Annotated[str, typer.Option("--quiet", help="For how long nobody may have written to the source.")] = "10s",
+    quiet: Annotated[
+        str, typer.Option("--quiet", help="The time without any write to the source that is required.")
+    ] = "10s",
     timeout: _Timeout = "1m",
     force: _Force = False,
     leave_clients: _Leave = False,
@@ -245,7 +249,7 @@ def failover(
 
     for one in () if yes or dry_run else name:
         _tell(work(one, dry_run=True).missing_in_words)
-        confirm(one, "give up what is missing")
+        confirm(one, "give up the missing records")
     _each(name, work, output, dry_run=dry_run)
 
 
@@ -302,7 +306,9 @@ def _show(found: Promotion, output: OutputFormat, *, dry_run: bool) -> None:
         groups = [{"group": group, "standing": standing} for group, standing in sorted(found.groups.items())]
         render(groups, output, columns=(Column("group", Cells.NAME), Column("standing")))
     if found.is_done and not found.partitions:
-        _tell("it was done before: isthmus provenance TOPIC tells what came from where, and what may be missing")
+        _tell(
+            "it was done before: isthmus provenance TOPIC shows the origin of the records, and how many may be missing"
+        )
         if found.acknowledged is not None:
             _tell(found.acknowledged.in_words)
     else:

@@ -60,9 +60,12 @@ def recover(
         ),
     ] = None,
     quarantine: Annotated[
-        bool, typer.Option("--quarantine", help="With --way mapped: set aside what only the target has, too.")
+        bool,
+        typer.Option("--quarantine", help="With --way mapped: also set aside the records that only the target has."),
     ] = False,
-    quiet: Annotated[str, typer.Option("--quiet", help="For how long nobody may have written to the target.")] = "2s",
+    quiet: Annotated[
+        str, typer.Option("--quiet", help="The time without any write to the target that is required.")
+    ] = "2s",
     timeout: Annotated[str, typer.Option("--timeout", help="How long any wait may take: 30s, 5m.")] = "1m",
     yes: YesOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show where both sides part.")] = False,
@@ -82,7 +85,9 @@ def recover(
     Several links are recovered one after the other, each by itself; --topic is about all of them.
     """
     if quarantine and way is not RecoveryWay.MAPPED:
-        raise ConfigError("--quarantine goes with --way mapped", hint="What is rebuilt is set aside in any case.")
+        raise ConfigError(
+            "--quarantine goes with --way mapped", hint="A rebuilding sets these records aside in any case."
+        )
     quiet_s, timeout_s = parse_duration(quiet), parse_duration(timeout)
 
     @cache
@@ -153,7 +158,7 @@ def _describe_topic(topic: TopicRecovery, *, is_dry_run: bool) -> str:
     if topic.stage is None:
         return f"{topic.topic}: the target has nothing that the source has not; it was left as it is"
     if topic.way is RecoveryWay.MAPPED:
-        aside = f"; what only it has is set aside in {topic.quarantine}" if topic.quarantine else ""
+        aside = f"; records that only it has are set aside in {topic.quarantine}" if topic.quarantine else ""
         verb = "would go on" if is_dry_run and not _has_gone_on(topic) else "goes on"
         return f"{topic.topic}: {verb} behind its end with mapped offsets{aside}"
     if is_dry_run:

@@ -65,8 +65,8 @@ def status(
     tasks: Annotated[
         bool, typer.Option("--tasks", help="A row for each task of the links instead of each topic.")
     ] = False,
-    sort: Annotated[Sorting, typer.Option("--sort", help="By name, or what is urgent first.")] = Sorting.NAME,
-    problems: Annotated[bool, typer.Option("--problems", help="Only what has a problem.")] = False,
+    sort: Annotated[Sorting, typer.Option("--sort", help="By name, or the most urgent first.")] = Sorting.NAME,
+    problems: Annotated[bool, typer.Option("--problems", help="Only topics and links with a problem.")] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh it until Ctrl-C.")] = False,
     interval: Annotated[str, typer.Option("--interval", help="How often --watch looks: 2s, 1m.")] = "2s",
     output: OutputOption = OutputFormat.TABLE,
@@ -205,11 +205,11 @@ def _tell_controllers(links: Sequence[LinkProgress]) -> None:
             console.print(Text(f"{link.link}: no controller runs it. Start one: isthmus run"))
         named = controller.described or "its controller"
         if controller.state is ControllerState.THROTTLED:
-            message = f"{named} runs it, and a client quota of {link.target} holds back what it writes"
+            message = f"{named} runs it, and a client quota of {link.target} delays its writes"
             console.print(Text(printable(f"{link.link}: {message}. Raise it: isthmus doctor shows those that count")))
         elif controller.state is ControllerState.SILENT:
             heard = "" if controller.age_s is None else f", last heard {ago(controller.age_s)}"
-            message = f"{named}{heard}, did not say farewell: it was killed, is frozen or is cut off"
+            message = f"{named}{heard}, wrote no farewell: it was killed, is frozen or is cut off"
             console.print(Text(printable(f"{link.link}: {message}. Look after it, or start another: isthmus run")))
 
 

@@ -70,7 +70,7 @@ def verify(
     ] = None,
     until: Annotated[str | None, typer.Option("--until", help="Compare records up to then.")] = None,
     allow_lag: Annotated[
-        bool, typer.Option("--allow-lag", help="Do not count what the target does not have yet.")
+        bool, typer.Option("--allow-lag", help="Do not count records that the target does not have yet.")
     ] = False,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
@@ -106,8 +106,10 @@ def verify(
         raise GateNotMet(
             f"{format_count(waiting, 'offset')} of the source could not be compared: an open transaction holds them "
             "back",
-            hint="isthmus status names it. Verify again when it has ended, or without what the target does not have "
-            "yet: --allow-lag.",
+            hint=(
+                "isthmus status names it. Verify again when it has ended, or leave out records that the target does "
+                "not have yet: --allow-lag."
+            ),
         )
 
 

@@ -172,12 +172,15 @@ def _problem(look: Waiting) -> Problem | None:
 def _hint(look: Waiting) -> str:
     found = look.found
     if found is None:
-        return "Create it at the source, or see what the link selects: isthmus plan."
+        return "Create it at the source, or see the selection of the link: isthmus plan."
     if found.state in (LinkState.STOPPED, LaneState.STOPPED):
         return "No controller runs the link. Start one: isthmus run."
     reason = next((reason for _, reason in look.link.waits), "")
     if reason:
-        return f"{reason[0].upper()}{reason[1:]}: end its producer, or wait for what is committed: --for committed."
+        return (
+            f"{reason[0].upper()}{reason[1:]}: end its producer, or wait for the committed records only: --for "
+            "committed."
+        )
     if found.state in (LinkState.PAUSED, LaneState.PAUSED):
         return f"It is paused. Go on with it: isthmus resume {look.link.link}."
-    return "Give it more time with --timeout; isthmus status shows what it does."
+    return "Give it more time with --timeout; isthmus status shows its progress."

@@ -90,8 +90,10 @@ ClientCaOption = Annotated[
     typer.Option(
         "--tls-client-ca",
         metavar="FILE",
-        help="Authorities of clients as PEM: a client with a certificate of theirs is logged in as the configuration "
-        "says (clusters.CLUSTER.logins).",
+        help=(
+            "Authorities of clients as PEM: a client with a certificate of theirs is logged in by the configuration "
+            "(clusters.CLUSTER.logins)."
+        ),
     ),
 ]
 
@@ -162,7 +164,9 @@ def forget(
         typer.Argument(metavar="GATEWAY", help="Its address, or its id or how that begins (gateway status -o wide)."),
     ],
     yes: YesOption = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show which one it is, and what would go.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show the gateway, and the entries that would be removed.")
+    ] = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
@@ -179,7 +183,7 @@ def forget(
     if not (yes or dry_run):
         confirm(
             gateway,
-            f"say that this gateway of {cluster} has ended; if it is only cut off from the ledgers, what it "
+            f"say that this gateway of {cluster} has ended; if it is only cut off from the ledgers, records that it "
             "acknowledges from now on may be lost",
         )
     found = asyncio.run(_forgotten(load_configuration(path), cluster, gateway, dry_run=dry_run))

@@ -77,7 +77,9 @@ def join(
     ] = None,
     ca: Annotated[
         Path | None,
-        typer.Option("--tls-ca", metavar="FILE", help="What the relay's certificate has to come from, as PEM."),
+        typer.Option(
+            "--tls-ca", metavar="FILE", help="The authorities that may have signed the relay's certificate, as PEM."
+        ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show which brokers links would reach.")] = False,
     path: ConfigOption = None,

@@ -27,7 +27,7 @@ def group() -> None:
 @app.command()
 def create(
     name: Annotated[str, typer.Option("--name", help="Whose it is: it is in the log with every change.")],
-    role: Annotated[Role, typer.Option("--role", help="What it may do; each role may do what those before it may.")],
+    role: Annotated[Role, typer.Option("--role", help="Its role; each role includes those before it.")],
     tokens: TokensOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report whether it would be created.")] = False,
     _verbose: VerboseOption = 0,

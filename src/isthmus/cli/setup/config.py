@@ -130,10 +130,15 @@ def load_with_declared(path: Path | None, *links: str | None) -> Configuration:
         message = "there are no links: write them into the file, or declare them (isthmus link create)"
         if configuration.unread:
             away = "; ".join(each.in_full for each in configuration.unread.values())
-            message = f"no link is known, and what is declared on {', '.join(configuration.unread)} is not: {away}"
+            message = (
+                f"no link is known, and the declarations on {', '.join(configuration.unread)} are not known: {away}"
+            )
         elif configuration.left_out:
             names = ", ".join(configuration.left_out)
-            message = f"no declared link can be run between clusters of the file: isthmus link list says why of {names}"
+            message = (
+                "no declared link can be run between clusters of the file: isthmus link list gives the reason for "
+                f"{names}"
+            )
         console.print(Text(printable(f"Warning: {message}"), style="yellow"))
     return configuration
 

@@ -23,7 +23,7 @@ from isthmus.errors import ConfigError
 
 app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
 
-NameArgument = Annotated[str, typer.Argument(metavar="CONTEXT", help="What the configuration file is called.")]
+NameArgument = Annotated[str, typer.Argument(metavar="CONTEXT", help="The name of the configuration file.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would be written.")]
 _COLUMNS = (Column("name", Cells.NAME), Column("file", Cells.NAME), Column("is_current"), Column("is_there"))
 

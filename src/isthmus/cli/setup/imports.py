@@ -70,7 +70,7 @@ def import_(
             show_default=False,
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace what is there already.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing, also with --to.")] = False,
     offsets: Annotated[
         OffsetsChoice | None,
@@ -215,7 +215,7 @@ def _report(
     end = (
         f"{format_count(needed, 'thing')} to be done before it can be run"
         if needed
-        else "isthmus plan shows what it would do"
+        else "isthmus plan shows its effects"
     )
     console.print(Text(printable(f"{deployment.form}: {format_count(len(draft.links), 'link')}; {end}")))
 

@@ -56,8 +56,8 @@ def init(
         Path | None,
         typer.Option("--target-config", metavar="FILE", help="Those of a client of the target.", show_default=False),
     ] = None,
-    source_alias: Annotated[str, typer.Option("--source-alias", help="What to call the source.")] = "source",
-    target_alias: Annotated[str, typer.Option("--target-alias", help="What to call the target.")] = "target",
+    source_alias: Annotated[str, typer.Option("--source-alias", help="The alias of the source.")] = "source",
+    target_alias: Annotated[str, typer.Option("--target-alias", help="The alias of the target.")] = "target",
     include: Annotated[
         list[str] | None,
         typer.Option("--include", help="Topics to mirror: a name, a prefix* or a /regex/; may be repeated."),
@@ -65,7 +65,7 @@ def init(
     to: Annotated[Path, typer.Option("--to", metavar="FILE", help="Where to write it, - for stdout.")] = Path(
         DEFAULT_NAME
     ),
-    force: Annotated[bool, typer.Option("--force", help="Replace what is there already.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print it.")] = False,
     _verbose: VerboseOption = 0,
 ) -> None:

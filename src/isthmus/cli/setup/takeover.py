@@ -44,7 +44,7 @@ TimeoutOption = Annotated[
     str, typer.Option("--timeout", help="How long MirrorMaker 2 and its open transactions are waited for to end.")
 ]
 WholeOption = Annotated[
-    bool, typer.Option("--whole", help="Compare all that the target holds, not only what was written last.")
+    bool, typer.Option("--whole", help="Compare all records of the target, not only the last ones.")
 ]
 AllowForeignOption = Annotated[
     bool, typer.Option("--allow-foreign", help="Pass over records at the target that the source does not have.")
@@ -54,7 +54,7 @@ OffsetsTopicOption = Annotated[
     typer.Option(
         "--offsets-topic",
         metavar="TOPIC",
-        help="Where MirrorMaker 2 keeps its positions, unless the file says it.",
+        help="The topic in which MirrorMaker 2 keeps its positions, unless the file has it.",
         show_default=False,
     ),
 ]
@@ -63,7 +63,7 @@ WorkersGroupOption = Annotated[
     typer.Option(
         "--workers-group",
         metavar="GROUP",
-        help="The group of MirrorMaker 2's workers, unless the file says it. If it is empty, workers may go on, as "
+        help="The group of MirrorMaker 2's workers, unless the file has it. If it is empty, workers may go on, as "
         "they run other connectors too: then see that MirrorMaker 2's are deleted.",
         show_default=False,
     ),

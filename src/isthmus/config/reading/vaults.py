@@ -29,7 +29,7 @@ def ask_password(what: str) -> str:
     if not sys.stdin.isatty():
         raise OutOfReach(
             f"asks for {what}, and there is no terminal to ask on",
-            "Give it by ${env:NAME} or ${file:/path} where nobody is there to type it.",
+            "Give it by ${env:NAME} or ${file:/path} where no person can type it.",
         )
     try:
         return getpass.getpass(f"{what}: ")

@@ -51,7 +51,7 @@ class ConfigsSection(Section):
     use_defaults_from: Literal["target", "source"] = Field(
         _CONFIGS.use_defaults_from,
         description=(
-            "What happens to a configuration that the source does not set: target removes it at the target, where the "
+            "The treatment of a configuration that the source does not set: target removes it at the target, where the "
             "brokers' default counts then; source sets it to the value the source has by default."
         ),
     )

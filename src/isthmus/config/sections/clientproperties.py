@@ -133,5 +133,5 @@ def _explain_refusal(name: str) -> tuple[str, str]:
     meant = f"Did you mean {near[0]}? " if near else ""
     return (
         "is not taken by Isthmus's clients, which are not Kafka's",
-        f"{meant}Taken are {', '.join(TAKEN_PROPERTIES)}; what a link may take is bounded by its limits.",
+        f"{meant}Accepted are {', '.join(TAKEN_PROPERTIES)}; the resources of a link are bounded by its limits.",
     )

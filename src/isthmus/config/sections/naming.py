@@ -85,7 +85,7 @@ def _mirror_maker(separator: str, source_alias: str, target_alias: str) -> Mirro
     for alias in (source_alias, target_alias):
         if separator in alias:
             raise ConfigError(
-                f"cannot be mm2: alias {alias} holds the separator {separator!r}: names would not tell where it ends",
+                f"cannot be mm2: alias {alias} holds the separator {separator!r}: its end in a name would be ambiguous",
                 hint="Give the cluster another alias, or mm2 another separator.",
             )
     return MirrorMakerNaming(source_alias=source_alias, target_alias=target_alias, separator=separator)

@@ -47,7 +47,8 @@ class ProxySection(Section):
     url: ProxyUrl = Field(
         description=(
             "`socks5://host:port` or `http://host:port` (CONNECT), with `user@` before the host where it asks for a "
-            "login; or `relay://side@host:port` for what `isthmus relay` serves. Brokers' names are looked up by the "
+            "login; or `relay://side@host:port` for the side of an `isthmus relay`. Brokers' names are looked up by "
+            "the "
             "proxy."
         )
     )

@@ -138,7 +138,7 @@ class ClusterSection(Section):
         ),
     )
     proxy: ProxySection | None = Field(
-        None, description="What connections go through: `socks5://host:port`, `http://host:port`, or a section."
+        None, description="The proxy of connections: `socks5://host:port`, `http://host:port`, or a section."
     )
     client_id: Name = Field(
         CLIENT_ID, description="Kafka's client.id where no link is at work, as in `isthmus cluster describe`."
@@ -147,7 +147,7 @@ class ClusterSection(Section):
         {},
         description=(
             "Properties of Kafka's clients, by their own names. "
-            f"Taken are {', '.join(f'`{name}`' for name in TAKEN_PROPERTIES)}, and no others."
+            f"Accepted are {', '.join(f'`{name}`' for name in TAKEN_PROPERTIES)}, and no others."
         ),
     )
     zookeeper: ZooKeeperSection | None = Field(
@@ -173,12 +173,12 @@ class GroupsSection(Section):
     include: tuple[GroupPatternText, ...] = Field(
         (),
         description=(
-            "What to carry: a group's name, a prefix with a trailing *, or a regular expression between slashes that "
+            "Groups to carry: a group's name, a prefix with a trailing *, or a regular expression between slashes that "
             "has to match the whole name. Nothing matches by default."
         ),
     )
     exclude: tuple[GroupPatternText, ...] = Field(
-        (), description="What to leave out, written in the same way. Exclusion wins."
+        (), description="Exceptions, written in the same way. Exclusion wins."
     )
     way: Literal["identity", "mapped", "timestamp"] = Field(
         "identity",
@@ -201,7 +201,7 @@ class GroupsSection(Section):
     delete_at_target: bool = Field(
         _GROUPS.delete_at_target,
         description=(
-            "Whether a group that is gone at the source is deleted at the target, if nobody used it there. "
+            "Whether a group that is gone at the source is deleted at the target, if no consumer used it there. "
             "Needs READ on `__consumer_offsets` at the source."
         ),
     )
@@ -233,12 +233,12 @@ class LimitsSection(Section):
 
 
 class TransactionsSection(Section):
-    """What happens to transactions. Committed transactions are always copied."""
+    """The treatment of transactions. Committed transactions are always copied."""
 
     aborted: Literal["auto", "copy", "omit"] = Field(
         "auto",
         description=(
-            "What happens to records of aborted transactions, which only read_uncommitted consumers see. copy writes "
+            "The treatment of records of aborted transactions, which only read_uncommitted consumers see. copy writes "
             "them into aborted transactions: if the target's brokers verify transactions, Kafka's default since "
             "3.6, a partition may then stop when a broker fails. omit lets control records take their offsets. "
             "auto copies them where that is exact and omits them elsewhere. Without ALTER on the target's cluster "
@@ -272,7 +272,7 @@ class SyncSection(Section):
     out_of_sync: Literal["available", "consistent"] = Field(
         _SYNC.out_of_sync.value,
         description=(
-            "What happens to writes then. available: they are acknowledged as by an asynchronous link, once the "
+            "The answer to writes then. available: they are acknowledged as by an asynchronous link, once the "
             "source's ledger has the first offset of each partition that the follower may lack. consistent: they are "
             "refused until the follower has caught up or an operator makes the link asynchronous."
         ),
@@ -312,21 +312,21 @@ class LinkSection(Section):
     configs: ConfigsSection = Field(ConfigsSection(), description="How topics' configurations follow the source.")
     access: AccessSection = Field(AccessSection(), description="Which access rules (ACLs) are carried.")
     limits: LimitsSection = Field(LimitsSection(), description="How much the link may take.")
-    transactions: TransactionsSection = Field(TransactionsSection(), description="What happens to transactions.")
+    transactions: TransactionsSection = Field(TransactionsSection(), description="The treatment of transactions.")
     sync: SyncSection = Field(
         SyncSection(), description="How acknowledgements wait if the link is synchronous: declared links alone can be."
     )
     on_data_gap: DataGapPolicy = Field(
         "stop",
         description=(
-            "What happens to a partition whose source deleted records before they were copied: "
+            "The treatment of a partition whose source deleted records before they were copied: "
             "stop it, or record the gap and continue behind it."
         ),
     )
     on_divergence: DivergencePolicy = Field(
         "stop",
         description=(
-            "What happens to a topic whose source lost records that were copied (unclean leader election), or was "
+            "The treatment of a topic whose source lost records that were copied (unclean leader election), or was "
             "deleted and created again: stop its partitions, or recover it as `isthmus link recover` does "
             "(docs/recovery.md)."
         ),
@@ -334,10 +334,10 @@ class LinkSection(Section):
     on_source_deleted: DeletionPolicy = Field(
         "keep",
         description=(
-            "What happens to a topic that was mirrored and that the source has deleted. keep: the target's stays and "
+            "The treatment of a topic that was mirrored and that the source has deleted. keep: the target's stays and "
             "shows as SOURCE_DELETED. forget: it stays, and is forgotten as `isthmus forget` does. delete: the "
             "target's is deleted as well, once it is proven that the source's is gone and that the target's holds "
-            "nothing else (docs/recovery.md). What `topics.include` names is kept."
+            "nothing else (docs/recovery.md). Topics that `topics.include` names are kept."
         ),
     )
     compaction_holes_max: Annotated[int, Field(ge=0)] = Field(
@@ -351,7 +351,7 @@ class LinkSection(Section):
         5.0, description="How often new topics and partitions are looked for, in seconds."
     )
     mm2: MirrorMakerSection = Field(
-        MirrorMakerSection(), description="What is written for tools of MirrorMaker 2: `true`, or a section as below."
+        MirrorMakerSection(), description="Topics for tools of MirrorMaker 2: `true`, or a section as below."
     )
 
 
@@ -395,7 +395,7 @@ class FabricSection(Section):
             "cluster id, are refused."
         )
     )
-    links: tuple[LinkSection, ...] = Field((), description="What is mirrored from where to where.")
+    links: tuple[LinkSection, ...] = Field((), description="The links: source, target and topics of each.")
     trees: tuple[TreeSection, ...] = Field(
         (), description="Distribution trees: producers on all clusters, every message once on each (docs/trees.md)."
     )

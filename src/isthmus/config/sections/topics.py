@@ -22,8 +22,8 @@ class TemplateNamingSection(Section):
 class NamingSection(Section):
     """Other names at the target, prefix for prefix or by templates. By default names stay as they are: `identity`."""
 
-    source_prefix: str = Field("", description="What names at the source begin with; others are not carried.")
-    target_prefix: str = Field("", description="What they begin with at the target instead.")
+    source_prefix: str = Field("", description="The prefix of names at the source; other names are not carried.")
+    target_prefix: str = Field("", description="The prefix that replaces it at the target.")
     template: TemplateNamingSection | None = Field(None, description="Names made by templates.")
 
     @model_validator(mode="before")
@@ -70,11 +70,11 @@ class TopicsSection(Section):
     include: tuple[Pattern, ...] = Field(
         (),
         description=(
-            "What to mirror: a name, a prefix with a trailing *, or a regular expression between "
+            "Topics to mirror: a name, a prefix with a trailing *, or a regular expression between "
             "slashes that has to match the whole name. Nothing matches by default."
         ),
     )
-    exclude: tuple[Pattern, ...] = Field((), description="What to leave out, written in the same way. Exclusion wins.")
+    exclude: tuple[Pattern, ...] = Field((), description="Exceptions, written in the same way. Exclusion wins.")
     naming: TopicNamingSection = Field(
         TopicNamingSection(),
         description="The names at the target: `identity`, `mm2`, or a section as below (docs/naming.md).",
@@ -96,7 +96,7 @@ class TopicsSection(Section):
     remote: Literal["copy", "leave"] = Field(
         "copy",
         description=(
-            "What happens to records that only a remote tier of the source holds (KIP-405): copy reads them like any "
+            "The treatment of records that only a remote tier of the source holds (KIP-405): copy reads them like any "
             "others; leave begins where the log begins on its brokers' disks (docs/offsets.md)."
         ),
     )

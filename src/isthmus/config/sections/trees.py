@@ -38,16 +38,18 @@ class TreeSection(Section):
     topics: tuple[Pattern, ...] = Field(
         (),
         description=(
-            "What is distributed: names, prefixes and /regexes/, as a list; or as a link has it, `{include: [...]}`, "
+            "The topics that are distributed: names, prefixes and /regexes/, as a list; or as a link has it, "
+            "`{include: [...]}`, "
             "with `exclude` beside that."
         ),
     )
-    exclude: tuple[Pattern, ...] = Field((), description="What to leave out of it. Exclusion wins.")
+    exclude: tuple[Pattern, ...] = Field((), description="Names to leave out of it. Exclusion wins.")
     groups: tuple[GroupPatternText, ...] = Field((), description="The consumer groups whose positions are distributed.")
     margin_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
         GroupSettings().margin_s,
         description=(
-            "What is younger than the record at a group's position by less than that is read again on another cluster: "
+            "Messages that are younger than the record at a group's position by less than this are read again on "
+            "another cluster: "
             "messages have to come from any cluster to any other in that time."
         ),
     )
@@ -75,7 +77,7 @@ class TreeSection(Section):
     on_data_gap: DataGapPolicy = Field(
         "stop",
         description=(
-            "What happens to a partition whose source deleted messages before they were copied, as when a target was "
+            "The treatment of a partition whose source deleted messages before they were copied, as when a target was "
             "away for longer than they are retained: stop it, or record the gap and continue behind it."
         ),
     )
@@ -89,6 +91,6 @@ class TreeSection(Section):
         if not isinstance(given, Mapping) or not isinstance(topics, Mapping) or topics.keys() - {"include", "exclude"}:
             return given
         if "exclude" in topics and "exclude" in given:
-            raise ValueError("says twice what to leave out: in topics.exclude and in exclude")
+            raise ValueError("has exceptions twice: in topics.exclude and in exclude")
         beside = {"exclude": topics["exclude"]} if "exclude" in topics else {}
         return {**given, "topics": topics.get("include", ()), **beside}

@@ -65,7 +65,7 @@ def way_out(lane: Lane) -> str:
             "Have the cluster that lost records leave the tree and come back: it gets all that the others have "
             "(docs/trees.md, When a partition stops)."
         )
-    return "Copy the topic anew under another name (topics.naming)."
+    return "Copy the topic again under another name (topics.naming)."
 
 
 def deleted(lane: Lane, gap: Gap) -> Problem:

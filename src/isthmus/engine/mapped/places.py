@@ -594,7 +594,7 @@ def _unread_error(routes: Routes[TopicT], key: tuple[TopicT, int], offset: int, 
 
 def _explain_unknown_origin(run: LaneRun, answer: Offset | ClusterError | None) -> tuple[str, str]:
     """The message and hint if the source does not answer at which offset a lane begins."""
-    what = f"the source does not tell where {run.source[0]}-{run.source[1]} is to be read from"
+    what = f"the source does not report the offset from which {run.source[0]}-{run.source[1]} is to be read"
     if isinstance(answer, ClusterError):
         return f"{what}: {answer}", answer.hint
     reason = "" if answer is None else f": its leader says {codes.name_of(answer.error_code)}"
@@ -605,7 +605,8 @@ def _cut_short_error(routes: Routes[TopicT], key: tuple[TopicT, int], begin: int
     """The error that a log start is unknown, or above where reading began, so that records may be missing."""
     alias = routes.client.cluster.alias
     return Unreachable(
-        f"{alias} does not say that {key[0]}-{key[1]} still begins at offset {begin} or before, where it was read from",
+        f"{alias} does not confirm that {key[0]}-{key[1]} still begins at offset {begin} or before, where the lane "
+        "read it",
         cluster=alias,
         hint="Isthmus reads again within seconds.",
     )
@@ -668,7 +669,7 @@ def _count_remembered(state: ProducerState | None, cursor: Cursor) -> int:
 
 def _lost_at_target(run: LaneRun, cursor: Cursor) -> Problem:
     return Problem(
-        f"the target has not at offset {cursor.target_offset - 1} any more what was appended there, nor what came "
+        f"the target no longer has the record that was appended at offset {cursor.target_offset - 1}, nor the one "
         "before: it lost records (unclean leader election)",
-        f"`isthmus verify --topic {run.lane.target_topic}` names what is missing. {way_out(run.lane)}",
+        f"`isthmus verify --topic {run.lane.target_topic}` names the missing records. {way_out(run.lane)}",
     )

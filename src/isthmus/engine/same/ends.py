@@ -56,7 +56,9 @@ class Ends:
             return None
         if place is Placement.SETTLE:
             self._looked_at[run] = now
-            run.hinder(LaneState.TARGET_UNAVAILABLE, f"what was sent to {run.lane.key} before may still arrive there")
+            run.hinder(
+                LaneState.TARGET_UNAVAILABLE, f"requests that were sent to {run.lane.key} before may still arrive there"
+            )
             return max(self._settle_s, held_until - now)
         problem = unreplicated(run.lane.key, seen.log_end, seen.high_watermark)
         run.hinder(LaneState.TARGET_UNAVAILABLE, problem.message, problem.hint)
@@ -128,7 +130,7 @@ class Ends:
                 if run.belief.beyond is None:
                     run.fail(LaneState.SOURCE_UNAVAILABLE, message)
                 else:
-                    run.fail(LaneState.STARTING, f"{message}, and somebody else may have written: looked at again")
+                    run.fail(LaneState.STARTING, f"{message}, and another producer may have written: looked at again")
                 return self._doubt.pause_s
             state, problem = beyond(sight, run.belief.beyond)
             run.fail(state, problem.message, problem.hint)

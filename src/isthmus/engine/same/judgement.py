@@ -222,7 +222,8 @@ def written_beyond(sight: Sight, batch: Batch) -> Problem:
     end, position = sight.source.stable_end, sight.position
     return Problem(
         f"the target ends at {position}, the source at {end}: offsets [{end}, {position}) exist only at the target, "
-        f"with a record of producer {batch.producer_id}, which is not this link: somebody else writes to the partition",
+        f"with a record of producer {batch.producer_id}, which is not this link: another producer writes to the "
+        "partition",
         "Deny WRITE on the target topic to all but Isthmus. "
         + keep_or_delete(sight.key.topic, sight.target, [sight.extent(end, position), _deleted_at_source(sight)]),
     )
@@ -237,8 +238,8 @@ def among_fillers(sight: Sight) -> Problem:
     """The problem that another producer has written among fillers, which are not deleted then."""
     held = [sight.extent(sight.target_start, sight.position)]
     return Problem(
-        f"somebody else writes to the partition: before offset {sight.position} the target was to hold fillers alone, "
-        "which stand for what the source has deleted",
+        f"another producer writes to the partition: before offset {sight.position} the target was to hold fillers "
+        "alone, which stand for records that the source has deleted",
         "Deny WRITE on the target topic to all but Isthmus. " + keep_or_delete(sight.key.topic, sight.target, held),
     )
 
@@ -246,7 +247,7 @@ def among_fillers(sight: Sight) -> Problem:
 def _judge_changed(sight: Sight) -> Judgement:
     topic, partition = sight.key
     message = (
-        f"the source has not at offset {sight.position - 1} any more what was copied from there: it lost records "
+        f"the source no longer has the record that was copied from offset {sight.position - 1}: it lost records "
         "(unclean leader election) and was written to again"
     )
     hint = keep_or_delete_unknown(topic, sight.target, partition)
@@ -258,26 +259,27 @@ def _judge_foreign(sight: Sight, tail: Batch, ours: Collection[int], *, is_ended
     ways = keep_or_delete_unknown(topic, sight.target, partition)
     if is_ended_here:
         what = (
-            "the end of a transaction, but not as at the source: who let go of the copy (a failover) aborted what was "
-            "open there, and the source has committed it since, or has ended another one first"
+            "the end of a transaction, but not as at the source: the command that detached the copy (a failover) "
+            "aborted its open transactions, and the source has committed it since, or has ended another one first"
         )
         hint = ways
     elif tail.is_control:
         what = (
             "a control record where the source has a record: a coordinator wrote the end of an aborted transaction "
-            "twice, or ended one that nobody went on with in time, or somebody else writes to the partition"
+            "twice, or ended one that no task continued in time, or another producer writes to the partition"
         )
         hint = f"{ways} {ONCE_HINT}"
     elif tail.producer_id in ours:
         what = (
-            "a record of this link, but not the source's: somebody else wrote to the partition before, or the source "
+            "a record of this link, but not the source's: another producer wrote to the partition before, or the "
+            "source "
             "lost records (unclean leader election) and was written to again"
         )
         hint = f"Deny WRITE on the target topic to all but Isthmus. {ways}"
     else:
-        what = f"not the source's record but one of producer {tail.producer_id}: somebody else writes to it"
+        what = f"not the source's record but one of producer {tail.producer_id}: another producer writes to it"
         hint = f"Deny WRITE on the target topic to all but Isthmus. {ways}"
-    message = f"what the target has at offset {sight.position - 1} is {what}"
+    message = f"the target's record at offset {sight.position - 1} is {what}"
     return foreign(Problem(message, hint))
 
 
@@ -320,7 +322,8 @@ def diverged(sight: Sight) -> Problem:
     only_there = [sight.extent(end, position), _deleted_at_source(sight)]
     return Problem(
         f"the target ends at {position}, the source at {end}: offsets [{end}, {position}) exist only at the target",
-        "The source lost records (unclean election) or the topic was refilled, or somebody wrote to the target before. "
+        "The source lost records (unclean election) or the topic was refilled, or another producer wrote to the "
+        "target before. "
         f"Whether what lies before is alike `isthmus verify --topic {sight.key.topic}` tells. "
         + keep_or_delete(sight.key.topic, sight.target, only_there),
     )
@@ -345,7 +348,8 @@ def stopped_by(sight: Sight, gap: Gap) -> Problem:
     only_there = [sight.extent(sight.target_start, gap.offset_begin)]
     return Problem(
         f"the source deleted offsets [{gap.offset_begin}, {gap.offset_end}) before they were copied",
-        "Set on_data_gap: continue on the link to record the gap and go on, or start anew. A longer retention at the "
+        "Set on_data_gap: continue on the link to record the gap and go on, or copy the topic again. A longer "
+        "retention at the "
         f"source avoids this. {keep_or_delete(sight.key.topic, sight.target, only_there)}",
     )
 

@@ -210,7 +210,7 @@ class Markers:
         run.fail(
             LaneState.FOREIGN_WRITE,
             f"the target's log ends at {log_end} where {end} was expected: a control record was written twice (the "
-            "coordinator does so when a leader goes) or somebody else writes to the partition",
+            "coordinator does so when a leader goes) or another producer writes to the partition",
             f"{keep_or_delete_unknown(run.target[0], self._routes.client.cluster, run.target[1])} {ONCE_HINT}",
         )
         raise Refused

@@ -95,7 +95,7 @@ def quiet(*, is_placed: bool, has_pending: bool) -> tuple[LaneState, Problem]:
     if not is_placed:
         what = "where the target's log ends was not to be found out"
     elif has_pending:
-        what = "nothing of what waits to be written was acknowledged by the target"
+        what = "the target acknowledged none of the waiting records"
     else:
         what = "nothing was heard of the source's log"
     state = LaneState.TARGET_UNAVAILABLE if has_pending or not is_placed else LaneState.SOURCE_UNAVAILABLE

@@ -34,7 +34,7 @@ READING: Final = frozenset({FETCH, LIST_OFFSETS, SHARE_FETCH})
 SHOWING: Final = frozenset({METADATA, DESCRIBE_TOPIC_PARTITIONS})
 """Messages whose answers name the leaders of partitions."""
 _CODE: Final = codes.NOT_LEADER_OR_FOLLOWER
-_REFUSAL_MESSAGE: Final = "Its link is SYNCING: nobody reads it until it is IN_SYNC."
+_REFUSAL_MESSAGE: Final = "Its link is SYNCING: consumers cannot read it until it is IN_SYNC."
 _SESSION_MESSAGE: Final = "Some of its topics are not to be read now: begin a new session."
 _ID_BYTES: Final = 16
 _NO_SESSION: Final = struct.pack(">ii", 0, -1)

@@ -71,7 +71,7 @@ class CommitLooks:
             why: object = f"the coordinator did not answer within {_ANSWER_S:g} s"
         except ClusterError as error:
             why = error
-        _log.warning("what a transaction of %s wrote is not known, so it is not committed: %s",
+        _log.warning("the writes of a transaction of %s are not known, so it is not committed: %s",
                      asked.transactional_id, why)  # fmt: skip
         return commit_refused(asked, codes.COORDINATOR_NOT_AVAILABLE)
 
@@ -117,7 +117,7 @@ class CommitLooks:
         }
         found = await active_producers(self._source, leaders)
         for error in found.errors.values():
-            _log.warning("who has written to what was failed over is not known: %s", error)
+            _log.warning("the producers that wrote to the topics that failed over are not known: %s", error)
             return ()
         own = {key[0] for key, each in found.values.items() if asked.producer_id in {one.producer_id for one in each}}
         if OFFSETS_TOPIC in own:

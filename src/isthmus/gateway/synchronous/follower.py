@@ -221,7 +221,7 @@ class FollowerWatch:
         was = self.losses.get(partition.key, (partition.end, 0))[0]
         self.losses[partition.key] = max(was, partition.end), end
         _log.error(
-            "%s-%d of %s has lost what it had: its log ended at %d, and ends at %d now",
+            "%s-%d of %s has lost records: its log ended at %d, and ends at %d now",
             *partition.key, self.client.cluster.alias, partition.end, end,
         )  # fmt: skip
 

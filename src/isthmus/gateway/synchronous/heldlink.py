@@ -204,7 +204,7 @@ class HeldLink:
             named = first_few(
                 f"{topic}-{partition} before offset {ends[topic, partition]}" for topic, partition in other
             )
-            self.part.stop(f"SOURCE CHANGED: the follower has not what the source has in {named}")
+            self.part.stop(f"SOURCE CHANGED: the follower does not have the source's records in {named}")
         return found
 
     async def let_go(self, late: Mapping[SourceTopicPartition, int]) -> None:
@@ -405,7 +405,7 @@ class HeldLink:
         await self.follower.wait_until_covered(there)
         found = await self.compare(ends)
         if any(found.get(key, False) is False for key in ends):
-            raise ClusterError(f"{self.name}: it is not seen that the follower has what the source has")
+            raise ClusterError(f"{self.name}: no proof that the follower has the source's records")
 
     async def _source_logs(self) -> Mapping[SourceTopicPartition, LogRange]:
         memory = self.target.memory

@@ -515,7 +515,7 @@ class Keeper:
             try:
                 self._look(time.monotonic())
             except Exception:  # noqa: BLE001 - what is held is looked at again
-                _log.exception("what is held could not be looked at")
+                _log.exception("held answers could not be examined")
 
     def _look(self, now: float) -> None:
         duties = {link.name: link.duty(is_transactional=False) for link in self.duties.links if not link.is_lost}

@@ -177,7 +177,7 @@ class OtherGateways:
             try:
                 await link.write_there(changes)
             except ClusterError as error:
-                _log.debug("the target of link %s still has what a gateway wrote: %s", link.name, error)
+                _log.debug("the target of link %s still has the document of a gateway: %s", link.name, error)
 
 
 def _stated_key(link: _Held) -> _StatedKey:

@@ -117,7 +117,9 @@ class _Reader:
         setting = self.settings.get("bootstrap.servers")
         if setting is None or not setting.value.strip():
             key = Setting("", f"{self.alias}.bootstrap.servers")
-            raise self.gathering.refusal(key, "is missing", f"Say where brokers of {self.alias} are: host:9092.")
+            raise self.gathering.refusal(
+                key, "is missing", f"Give the addresses of brokers of {self.alias}: host:9092."
+            )
         addresses: list[str] = []
         for item in split_list(self.gathering.require_known(setting)):
             found = _ADDRESS.fullmatch(item)

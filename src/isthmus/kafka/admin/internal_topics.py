@@ -93,8 +93,8 @@ class InternalTopics:
         if _COMPACTED in policy.split(","):
             return None
         problem = Problem(
-            f"topic {place[1]} of {place[0]} has {_POLICY}={policy}: what was written is deleted by its age, and who "
-            "reads it later does not find it",
+            f"topic {place[1]} of {place[0]} has {_POLICY}={policy}: records are deleted by their age, and later "
+            "readers do not find them",
             f"Set {_POLICY}={_COMPACTED} on it (kafka-configs --alter), or delete it: Isthmus creates it again.",
         )
         return self._change(place, _POLICY, policy, _COMPACTED, problem)

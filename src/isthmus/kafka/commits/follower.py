@@ -190,7 +190,7 @@ class CommitFollower(GroupSurvey):
         return Unreachable(
             f"{OFFSETS_TOPIC} of {self._client.cluster.alias} cannot be read to its end",
             cluster=self._client.cluster.alias,
-            hint="Are all its replicas up? isthmus doctor tells which partitions are not.",
+            hint="Are all its replicas up? isthmus doctor names the partitions that are not.",
         )
 
     async def _metadata(self) -> Metadata:

@@ -382,7 +382,7 @@ class Connection:
 
     def _answer(self, payload: memoryview) -> None:
         if not self._waiting:
-            raise ValueError("an answer came that nobody asked for")
+            raise ValueError("an answer came without a request")
         correlation, future, decode, *_ = self._waiting.popleft()
         self._has_answered = True
         try:

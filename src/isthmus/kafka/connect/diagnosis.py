@@ -116,7 +116,7 @@ def missing_login(cluster: Cluster, host: str, port: int) -> ClusterError | None
         f"{whereabouts(cluster, host, port)} asks for a login, and security.protocol is {protocol}",
         cluster=cluster.alias,
         hint=f"Set security.protocol of {cluster.alias} to {asked}, with a mechanism it offers "
-        f"({', '.join(mechanisms)}) and what that needs, {_OTHER_PORT}.",
+        f"({', '.join(mechanisms)}) and its settings, {_OTHER_PORT}.",
     )
 
 
@@ -124,7 +124,7 @@ def _tls_error(error: ssl.SSLError, cluster: Cluster, where: str) -> ClusterErro
     tls, reason = cluster.security.tls, error.reason or str(error)
     if isinstance(error, ssl.SSLCertVerificationError):
         return _distrust_error(error, cluster, where)
-    message, hint = f"{where} refused TLS: {reason}", "The broker's log may tell more."
+    message, hint = f"{where} refused TLS: {reason}", "The broker's log may have details."
     if _CERTIFICATE_ALERT in reason or reason.endswith("UNKNOWN_CA"):
         if tls.certificate_file is None:
             message = f"{where} asks for a client certificate, and there is none in security.tls"

@@ -185,8 +185,10 @@ class _Handshake:
         return Unreachable(
             f"{self._who} does not connect to {self._destination}: {reason or status}",
             cluster=self._cluster.alias,
-            hint=f"isthmus relay join --as {self._proxy.username} has to run where these brokers can be reached; its "
-            "log says why it does not get there.",
+            hint=(
+                f"isthmus relay join --as {self._proxy.username} has to run where these brokers can be reached; its "
+                "log states why it cannot connect."
+            ),
         )
 
     def _login_error(self, what: str) -> ClusterError:

@@ -286,7 +286,7 @@ def _sent_away(fetched: Fetched[TopicT], connection: Connection) -> Unreachable:
         f"{connection.where} has readers of {topic}-{partition} read from replica {fetched.preferred} (KIP-392), and "
         "Isthmus reads from leaders",
         cluster=connection.cluster,
-        hint="Have the brokers' replica.selector.class name the leader to clients that tell no rack, as Kafka's "
+        hint="Have the brokers' replica.selector.class name the leader to clients without a rack, as Kafka's "
         "RackAwareReplicaSelector does.",
     )
 

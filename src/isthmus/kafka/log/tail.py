@@ -37,7 +37,7 @@ _TIER_MS: Final = 1_000
 """How long a broker may read from a remote tier."""
 
 UNTOLD: Final = Unreachable(
-    "the last batch could not be read: the leader cannot tell now what its log holds there",
+    "the last batch could not be read: the leader cannot report the content of its log there now",
     hint="Isthmus looks again by itself; if it lasts, check the brokers of this partition.",
 )
 

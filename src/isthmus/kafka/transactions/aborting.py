@@ -91,8 +91,8 @@ async def _abort(
     for each in ended:
         if each.state is TransactionState.UNKNOWN:
             raise ClusterError(
-                f"a transaction is open in {each.topic}-{each.partition} of {client.cluster.alias}, and whose it is "
-                f"nobody tells: {not_told.get('transactions', 'its coordinator does not answer')}",
+                f"a transaction is open in {each.topic}-{each.partition} of {client.cluster.alias}, and its owner is "
+                f"unknown: {not_told.get('transactions', 'its coordinator does not answer')}",
                 cluster=client.cluster.alias,
                 hint="Allow DESCRIBE and WRITE on all transactional ids, or end its producer; then give the command "
                 "again.",

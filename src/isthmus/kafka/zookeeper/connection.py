@@ -77,7 +77,7 @@ def open_session(cluster: Cluster) -> Iterator[KazooClient]:
         raise ClusterError(
             f"{where} holds no Kafka cluster",
             cluster=cluster.alias,
-            hint="Check the chroot: zookeeper.connect of the brokers says it.",
+            hint="Check the chroot: zookeeper.connect of the brokers has it.",
         ) from error
     except NoAuthError as error:
         raise NotAuthorized(

@@ -115,14 +115,15 @@ class Examiner:
     def _problem(self, pair: BothLogs, found: Aligned) -> Problem | None:
         if found.missing:
             return Problem(
-                f"the target lacks {format_count(found.missing, 'record')} that MirrorMaker 2 says it has copied, the "
+                f"the target lacks {format_count(found.missing, 'record')} that MirrorMaker 2 reports as copied, the "
                 f"first from source offset {found.first_missing}: it filtered or changed them, the target lost them, "
                 "or the source topic was created again since",
                 _EXCLUDE,
             )
         if self._begins_late and _holds_nothing(pair, found):
             return Problem(
-                f"MirrorMaker 2 says it has copied up to source offset {pair.committed}, and the target has no record "
+                f"MirrorMaker 2 reports that it has copied up to source offset {pair.committed}, and the target has "
+                "no record "
                 "of the source: that topic was created again since, or MirrorMaker 2 changed the records",
                 _EXCLUDE,
             )
@@ -132,7 +133,7 @@ class Examiner:
             at = ", ".join(map(str, found.foreign_at))
             return Problem(
                 f"{format_count(found.foreign, 'record')} at the end of the target come from no record of the source, "
-                f"the first at target offset {at}: somebody else writes there, MirrorMaker 2 changed them, or the "
+                f"the first at target offset {at}: another producer writes there, MirrorMaker 2 changed them, or the "
                 "source has lost them",
                 "If others write there, --allow-foreign passes these over. Else the copy cannot be gone on with: "
                 + _EXCLUDE,
@@ -291,7 +292,8 @@ def _refuse(pair: BothLogs, problem: Problem, found: Aligned | None = None) -> P
 def contradiction(found: str, committed: int) -> Problem:
     """Build the problem that what MirrorMaker 2 says it has copied is not in the topic that the link's naming gives."""
     return Problem(
-        f"MirrorMaker 2 says it has copied everything before source offset {committed}, and {found}: it named the "
+        f"MirrorMaker 2 reports that it has copied everything before source offset {committed}, and {found}: it "
+        "named the "
         "topic otherwise, or its copy was deleted",
         "Compare topics.naming with the names at the target (isthmus cluster topics), correct it, and call this again. "
         "If the copy was deleted, isthmus resume LINK --topic TOPIC has all of it copied again.",
@@ -309,7 +311,7 @@ def _shorter_problem(pair: BothLogs) -> Problem:
 def _unknown_problem(pair: BothLogs) -> Problem:
     return Problem(
         f"the target held {pair.target_topic}-{pair.partition} up to offset {pair.target.end} and has deleted all of "
-        "it, and MirrorMaker 2 has no position of it any more: nobody knows what it had copied",
+        "it, and MirrorMaker 2 has no position of it any more: it is unknown which records it had copied",
         "isthmus resume LINK --topic TOPIC copies all that the source has. Or name the topic to topics.exclude.",
     )
 

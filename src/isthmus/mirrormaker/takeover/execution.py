@@ -167,8 +167,10 @@ class _Takeover:
         raise PlanRefused(
             f"{self._predecessor.offsets_topic} has no position of a source that is called {alias}{others}, and no "
             f"topic that link {self._link.name} writes to holds a record: there is nothing to take over",
-            hint="Compare the alias, the topic of positions (--offsets-topic) and topics.naming with what MirrorMaker "
-            "2 uses. If it has copied nothing yet, isthmus run begins without --take-over.",
+            hint=(
+                "Compare the alias, the topic of positions (--offsets-topic) and topics.naming with those of "
+                "MirrorMaker 2. If it has copied nothing yet, isthmus run begins without --take-over."
+            ),
         )
 
     # What is there
@@ -268,7 +270,7 @@ class _Takeover:
         if is_run or _find_begun(now).items() - _find_begun(known).items():
             raise PlanRefused(
                 f"a controller began to run link {self._link.name} meanwhile: nothing was written",
-                hint="End that isthmus run and call this again: it tells which topics that run has begun.",
+                hint="End that isthmus run and run this command again: it names the topics that the run has begun.",
             )
 
     def _build_changes(self, topic: TopicTakeover, known: LinkMemory) -> Iterator[LedgerChange]:

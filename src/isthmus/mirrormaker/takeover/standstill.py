@@ -109,7 +109,7 @@ class Standstill:
             return None
         grown = sum(log.end - before[key].end for key, log in moved.items())
         return (
-            f"it is still running, or somebody else writes: {_list_keys(moved)} grew by "
+            f"it is still running, or another producer writes: {_list_keys(moved)} grew by "
             f"{format_count(grown, 'offset')} while it was looked at"
         )
 

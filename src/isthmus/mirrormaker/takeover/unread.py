@@ -53,6 +53,6 @@ class Unread:
 
 def _hidden_problem(name: str, alias: str) -> Problem:
     return Problem(
-        f"MirrorMaker 2 has positions of it, and {alias} does not show it, nor say that it has no such topic",
+        f"MirrorMaker 2 has positions of it, and {alias} does not show it, nor report that it has no such topic",
         f"Grant {on_topic('DESCRIBE', name)}, and call this again.",
     )

@@ -56,7 +56,7 @@ class GatewayPlaces(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkPart(PlainValue):
-    """What a gateway says of a synchronous link, null for nothing yet, and the answers that it holds for it.
+    """The report of a gateway about a synchronous link, null for none yet, and the answers that it holds for it.
 
     It has that `state` since `since_ms`, and holds the first answer for `oldest_s`.
     """
@@ -78,7 +78,7 @@ class LinkPart(PlainValue):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredGateway(PlainValue):
-    """A gateway that has registered. What an older release does not tell is null.
+    """A gateway that has registered. Values that an older release does not report are null.
 
     It may be one process of it. Clients reach it at `address`, and the command with this `pid` runs it. Ledgers know
     its processes by `ids`.
@@ -131,7 +131,7 @@ class RegisteredGateway(PlainValue):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayPair(PlainValue):
-    """A synchronous link: where it stands by all gateways, null if unknown, and what they hold for it together.
+    """A synchronous link: its state by all gateways, null if unknown, and the answers that they hold for it together.
 
     Its lanes count too; `problem` says why it is unknown.
     """
@@ -178,7 +178,7 @@ class Unmarked(PlainValue):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaysReport(PlainValue):
-    """All gateways that have registered, the synchronous links before them, and the clusters that did not tell.
+    """All gateways that have registered, the synchronous links before them, and the clusters that did not answer.
 
     It has who wrote past them too, and why clusters did not tell.
     """
@@ -207,8 +207,8 @@ class GatewaysReport(PlainValue):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgottenGateway(PlainValue):
-    """A gateway that has ended by the word of an operator: in which ledgers it was known, for which synchronous links
-    it stays until what it answered is proven, and which clusters did not tell.
+    """A gateway that an operator declared as ended: the ledgers in which it was known, the synchronous links for which
+    it stays until the records that it acknowledged are proven, and the clusters that did not answer.
 
     It has the processes that this is about. It was known in `ledgers`, and stays in its own until a gateway has proven
     that the synchronous `links` have all that it answered.

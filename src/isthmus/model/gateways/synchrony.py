@@ -28,8 +28,8 @@ LOOK_S: Final = 1.0
 """The interval at which a gateway reads the ledgers, and reports that it is alive."""
 HIDDEN: Final = "its topics are not to be read at the target yet"
 STRANGER: Final = (
-    "a gateway that is not heard has not confirmed that it knows of the link: unless it has ended it answers as before "
-    "(`isthmus gateway forget` says that it has)"
+    "a gateway that is not heard has not confirmed that it knows of the link: unless it has ended it answers as "
+    "before (`isthmus gateway forget` declares that it has)"
 )
 NO_GATEWAY: Final = "no gateway is heard: nothing is held"
 ONE_FOLLOWER: Final = "acknowledgements of a topic wait for one follower"
@@ -37,7 +37,7 @@ FAILED_OVER: Final = "it was failed over: nothing more of it is answered that th
 
 
 class OutOfSync(enum.StrEnum):
-    """What writers get while the follower lags: they go on, or they are refused until somebody decides."""
+    """The treatment of writers while the follower lags: they go on, or they are refused until an operator decides."""
 
     AVAILABLE = "available"
     CONSISTENT = "consistent"
@@ -55,7 +55,7 @@ class SyncSettings:
 
 
 class SyncState(enum.StrEnum):
-    """Where a synchronous link stands, as one gateway tells or all of them."""
+    """The state of a synchronous link, by the report of one gateway or of all of them."""
 
     SYNCING = "SYNCING"
     """Not everything that was ever acknowledged is known to be at the follower yet."""
@@ -426,7 +426,7 @@ def synchrony(gateways: Collection[GatewayWord], *, trouble: str, was_in_sync: b
         for each in waiting:
             if each.word is not None and each.word.reason and not silent:
                 return _standing(SyncState.SYNCING, each.word.reason, [each])
-        unproven = "a gateway is gone, and what it answered is not proven to be at the follower yet"
+        unproven = "a gateway is gone, and the records that it acknowledged are not proven to be at the follower yet"
         return _standing(
             SyncState.SYNCING, unproven if silent else "a gateway has not proven yet that all is there", waiting
         )

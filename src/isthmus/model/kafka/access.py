@@ -26,7 +26,7 @@ class RulePattern(enum.StrEnum):
 
 
 class PermissionType(enum.StrEnum):
-    """What a rule says. A DENY overrides every ALLOW."""
+    """The content of a rule. A DENY overrides every ALLOW."""
 
     ALLOW = "ALLOW"
     DENY = "DENY"

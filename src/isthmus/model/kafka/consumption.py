@@ -11,7 +11,7 @@ from isthmus.model.text.plain import FormMark, PlainValue, computed_field, plain
 
 
 class Position(NamedTuple):
-    """A committed position of a group; what is unknown is null.
+    """A committed position of a group; unknown values are null.
 
     `lag_records` is `None` if no leader reported the end, `lag_seconds` if there is nothing left to read, or the age of
     the next record was not requested. `member` is the client id of the member that reads the partition now.
@@ -36,7 +36,7 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupReport(PlainValue):
-    """A group of a cluster; null for what its coordinator did not tell.
+    """A group of a cluster; null for values that its coordinator did not report.
 
     `description` is `None` where its coordinator did not describe it, and `problem` says why.
     """
@@ -64,7 +64,7 @@ class GroupReport(PlainValue):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsReport(PlainValue):
-    """Groups of one cluster, and what is not known."""
+    """Groups of one cluster, and the unknown parts."""
 
     cluster: str
     groups: tuple[GroupReport, ...]

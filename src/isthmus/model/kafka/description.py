@@ -42,7 +42,7 @@ class BrokerDescription(NamedTuple):
 
 
 class QuorumReplica(NamedTuple):
-    """A node that follows the metadata log. What is not known is `None`; the leader itself has no lag.
+    """A node that follows the metadata log. Unknown values are `None`; the leader itself has no lag.
 
     `lag_records` is how far its log end is behind the leader's, `lag_ms` how long ago it had caught up.
     """
@@ -56,7 +56,7 @@ class QuorumReplica(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quorum(PlainValue):
-    """The KRaft controllers and who follows them (KIP-836). `leader_id` is `None` during an election."""
+    """The KRaft controllers and their followers (KIP-836). `leader_id` is `None` during an election."""
 
     leader_id: int | None
     leader_epoch: int
@@ -76,7 +76,7 @@ class Feature(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRow:
-    """A broker, and what it bears."""
+    """A broker, and its load."""
 
     SCHEMA: ClassVar = "Broker"
 
@@ -93,7 +93,7 @@ class BrokerRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterReport(PlainValue):
-    """A cluster: brokers, quorum, open transactions, findings. `not_told` says why something is missing.
+    """A cluster: brokers, quorum, open transactions, findings. `not_told` states why a part is missing.
 
     `controller` is the broker or controller node that leads. `not_told` has, part by part, the data that the brokers'
     version or our rights hide.

@@ -32,8 +32,8 @@ def margin_findings(subject: str, partitions: Collection[PartitionState], broker
         subject,
         "one-replica",
         [state for state in partitions if len(state.replicas) == 1],
-        "have one replica: while its broker is away nobody reads or writes them, and what was in them is lost with its "
-        "disk",
+        "have one replica: while its broker is away clients cannot read or write them, and their records are lost "
+        "with its disk",
         f"Run: isthmus cluster reassign {subject} --plan --replicas 3 --to plan.json",
     )
     yield from _topics(
@@ -65,8 +65,10 @@ def offsets_findings(
             level=Level.ERROR,
             subject=where,
             check="offsets topic",
-            message=f"cleanup.policy is {policy}: positions of groups are deleted by age, and their consumers begin "
-            "anew",
+            message=(
+                f"cleanup.policy is {policy}: positions of groups are deleted by age, and their consumers start as "
+                "auto.offset.reset sets"
+            ),
             hint="Set cleanup.policy=compact on it.",
         )
     timeouts = ", ".join(f"{setting.value} ms" for setting in settings if setting.name == _COMMIT_TIMEOUT)

@@ -12,7 +12,7 @@ from isthmus.model.text.plain import PlainValue, null_if_negative
 
 
 class ElectionOutcome(enum.StrEnum):
-    """What becomes of an election."""
+    """The result of an election."""
 
     NOT_NEEDED = "not-needed"
     """The preferred replica leads already."""

@@ -36,7 +36,7 @@ def cluster_id_findings(subject: str, cluster_id: str) -> Iterator[Finding]:
             subject=subject,
             check="cluster id",
             message=f"{cluster_id!r} is no cluster id: at most 22 letters, digits, '-' and '_' are allowed",
-            hint="Isthmus knows clusters by their ids: look for what answers in the place of Kafka's brokers.",
+            hint="Isthmus knows clusters by their ids: find the service that answers in place of Kafka's brokers.",
         )
 
 
@@ -48,7 +48,7 @@ def broker_findings(subject: str, brokers: Iterable[BrokerDescription]) -> Itera
                 level=Level.WARN,
                 subject=subject,
                 check="brokers",
-                message=f"broker {broker.node_id} is fenced: it is registered, and serves nobody",
+                message=f"broker {broker.node_id} is fenced: it is registered, and serves no client",
                 hint="Start it again and look at its log; if it is gone for good, move its replicas and unregister it.",
             )
 
@@ -95,7 +95,7 @@ def _explain(condition: Condition, found: Sequence[PartitionState], cluster: str
             f"with {format_count(in_sync, 'in-sync replica')} where min.insync.replicas is {least}: producers with "
             "acks=all are refused (NOT_ENOUGH_REPLICAS) and try again until delivery.timeout.ms; with acks=1 and "
             "acks=0 records are taken, and lost if the replicas left fail (where eligible leader replicas, KIP-966, "
-            "are kept, nobody can read them meanwhile)",
+            "are kept, consumers cannot read them meanwhile)",
             f"Bring brokers {away} back in sync. Isthmus writes with acks=all and waits until then.",
         )
     if condition is Condition.TOO_FEW_REPLICAS:
@@ -222,7 +222,7 @@ def transaction_findings(
                 level=Level.ERROR,
                 subject=where,
                 check="hanging transaction",
-                message=f"{held}: no coordinator knows it, so nobody will end it. Consumers at read_committed and "
+                message=f"{held}: no coordinator knows it, so none will end it. Consumers at read_committed and "
                 "the mirror wait for ever",
                 hint="Unless an access rule hides its transactional id from us, end it: kafka-transactions "
                 f"--bootstrap-server ({cluster or subject}) abort --topic {transaction.topic} --partition "

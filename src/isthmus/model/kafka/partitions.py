@@ -14,7 +14,7 @@ NO_LEADER: Final = -1
 
 
 class Condition(enum.StrEnum):
-    """What a partition may suffer from, the worst first."""
+    """The possible faults of a partition, the worst first."""
 
     OFFLINE = "offline"
     """It has no leader: it can be neither written nor read."""
@@ -37,7 +37,7 @@ def _by_replica(behind: Iterable[tuple[int, int]]) -> dict[str, int]:
 
 
 class PartitionState(NamedTuple):
-    """A partition of a cluster; what is unknown is null.
+    """A partition of a cluster; unknown values are null.
 
     `leader` is -1 if there is none, and `leader_epoch` if the broker does not report it.
 

@@ -100,7 +100,7 @@ def disagreements(subject: str, kept: Registry, reported: Registry) -> Iterator[
         yield _finding(
             subject,
             Level.ERROR,
-            f"/cluster/id is {kept.cluster_id}, the brokers say {reported.cluster_id}",
+            f"/cluster/id is {kept.cluster_id}, the brokers report {reported.cluster_id}",
             "The zookeeper of this cluster's configuration belongs to another cluster, or its chroot is wrong.",
         )
         return
@@ -119,7 +119,7 @@ def disagreements(subject: str, kept: Registry, reported: Registry) -> Iterator[
                 Level.WARN,
                 f"clients are sent to broker {node} at {_endpoints(reported.brokers[node])}, it is registered at "
                 f"{_endpoints(kept.brokers[node])}",
-                "Compare advertised.listeners of the broker with what its node in ZooKeeper says.",
+                "Compare advertised.listeners of the broker with its node in ZooKeeper.",
             )
     if kept.controller != reported.controller:
         yield _finding(

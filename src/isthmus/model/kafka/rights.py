@@ -13,7 +13,7 @@ _NAMED_MAX: Final = 10
 
 
 class Resource(enum.StrEnum):
-    """What a right is about."""
+    """The resource of a right."""
 
     TOPIC = "topic"
     GROUP = "group"

@@ -98,7 +98,7 @@ class LeftInTier(NamedTuple):
 
 
 class Parted(NamedTuple):
-    """Who had a topic go on with mapped offsets, and since when.
+    """The author and the time of a topic's change to mapped offsets.
 
     Both sides had diverged before; `at_ms` is in ms since the epoch.
     """

@@ -64,7 +64,7 @@ def is_marker(producer_id: int) -> bool:
 
 
 class AbortedPolicy(enum.StrEnum):
-    """What becomes of the records of aborted transactions."""
+    """The treatment of the records of aborted transactions."""
 
     AUTO = "auto"
     """They are copied where that is exactly once, and left out where it is not.
@@ -78,7 +78,7 @@ class AbortedPolicy(enum.StrEnum):
 
 
 class Visibility(enum.StrEnum):
-    """How what is in transactions becomes visible at the target."""
+    """The way in which transactions become visible at the target."""
 
     AUTO = "auto"
     """Whole if the target can, record by record otherwise."""
@@ -89,7 +89,7 @@ class Visibility(enum.StrEnum):
 
 
 class TransactionState(enum.StrEnum):
-    """What is known of a transaction that a partition's leader has as open."""
+    """A transaction that a partition's leader has as open."""
 
     OPEN = "open"
     """Its coordinator knows it and will end it, at the latest when it times out."""

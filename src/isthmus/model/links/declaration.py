@@ -25,7 +25,7 @@ TARGET_LOGIN: Final = "target_login"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """A cluster, and what it is called.
+    """A cluster, and its names.
 
     It is one of a link's two, and `alias` what the file called it where the link was created.
     """

@@ -148,7 +148,7 @@ class Untold(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownNames(PlainValue):
-    """What is remembered of the namespaces of a link. `not_told` says why something is missing.
+    """The records about the namespaces of a link. `not_told` states why a part is missing.
 
     The names within the namespaces of `link` at a cluster, as its controller saw them at `seen_ms`. `left_out` counts
     the names without room.

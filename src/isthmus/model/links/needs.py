@@ -23,7 +23,7 @@ class Side(enum.StrEnum):
 
 
 class About(enum.StrEnum):
-    """What a right is about."""
+    """The resource of a right."""
 
     MIRRORED = "mirrored topics"
     LEDGER = "the ledger"
@@ -39,7 +39,7 @@ class About(enum.StrEnum):
     CLUSTER = "the cluster"
     ACCESS = "the cluster's access rules"
     QUOTAS = "client quotas"
-    NAMESPACES = "what is declared of namespaces"
+    NAMESPACES = "the declarations of namespaces"
 
 
 def _always(_: Link) -> bool:
@@ -138,7 +138,7 @@ class Need:
 
 
 _S, _T, _ERROR, _WARN = Side.SOURCE, Side.TARGET, Level.ERROR, Level.WARN
-_KEPT: Final = "see that its topic keeps what is written"
+_KEPT: Final = "check that its topic keeps its records"
 _KEEP: Final = "see whether it is kept as tools of MirrorMaker 2 need it"
 _MAKE: Final = "create it where it is missing"
 _GO_ON: Final = "go on where it ends after a restart"
@@ -179,14 +179,14 @@ NEEDS: Final[tuple[Need, ...]] = (
         _changing_configs,
     ),
     Need(_T, About.LEDGER, "CREATE", _ERROR, "create it where no link was before"),
-    Need(_T, About.LEDGER, "WRITE", _ERROR, "remember what the link does"),
-    Need(_T, About.LEDGER, "READ", _ERROR, "know what it did before"),
+    Need(_T, About.LEDGER, "WRITE", _ERROR, "record the work of the link"),
+    Need(_T, About.LEDGER, "READ", _ERROR, "read its earlier work"),
     Need(_T, About.LEDGER, "DESCRIBE_CONFIGS", _WARN, _KEPT),
     Need(_T, About.TRANSACTIONS, "WRITE", _ERROR, "be the only controller of the link"),
     # Written and kept the same on both clusters (docs/links.md).
     Need(_S, About.LEDGER, "CREATE", _ERROR, "create it where nothing was declared before", _has_namespaces),
-    Need(_S, About.LEDGER, "READ", _ERROR, "know what is declared", _has_namespaces),
-    Need(_S, About.LEDGER, "WRITE", _ERROR, "keep what is declared the same on both clusters", _has_namespaces),
+    Need(_S, About.LEDGER, "READ", _ERROR, "read the declarations", _has_namespaces),
+    Need(_S, About.LEDGER, "WRITE", _ERROR, "keep declarations the same on both clusters", _has_namespaces),
     Need(_S, About.LEDGER, "DESCRIBE_CONFIGS", _WARN, _KEPT, _has_namespaces),
     Need(_S, About.TRANSACTIONS, "WRITE", _ERROR, "declare it by one at a time", _has_namespaces),
     Need(_S, About.NAMESPACES, "WRITE", _ERROR, "declare namespaces by one at a time", _has_namespaces),
@@ -237,7 +237,7 @@ NEEDS: Final[tuple[Need, ...]] = (
     Need(_S, About.POSITIONS, "READ", _WARN, "pass on positions that came from other clusters", _distributing_groups),
     Need(_T, About.POSITIONS, "CREATE", _ERROR, "create it where no position came before", _distributing_groups),
     Need(_T, About.POSITIONS, "WRITE", _ERROR, "send positions", _distributing_groups),
-    Need(_T, About.POSITIONS, "READ", _ERROR, "commit what was sent", _distributing_groups),
+    Need(_T, About.POSITIONS, "READ", _ERROR, "commit the positions that were sent", _distributing_groups),
     Need(_S, About.ACCESS, "DESCRIBE", _ERROR, "list its access rules", _rules),
     Need(_T, About.ACCESS, "ALTER", _ERROR, "create access rules", _rules),
     Need(_S, About.QUOTAS, "DESCRIBE_CONFIGS", _WARN, "list the quotas of attached principals", _quotas),
@@ -262,7 +262,14 @@ NEEDS: Final[tuple[Need, ...]] = (
     Need(_S, About.EVERY_GROUP, "DESCRIBE", _ERROR, "see the positions of all groups, which are copied", _copying_all),
     Need(_T, About.OFFSETS_COPY, "CREATE", _ERROR, _MAKE, _copying),
     Need(_T, About.OFFSETS_COPY, "WRITE", _ERROR, "write it", _copying),
-    Need(_T, About.OFFSETS_COPY, "READ", _ERROR, "take back what is not to be copied any more", _copying),
+    Need(
+        _T,
+        About.OFFSETS_COPY,
+        "READ",
+        _ERROR,
+        "remove copies of positions that are not to be copied any more",
+        _copying,
+    ),
     Need(_T, About.OFFSETS_COPY, "DESCRIBE_CONFIGS", _WARN, "see whether it is compacted", _copying),
 )
 """Implied rights are left out: DESCRIBE comes with READ, WRITE, DELETE and ALTER. So does IDEMPOTENT_WRITE with WRITE

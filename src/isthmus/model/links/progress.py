@@ -50,7 +50,7 @@ class MapPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionProgress(PlainValue):
-    """How a partition of a link stands; what is unknown is null.
+    """The state of a link's partition; unknown values are null.
 
     Offsets are -1 while unknown; `lag_s` is the age of the oldest record to copy.
 
@@ -147,7 +147,7 @@ class PartitionProgress(PlainValue):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicProgress(PlainValue):
-    """How a topic of a link stands; what is unknown is null.
+    """The state of a link's topic; unknown values are null.
 
     It is `topic` at the target, made of `source_topic`; `name` is the users' name of it, "" for the same. `upstream`
     are the clusters by which it came, the nearest first, if names show that. `parted` is the operator who made it
@@ -273,7 +273,7 @@ class GroupProgress(PlainValue):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerProgress(PlainValue):
-    """The process that runs a link; what is unknown is null.
+    """The process that runs a link; unknown values are null.
 
     `age_s` is how long ago (s) it was heard last, `None` for never or unknown.
 
@@ -293,7 +293,8 @@ class ControllerProgress(PlainValue):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespacePair:
-    """Two namespaces of which one follows the other; `kept_by` is what keeps others out of that, null while it is not
+    """Two namespaces of which one follows the other; `kept_by` is the means that keeps other producers out, null while
+    it is not
     known to be reserved, and `bypass` is "possible" where clients of brokers get past that.
     """
 

@@ -36,7 +36,7 @@ Verb = Literal["promote", "failover", "detach", "reverse"]
 
 
 class TornTransaction(NamedTuple):
-    """A committed transaction of the source of which the end is missing; its id is "" where nobody could tell it."""
+    """A committed transaction of the source of which the end is missing; its id is "" if it is unknown."""
 
     producer_id: int
     transactional_id: str = ""
@@ -47,7 +47,7 @@ class TornTransaction(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promised(PlainValue):
-    """What may be missing of what was acknowledged while a link was synchronous: `partitions` is null if unknown.
+    """The acknowledged records that may be missing of a link that was synchronous: `partitions` is null if unknown.
 
     The possible losses of records that gateways acknowledged on a synchronous link, all of them at or behind the
     offsets of `lets_go`. `is_open`: a gateway may have answered records that are not proven to be here. If the source's
@@ -94,7 +94,7 @@ class Promised(PlainValue):
         text = f"the link was synchronous ({self.out_of_sync})"
         if self.until_ms >= 0:
             at = written_instant(self.until_ms)
-            text += f" until namespaces of it were detached at {at}: what was answered since then was not held"
+            text += f" until namespaces of it were detached at {at}: answers since then were not held"
         if not self.was_in_sync:
             return f"{text}, and never in sync: nothing that was acknowledged is known to be here"
         if self.lets_go:
@@ -124,7 +124,7 @@ class Promised(PlainValue):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftPartition(PlainValue):
-    """A partition that follows no more; what is unknown is null.
+    """A partition that follows no more; unknown values are null.
 
     `source_end` is the end of the source's log, seen `source_age_s` seconds ago: `None` for never, and for a time in
     the future, as the clocks differ then.
@@ -151,7 +151,7 @@ class LeftPartition(PlainValue):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promotion(PlainValue):
-    """What became of namespaces that are to be written to, or are to follow no more.
+    """The result for namespaces that become writable, or stop following.
 
     The result for namespaces that follow no more; `is_done` means that the verb is complete: after promote and failover
     they can be written to, and transactions that were open there are `aborted`, or would be by a failover that is not
@@ -233,14 +233,14 @@ class Promotion(PlainValue):
             text = f"it is not known how many records of the source are missing: nothing is known of {self.unknown}"
             text += f", beside {known}" if self.partitions else ""
         if self._has_no_time:
-            text += "; what was written there since it was heard is not counted, and when that was nobody knows: "
+            text += "; records written there since it was last heard are not counted, and the time of that is unknown: "
             text += "the clock of this host is behind that of the link's controller"
         elif self.missing_s:
-            text += f"; what was written there in the last {self.missing_s:,.0f} s is not counted"
+            text += f"; records written there in the last {self.missing_s:,.0f} s are not counted"
         if not self._has_no_time and (self.topics_age_s or 0.0) > (self.missing_s or 0.0):
             text += f"; topics made there in the last {self.topics_age_s:,.0f} s are not counted"
         if self.ended:
-            text += f"; {self.ended}, which may hold what the source does not have"
+            text += f"; {self.ended}, which may hold records that the source does not have"
         text += self._torn_in_words
         if self.acknowledged is not None:
             text += f"; {self.acknowledged.in_words}"

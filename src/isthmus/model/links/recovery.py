@@ -125,7 +125,7 @@ class RestoredPosition(PlainValue):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRecovery(PlainValue):
-    """What became of a topic that is recovered.
+    """The result of a recovery for a topic.
 
     It is done or planned. `stage` is `None` if the target has no record that the source lacks.
 
@@ -144,7 +144,7 @@ class TopicRecovery(PlainValue):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery(PlainValue):
-    """What became of the topics of a link that are recovered.
+    """The result of a recovery for the topics of a link.
 
     With `is_dry_run` nothing was changed.
     """

@@ -66,7 +66,7 @@ def keep_or_delete_unknown(topic: str, target: Cluster, partition: int) -> str:
     """Return the same remedies as `keep_or_delete`, if another producer wrote between our records and the number is
     unknown.
     """
-    lost = f"what others wrote to it (`isthmus verify --topic {topic}` lists and counts that)"
+    lost = f"records that other producers wrote to it (`isthmus verify --topic {topic}` lists and counts them)"
     command = _command(topic, target, partition, "FIRST_OFFSET", "COUNT")
     return _ways(topic, lost, command)
 
@@ -93,8 +93,9 @@ def console_consumer(topic: str, target: Cluster, extent: HeldOffsets) -> str:
 
 def _ways(topic: str, lost: str, command: str, link: str = _LINK) -> str:
     return (
-        f"What only the target has: {lost}. {recover(topic, link)} sets that aside in a quarantine topic, deletes the "
-        "target topic and has it filled again; with --way mapped the topic keeps it, and the link goes on behind it. "
+        f"Records that only the target has: {lost}. {recover(topic, link)} sets them aside in a quarantine topic, "
+        "deletes the target topic and has it filled again; with --way mapped the topic keeps them, and the link "
+        "continues behind them. "
         f"To have nothing more come, exclude {topic} from the link (topics.exclude). By hand: {command}; then delete "
         "the target topic and run again."
     )

@@ -80,7 +80,7 @@ class PartitionVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicVerdict:
-    """The comparison of one topic. `problem` says what is wrong with the topic as a whole, in one sentence.
+    """The comparison of one topic. `problem` states the fault of the topic as a whole, in one sentence.
 
     Where `offsets` are mapped, records are compared with those that the map of their partition names.
     """
@@ -187,7 +187,7 @@ class Verdict(PlainValue):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkVerdict:
-    """What became of the verification of a link."""
+    """The result of the verification of a link."""
 
     link: str
     verdict: Flat[Verdict]

@@ -24,7 +24,7 @@ KEPT: Final = "kept"
 
 
 class NamespaceState(enum.StrEnum):
-    """Who may write to a namespace, as far as it is in force."""
+    """The principals that may write to a namespace, by the rules in force."""
 
     WRITABLE = "WRITABLE"
     """It is not reserved, and no broker has a rule that was made for a reservation."""
@@ -37,7 +37,7 @@ class NamespaceState(enum.StrEnum):
 
 
 class KeptBy(enum.StrEnum):
-    """What keeps others out of a namespace that is reserved."""
+    """The means that keep other producers out of a reserved namespace."""
 
     ACCESS_RULES = "access rules"
     """Brokers refuse other writers: rules of Isthmus deny them."""
@@ -120,17 +120,17 @@ def _holding_open(namespace: Namespace, wish: Wish, probe: Probe) -> Iterator[st
     if wish.is_enforced:
         for broker, rules in sorted(probe.rules.items(), key=lambda each: each[0]):
             if isinstance(rules, Problem):
-                yield f"broker {broker} does not tell its access rules: {rules.message}"
+                yield f"broker {broker} does not report its access rules: {rules.message}"
                 continue
             found = reservation(namespace, rules, wish.keep, has_super_user=wish.has_super_user)
             yield from (f"broker {broker} has the rule {rule.grant} on {rule.subject}" for rule in found.open)
     if probe.problem is not None:
-        yield f"it is unknown whether somebody writes: {probe.problem.message}"
+        yield f"it is unknown whether a producer writes: {probe.problem.message}"
     for each in probe.transactions:
         # A transaction of a link is not a writer's: the link ends it, or the command that releases the namespace does.
         if each.state is not TransactionState.MIRRORED:
             yield f"a transaction of {each.owner} is open in {each.topic}-{each.partition}"
-    yield from (f"somebody writes to {each}" for each in probe.grown)
+    yield from (f"a producer writes to {each}" for each in probe.grown)
 
 
 def _keeping_closed(wish: Wish, probe: Probe) -> Iterator[str]:
@@ -138,7 +138,7 @@ def _keeping_closed(wish: Wish, probe: Probe) -> Iterator[str]:
         return
     for broker, rules in sorted(probe.rules.items(), key=lambda each: each[0]):
         if isinstance(rules, Problem):
-            yield f"broker {broker} does not tell its access rules: {rules.message}"
+            yield f"broker {broker} does not report its access rules: {rules.message}"
         else:
             left = sorted(rules.intersection(wish.made), key=lambda rule: (rule.principal, rule.operation))
             yield from (f"broker {broker} still has the rule DENY {rule.grant} on {rule.subject}" for rule in left)

@@ -98,7 +98,7 @@ class DistributedVersion(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedSchemaVersion:
-    """A version of a subject, and what people call the subject."""
+    """A version of a subject, and the name of the subject."""
 
     subject: str
     version: int

@@ -29,7 +29,7 @@ def _targets(choices: Mapping[str, TargetChoice]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reshaping(PlainValue):
-    """What becomes of a tree that gets a cluster more or less.
+    """A tree after a cluster was added or removed.
 
     `begun` and `ended` are distributors that are new, or will be gone, and `pins` the choices to make for others
     before: by name. `spent` are levels that no new node may have. `loss` is what is lost with a cluster that leaves by

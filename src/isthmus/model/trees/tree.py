@@ -162,7 +162,7 @@ def _is_number(value: object) -> TypeGuard[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distributor(PlainValue):
-    """What copies from a cluster to a subtree, and to which leaf of it.
+    """A distributor from a cluster to a subtree, and the leaf that it copies to.
 
     On `cluster`, for one level, it copies to `target`, a leaf of the subtree that has `leaves`.
 
@@ -195,7 +195,7 @@ class Distributor(PlainValue):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tree(PlainValue):
-    """The clusters of a tree, and what copies between them.
+    """The clusters of a tree, and the distributors between them.
 
     `switched` are the leaves that an operator chose, by distributor and subtree.
 

@@ -16,8 +16,8 @@ _EXAMPLES_MAX: Final = 5
 
 
 class Undistributed(NamedTuple):
-    """How far a distributor of the cluster had come with a partition: it copied what lies before `position` to
-    `target`, and nobody who looked had seen more than up to `end`. What it was to leave alone counts, too.
+    """How far a distributor of the cluster had come with a partition: it copied the messages before `position` to
+    `target`, and no report had seen the source beyond `end`. Messages that it was to leave alone count, too.
     """
 
     distributor: str
@@ -29,8 +29,8 @@ class Undistributed(NamedTuple):
 
 
 class Unsent(NamedTuple):
-    """What the cluster may have lacked of a partition of `source`: from `position` to `end`, which nobody else of its
-    subtree was sent. It is there still as long as it is retained.
+    """The messages of a partition of `source` that the cluster may have lacked: from `position` to `end`, which no
+    other cluster of its subtree was sent. It is there still as long as it is retained.
     """
 
     distributor: str
@@ -43,7 +43,7 @@ class Unsent(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeLoss(PlainValue):
-    """What goes with a cluster.
+    """The losses that come with the removal of a cluster.
 
     `undistributed` are partitions of which some clusters have less than the cluster was seen to have. `unsent` is what
     was in doubt there. By `entrances` others of its subtree got what they copied to it: what it had taken and had not
@@ -84,7 +84,7 @@ def loss_of(
     doubts: Mapping[tuple[str, str], LeafDoubt],
     entrances: Iterable[str],
 ) -> TreeLoss:
-    """What goes with a cluster.
+    """The losses that come with the removal of a cluster.
 
     `reports` are the last ones of its distributors' lanes, by distributor and target, `doubts` those of the cluster by
     distributor and its source, and `entrances` the distributors that leave the cluster now.

@@ -88,7 +88,7 @@ class TreeTopicVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeVerdict(PlainValue):
-    """What became of the verification of a tree.
+    """The result of the verification of a tree.
 
     `in_doubt` are leaves that may lack records which come late.
     """

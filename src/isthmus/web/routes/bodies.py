@@ -42,7 +42,8 @@ class Body(BaseModel):
 
 
 class FiltersBody(Body):
-    """What a link is to select, and what not to sync: each list replaces the one that holds, null leaves it."""
+    """The selection of a link, and the configurations not to sync: each list replaces the one in force, null leaves
+    it."""
 
     topics_include: _Patterns | None = None
     topics_exclude: _Patterns | None = None
@@ -57,8 +58,9 @@ class FiltersBody(Body):
 
 
 class TargetBody(Body):
-    """The leaf that a distributor is to copy to. With `force` nobody waits for the present one, which may be gone; with
-    `resend`, which needs an admin, what that may lack is sent to the other leaf as well, and may come twice.
+    """The leaf that a distributor is to copy to. With `force` the change does not wait for the present leaf, which may
+    be gone; with `resend`, which needs an admin, messages that the present leaf may lack are sent to the other leaf as
+    well, and may come twice.
     """
 
     to: Text
@@ -142,7 +144,9 @@ class MapsBody(Body):
 class AttachBody(MapsBody):
     """Namespaces that are to follow, and whether access rules keep all others out of them."""
 
-    enforce: Annotated[bool, Field(description="Have access rules keep all others out of what follows.")] = False
+    enforce: Annotated[bool, Field(description="Make access rules keep all others out of the names that follow.")] = (
+        False
+    )
     keep: _Keep = Field(default_factory=list)
     super_user: _SuperUser = False
 
@@ -179,7 +183,7 @@ class LinkBody(AttachBody):
 
 
 class LinkChangeBody(Body):
-    """What is to be changed of a declared link."""
+    """The changes of a declared link."""
 
     mode: Text | None = None
     settings: Settings = Field(default_factory=dict)
@@ -199,7 +203,7 @@ def _parts(value: Any) -> Iterable[Any]:
 
 
 class TreeChangeBody(Body):
-    """What is to be changed of a declared tree, by dotted key of trees[]."""
+    """The changes of a declared tree, by dotted key of trees[]."""
 
     settings: _OfTree = Field(default_factory=dict)
 
@@ -225,7 +229,7 @@ class LimitsBody(Body):
 
 
 class SettingsBody(Body):
-    """What is to be set of a link of the file, and what it is to have from the file again."""
+    """The settings to change of a link of the file, and those to take from the file again."""
 
     settings: Settings = Field(default_factory=dict)
     unset: Annotated[list[Text], Field(max_length=100)] = Field(default_factory=list)
@@ -255,8 +259,8 @@ class LeaveBody(MapsBody):
 
 
 class PromoteBody(LeaveBody):
-    """The same; `quiet_s` is for how long nobody may have written to the source, `max_lag` how many of its records may
-    stay behind, for good.
+    """The same; `quiet_s` is the time without any write to the source that is required, `max_lag` the number of its
+    records that may stay behind, for good.
     """
 
     quiet_s: _Seconds = 5.0
@@ -273,7 +277,7 @@ class ReverseBody(Body):
 
 class RecoverBody(Body):
     """Topics to bring back, those that have diverged where none is named, and how: null for the way in which it was
-    begun, or else rebuild. With `quarantine` what only the target has is set aside although it stays.
+    begun, or else rebuild. With `quarantine` records that only the target has are set aside although they stay.
     """
 
     topics: Annotated[list[_Topic], Field(max_length=1000)] = Field(default_factory=list)
@@ -284,7 +288,7 @@ class RecoverBody(Body):
 
 
 class ReplayBody(Body):
-    """What was set aside of a topic, and where it is to be written: to the source's topic if nothing else is named."""
+    """The records of a topic that were set aside, and their destination: the source's topic if no other is named."""
 
     topic: _Topic
     cluster: Text | None = None
@@ -307,7 +311,7 @@ class TreeVerifyBody(Body):
 
 
 class VerifyBody(TreeVerifyBody):
-    """What to compare: all of the link where nothing is named."""
+    """The topics to compare: all of the link if none is named."""
 
     since: _Instant | None = None
     until: _Instant | None = None
@@ -315,7 +319,8 @@ class VerifyBody(TreeVerifyBody):
 
 
 class WaitBody(Body):
-    """What to wait for, as after `isthmus wait --for`: all of it; of one topic, or of the link; and for how long."""
+    """The conditions of a wait, as after `isthmus wait --for`: all have to hold; for one topic, or for the link; and
+    the timeout."""
 
     conditions: Annotated[list[Text], Field(min_length=1, max_length=10)]
     topic: _Topic | None = None
@@ -331,7 +336,7 @@ class AssignmentBody(Body):
 
 
 class ReassignmentBody(Body):
-    """What is to be moved, as `isthmus cluster reassign --plan -o json` prints it, and how fast at most."""
+    """The moves, as `isthmus cluster reassign --plan -o json` prints them, and their maximum rate."""
 
     version: Annotated[StrictInt, Field(ge=1, le=1)] = 1
     partitions: Annotated[list[AssignmentBody], Field(min_length=1, max_length=10_000)]
@@ -344,8 +349,8 @@ class ReassignmentBody(Body):
 
 
 class RegistriesBody(Body):
-    """The clusters whose registries are meant, all where none is named; `delete_gone` deletes for good what the primary
-    one has not.
+    """The clusters whose registries are meant, all where none is named; `delete_gone` deletes for good the schemas
+    that the primary one does not have.
     """
 
     clusters: Annotated[list[Text], Field(max_length=1000)] = Field(default_factory=list)
@@ -370,7 +375,7 @@ class NamespaceBody(Body):
 
 
 class NamespaceChangeBody(Body):
-    """What is to be changed of a namespace; null leaves it."""
+    """The changes of a namespace; null leaves a value."""
 
     reserved: bool | None = None
     async_only: bool | None = None

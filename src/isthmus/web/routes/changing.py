@@ -30,8 +30,8 @@ _Task = Annotated[str | None, Query(description="Only this task of the link, nam
 _Force = Annotated[
     bool,
     Query(
-        description="It is gone for good, and is not asked: what only it had is lost, and `lost` says what. 409 if it "
-        "answers."
+        description="It is gone for good, and is not asked: records that only it had are lost, and `lost` lists them. "
+        "409 if it answers."
     ),
 ]
 _Gone = Annotated[
@@ -52,7 +52,7 @@ class PausedParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkPauses:
-    """What is paused of a link, since when and by whom."""
+    """The paused parts of a link, since when and by whom."""
 
     SCHEMA: ClassVar = "Pauses"
 
@@ -77,7 +77,7 @@ class PausedLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumedLink:
-    """A link, or the part of it that is named, after it was resumed, and what else is paused of it."""
+    """A link, or the part of it that is named, after it was resumed, and its other paused parts."""
 
     SCHEMA: ClassVar = "Resumed"
 
@@ -157,7 +157,7 @@ def _parts(paused: Pauses) -> PausedParts:
 
 def _pausing_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get(
-        "/links/{link}/pause", tags=["links"], summary="Get what is paused of a link, with the ETag for changing it"
+        "/links/{link}/pause", tags=["links"], summary="Get the paused parts of a link, with the ETag for changing them"
     )
     async def read_pauses(link: str, response: Response, _: Viewer) -> LinkPauses:
         async with desk.fabric(link) as fabric:
@@ -179,7 +179,7 @@ def _pausing_routes(router: APIRouter, desk: FabricDesk) -> None:
         was_paused = await pause_part(desk, caller, link, parts, if_match=if_match, dry_run=dry_run)
         return PausedLink(link=link, **parts, paused=was_paused or not dry_run, was_paused=was_paused)
 
-    @router.put("/links/{link}/resume", tags=["links"], summary="Resume what is paused of a link")
+    @router.put("/links/{link}/resume", tags=["links"], summary="Resume the paused parts of a link")
     async def resume_link(
         link: str,
         caller: Operator,
@@ -357,7 +357,7 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.post(
         "/trees/{tree}/clusters/{cluster}:move",
         tags=["trees"],
-        summary="Move a cluster within a running tree; 409 says what it waits for",
+        summary="Move a cluster within a running tree; 409 names the pending conditions",
     )
     async def move_cluster(
         tree: str,

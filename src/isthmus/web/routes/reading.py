@@ -38,13 +38,18 @@ from isthmus.web.conditions import etag_of
 from isthmus.web.desk import DescribedLink, FabricDesk, LinkSummary, declared_etag, link_summary, require_found
 
 Json = dict[str, Any]
-_Principal = Annotated[str | None, Query(description="Who Isthmus is there, such as User:isthmus.", max_length=300)]
+_Principal = Annotated[
+    str | None, Query(description="The principal of Isthmus there, such as User:isthmus.", max_length=300)
+]
 _LinkQuery = Annotated[str | None, Query(description="Only this link.")]
 
 _Group = Annotated[str, Query(description="The group's name at the source.")]
 _GroupKey = Annotated[
     str | None,
-    Header(description="What opens the values of the group, as groups/key tells it.", pattern=r"^[0-9a-fA-F]{64}$"),
+    Header(
+        description="The key that decrypts the values of the group, as returned by groups/key.",
+        pattern=r"^[0-9a-fA-F]{64}$",
+    ),
 ]
 
 
@@ -58,7 +63,7 @@ class ListedTree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedTree:
-    """A distribution tree, with what was declared of it."""
+    """A distribution tree, with its declarations."""
 
     settings: Flat[TreeSettings]
     declaration: DeclaredTree | None
@@ -66,7 +71,7 @@ class DescribedTree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreePlan:
-    """What the distributors of a tree would create and copy, and the groups they carry."""
+    """The topics that the distributors of a tree would create and copy, and the groups they carry."""
 
     plan: Flat[Plan]
     groups: list[GroupsPlan]
@@ -74,7 +79,7 @@ class TreePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupKey:
-    """What opens the positions of a group in an encrypted copy, in hexadecimal digits."""
+    """The key of a group's positions in an encrypted copy, in hexadecimal digits."""
 
     group: str
     algorithm: Literal["AES-256-GCM"]
@@ -83,7 +88,7 @@ class GroupKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkGrants:
-    """The access rules that a link needs, and what else there is to know."""
+    """The access rules that a link needs, and notes on them."""
 
     SCHEMA: ClassVar = "Grants"
 
@@ -123,7 +128,7 @@ def _fabric_routes(router: APIRouter, desk: FabricDesk) -> None:
         async with desk.fabric(link) as fabric:
             return await fabric.status(link=link)
 
-    @router.get("/plan", tags=["links"], summary="Plan what a run would create and copy")
+    @router.get("/plan", tags=["links"], summary="Plan the work of a run")
     async def read_plan(link: _LinkQuery = None) -> Plan:
         async with desk.fabric(link) as fabric:
             return await fabric.plan(link=link)
@@ -169,9 +174,7 @@ def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
         response.headers["ETag"] = etag_of(answer)
         return answer
 
-    @router.get(
-        "/trees/{tree}/plan", tags=["trees"], summary="Plan what the distributors of a tree would create and copy"
-    )
+    @router.get("/trees/{tree}/plan", tags=["trees"], summary="Plan the work of a tree's distributors")
     async def read_tree_plan(tree: str) -> TreePlan:
         async with desk.fabric() as fabric:
             plan = await require_found(fabric.plan(tree=tree))
@@ -190,7 +193,7 @@ def _link_routes(router: APIRouter, desk: FabricDesk) -> None:
     async def read_link_status(link: str) -> LinkProgress:
         return await _progress(desk, link)
 
-    @router.get("/links/{link}/plan", tags=["links"], summary="Plan what a run of the link would create and copy")
+    @router.get("/links/{link}/plan", tags=["links"], summary="Plan the work of a run of the link")
     async def read_link_plan(link: str) -> Plan:
         async with desk.fabric(link) as fabric:
             return await fabric.plan(link=link)
@@ -285,7 +288,7 @@ def _rights_routes(router: APIRouter, desk: FabricDesk) -> None:
         side: Annotated[Side | None, Query(description="Only this end of the link.")] = None,
         source_principal: _Principal = None,
         target_principal: _Principal = None,
-        only_required: Annotated[bool, Query(description="Without what a link can do without.")] = False,
+        only_required: Annotated[bool, Query(description="Without optional rights.")] = False,
     ) -> LinkGrants:
         principals = {Side.SOURCE: source_principal, Side.TARGET: target_principal}
         chosen = (await desk.having(link)).link(link)

@@ -32,7 +32,7 @@ def schema_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
 
 
 def _reading(router: APIRouter, desk: FabricDesk) -> None:
-    @router.get("/schemas", summary="List the schema registries: the primary one, and what each holds")
+    @router.get("/schemas", summary="List the schema registries: the primary one, and the contents of each")
     async def list_registries(_: Viewer) -> tuple[RegistrySummary, ...]:
         async with desk.open_file_fabric() as fabric:
             return await fabric.schemas.registries()

@@ -22,7 +22,7 @@ from isthmus.web.routes.bodies import ForgetBody, LimitsBody, SettingsBody, sent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgottenLink:
-    """A link that a cluster's ledger has forgotten, and what was of it there."""
+    """A link that a cluster's ledger has forgotten, and the documents that it had there."""
 
     link: str
     cluster: str

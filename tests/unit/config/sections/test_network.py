@@ -120,7 +120,7 @@ def test_properties_of_clients() -> None:
     [
         ("sasl.jaas.config: secret", "has a key of its own.*\n.*Write security.username and security.password"),
         ("ssl.truststore.location: secret", "has a key of its own.*\n.*Write security.tls.ca_file"),
-        ("interceptor.classes: secret", "is not taken by Isthmus's clients.*\n.*Taken are"),
+        ("interceptor.classes: secret", "is not taken by Isthmus's clients.*\n.*Accepted are"),
         ("recieve.buffer.bytes: 70000", "Did you mean receive.buffer.bytes"),
         ("receive.buffer.bytes: secret", "must be a number from 1024"),
         ("socket.connection.setup.timeout.ms: 5", "must be a number from 100 to 300000"),
@@ -150,7 +150,7 @@ def test_properties_of_a_link() -> None:
     ("written", "says"),
     [
         ("source.sasl.jaas.config: secret", "has a key of its own.*\n.*Write security.username and security.password"),
-        ("both.send.buffer.bytes: secret", "is not taken by Isthmus's clients.*\n.*Taken are.*source. or target."),
+        ("both.send.buffer.bytes: secret", "is not taken by Isthmus's clients.*\n.*Accepted are.*source. or target."),
         ("target.send.buffer.bytes: secret", "must be a number from 1024"),
     ],
 )

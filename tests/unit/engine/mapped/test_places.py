@@ -789,7 +789,7 @@ def test_what_a_source_deletes_while_it_is_read_is_not_passed_over(start: int | 
         scene.source.batches, scene.source_start = [batch(7, 43, first=7)], start
         assert await scene.look(17) is not None
         assert scene.run.problem is not None
-        assert "does not say that orders-0 still begins at offset 5 or before" in scene.run.problem.message
+        assert "does not confirm that orders-0 still begins at offset 5 or before" in scene.run.problem.message
         assert scene.run.transit is not None
         assert (scene.run.transit.cursor, scene.run.writer.position) == (Cursor(5, 5, 15), -1)
         scene.source_start = 7

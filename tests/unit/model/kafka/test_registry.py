@@ -51,7 +51,7 @@ def test_other_cluster_is_told_and_nothing_else() -> None:
     """Where the ids differ every other difference follows from it."""
     (finding,) = disagreements("east", KEPT, replace(TOLD, cluster_id="xyz", controller=1, brokers={}))
     assert finding.level is Level.ERROR
-    assert "/cluster/id is abc, the brokers say xyz" in finding.message
+    assert "/cluster/id is abc, the brokers report xyz" in finding.message
 
 
 def test_each_disagreement_is_told() -> None:

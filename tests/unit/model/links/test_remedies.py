@@ -19,8 +19,8 @@ def test_what_is_lost_is_counted() -> None:
     told = keep_or_delete("orders", WEST, [HeldOffsets(0, 10, 15), HeldOffsets(2, 0, 1000)])
     assert "offsets [10, 15) of orders-0, offsets [0, 1000) of orders-2, at most 1,005 records" in told
     assert "exclude orders from the link (topics.exclude)." in told
-    assert "with --way mapped the topic keeps it" in told
-    assert "`isthmus link recover LINK --topic orders` sets that aside in a quarantine topic" in told
+    assert "with --way mapped the topic keeps them" in told
+    assert "`isthmus link recover LINK --topic orders` sets them aside in a quarantine topic" in told
     assert "--partition 0 --offset 10 --max-messages 5" in told
     assert "likewise for the others" in told
     assert told.endswith("then delete the target topic and run again.")

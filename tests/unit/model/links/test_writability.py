@@ -36,7 +36,7 @@ def test_a_reservation_counts_once_every_broker_knows_its_rules() -> None:
         NamespaceState.RESERVING,
         (
             "broker 1 has the rule WRITE by User:alice on topics local-*",
-            "broker 3 does not tell its access rules: it does not answer",
+            "broker 3 does not report its access rules: it does not answer",
         ),
     )
     assert state(ENFORCED, Probe(rules={1: CLOSED, 2: CLOSED, 3: CLOSED})) == (NamespaceState.RESERVED, ())
@@ -45,7 +45,7 @@ def test_a_reservation_counts_once_every_broker_knows_its_rules() -> None:
 def test_who_still_writes_is_named() -> None:
     """An open transaction and a log that grows hold a reservation up, whether rules are asked for or not."""
     probe = Probe(transactions=(TRANSACTION,), grown=("local-2-0",))
-    left = ("a transaction of app is open in local-1-0", "somebody writes to local-2-0")
+    left = ("a transaction of app is open in local-1-0", "a producer writes to local-2-0")
     for wish in (Wish(is_reserved=True), ENFORCED):
         assert state(wish, replace(probe, rules={1: CLOSED})) == (NamespaceState.RESERVING, left)
     untold = Probe(problem=SILENT)
