@@ -62,7 +62,7 @@ Isthmus reads one YAML file, the first of these:
 2. that of the context which `--context` or `{CONTEXT_VARIABLE}` names;
 3. the file that `{VARIABLE}` names;
 4. `{DEFAULT_NAME}` in the working directory, or in a folder above it (as far as a folder with `.git`, or the home;
-   folders into which anybody may write are skipped);
+   folders into which every user may write are skipped);
 5. that of the current context;
 6. `{DEFAULT_NAME}` in `$XDG_CONFIG_HOME/isthmus` (by default `~/.config/isthmus`), then in `{SYSTEM_FOLDER}`.
 
@@ -72,8 +72,8 @@ Isthmus reads one YAML file, the first of these:
 ```yaml
 {SMALLEST}```
 
-An unknown key, a wrong type or a contradiction is an error that names the place, the line and what
-to write instead. `isthmus config check` reports all errors at once, and which PEM files cannot be
+An unknown key, a wrong type or a contradiction is an error that names the place, the line and the correction. `isthmus
+config check` reports all errors at once, and which PEM files cannot be
 used. `isthmus config show` prints the resulting configuration, with defaults included and secrets masked. A
 PEM file is read for every connection: if it is missing, a run waits for it as for a cluster that is away.
 
@@ -100,8 +100,8 @@ A reference that leads nowhere is an error; a secret written out causes a warnin
 and for certificates, start at the folder of the configuration file.
 
 User names, passwords, token secrets and passwords of keys in files are read again for every
-connection, so rotating them needs no restart. An executor without such a file uses what the driver read when
-the present lease began. If logins never expire (`connections.max.reauth.ms` of the brokers is 0), open connections
+connection, so rotating them needs no restart. An executor without such a file uses the values that the driver read
+when the present lease began. If logins never expire (`connections.max.reauth.ms` of the brokers is 0), open connections
 stay open.
 
 **Sizes** are numbers of bytes, or texts with a unit: `B`, the decimal `kB`, `MB`, `GB`, `TB` and the binary
@@ -227,7 +227,7 @@ SCOPES = {
     MetricScope.GROUP: "For each consumer group",
     MetricScope.TOPIC: "For each topic",
     MetricScope.PARTITION: "For each partition, with `--metrics-partitions`",
-    MetricScope.GATEWAY: "For each gateway ([gateway.md](gateway.md)), which tells `isthmus_build_info` and these",
+    MetricScope.GATEWAY: "For each gateway ([gateway.md](gateway.md)), which also reports `isthmus_build_info`",
 }
 
 

@@ -127,7 +127,7 @@ class _Translation:
                 continue
             if new in found:
                 why = f"it is the old name of {found[new].written}, which is written as well and counts"
-                self._gathering.tell(Impact.CHANGED, settings[old], why, f"Put into {new} what is missing there.")
+                self._gathering.tell(Impact.CHANGED, settings[old], why, f"Add the missing values to {new}.")
             else:
                 found[new] = settings[old]
         return found

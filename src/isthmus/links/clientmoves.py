@@ -350,7 +350,7 @@ class ClientMove:
         if missing := sorted(topics - (await self.target.metadata(None)).topics.keys()):
             raise GateNotMet(
                 f"{self.target.cluster.alias} does not have {first_few(missing)} yet: clients would not find it",
-                hint=f"isthmus status {self.link.name} says why. Their clients go on where they were.",
+                hint=f"isthmus status {self.link.name} states why. Their clients stay where they were.",
             )
         if not self.aborted:
             self.aborted = await abort_transactions(self.source, topics)

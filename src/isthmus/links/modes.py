@@ -104,7 +104,7 @@ class ModeChange:
                                   if alias is None or not declared.is_there(alias)])  # fmt: skip
         if link is None:
             raise PlanRefused(
-                f"link {self.name} cannot be used here", hint=f"isthmus link describe {self.name} says why."
+                f"link {self.name} cannot be used here", hint=f"isthmus link describe {self.name} states why."
             )
         check_synchronous(declared, known, await _progress(link, self.session), link)
         await require_gateways(link, self.session.client(link.source))

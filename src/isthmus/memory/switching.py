@@ -405,8 +405,8 @@ def check_source_agrees(link: Link, choice: TargetChoice | None, stated: str) ->
         if (*chosen, finishing and finishing.ends) != (link.target.alias, wanted, role.begins, role.ends):
             leaves = f"{choice.leaf}, and soon to {choice.wanted}," if choice.leaf != choice.wanted else choice.leaf
             raise PlanRefused(
-                f"link {link.name} copies to {leaves} by what {link.source.alias} says, which is newer than what this "
-                "process has heard",
+                f"link {link.name} copies to {leaves} by what {link.source.alias} says, which is newer than the last "
+                "report that this process has read",
                 hint="isthmus run follows within seconds. A program opens its configuration with declared=True.",
             )
     left = () if choice is None else (choice.target, *choice.former)

@@ -406,7 +406,7 @@ class AsyncNamespaces:
             raise PlanRefused(
                 f"namespace {known.namespace} of {self._cluster.alias} follows {following[0].other} of "
                 f"{following[0].other_cluster} by link {link}",
-                hint=f"What follows has one writer: isthmus link detach {link} first.",
+                hint=f"A namespace that follows has one writer: isthmus link detach {link} first.",
             )
 
     async def _check_let_go(self, declarations: Declarations, declared: Declared, namespace: Namespace) -> None:

@@ -39,7 +39,7 @@ class LinkAttachment:
         if link is None:
             raise PlanRefused(
                 f"link {self.name} is not run as it was any more",
-                hint="isthmus plan shows what the configuration has by now.",
+                hint="isthmus plan shows the present configuration.",
             )
         known = await recollect(self.name, self.target)
         source_id, target_id = await cluster_ids(link, self.source, self.target)
@@ -60,7 +60,7 @@ class LinkAttachment:
         if (await self.link()).topics.target_of(source_topic) != topic:
             raise PlanRefused(
                 f"link {self.name} does not mirror topic {topic} any more: the topic is left as it is",
-                hint=f"isthmus filters {self.name} and isthmus plan show what the link mirrors.",
+                hint=f"isthmus filters {self.name} and isthmus plan show the topics that the link mirrors.",
             )
 
     def _check(self, declaration: Declaration, source_id: str, target_id: str) -> None:
@@ -68,7 +68,7 @@ class LinkAttachment:
         if ends != (source_id, target_id) or declaration.is_deleted or not declaration.maps:
             raise PlanRefused(
                 f"link {self.name} attaches nothing any more",
-                hint=f"isthmus link describe {self.name} says what became of it.",
+                hint=f"isthmus link describe {self.name} shows its present state.",
             )
 
 

@@ -46,5 +46,5 @@ def not_refilled(
         first = f"It is paused: isthmus resume {link}, with --topic {topic} or without"
     return GateNotMet(
         f"{topic} is there again and waits to be filled; then groups are put back: {first_few(groups)}",
-        hint=f"{first}; then give the command again, which does what is left.",
+        hint=f"{first}; then run the command again, which does the remaining steps.",
     )

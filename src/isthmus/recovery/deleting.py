@@ -97,8 +97,8 @@ class TopicDeleter:
             )
         if there.topic_id != document.target_topic_id:
             raise PlanRefused(
-                f"topic {self.topic} of {self._target.cluster.alias} is not the one that was mirrored: somebody has "
-                "created it again",
+                f"topic {self.topic} of {self._target.cluster.alias} is not the one that was mirrored: it was "
+                "created again",
                 hint=self._forget_hint,
             )
         logs = await self._quiet.await_it(there)
@@ -217,7 +217,7 @@ class TopicDeleter:
     async def _require_own(self, known: LinkMemory, logs: Mapping[int, LogRange]) -> None:
         """Require that the link itself wrote every record of the topic."""
         own = set() if known.identity is None else {known.identity.producer_id}
-        self.on_step(f"{self.topic}: looking who wrote what it holds")
+        self.on_step(f"{self.topic}: reading the authors of its records")
         for partition, log in logs.items():
             span = OffsetRange(self.topic, partition, log.start, log.end)
             async with aclosing(committed_batches(self._target, span)) as batches:
@@ -331,7 +331,9 @@ async def delete_departed(
     known = (await recollect(name, target)).topics
     for topic in map(TargetTopic, sorted(set(topics))):
         if topic not in known:
-            raise ConfigError(f"link {name} never mirrored topic {topic}", hint="isthmus status shows what it mirrors.")
+            raise ConfigError(
+                f"link {name} never mirrored topic {topic}", hint="isthmus status shows the topics that it mirrors."
+            )
         deleter = TopicDeleter(link=link, attachment=attachment, topic=topic, is_asked_for=True, on_step=on_step)
         copy = await deleter.examine()
         if copy is not None and not dry_run:

@@ -113,6 +113,6 @@ def _at_target(link: Link, topic: str, recovered: Mapping[str, SourceTopic]) -> 
     if found is None:
         raise ConfigError(
             f"link {link.name} does not mirror topic {topic}, and never recovered it",
-            hint="isthmus quarantine list shows what was set aside at all clusters.",
+            hint="isthmus quarantine list shows the quarantines of all clusters.",
         )
     return found

@@ -168,7 +168,8 @@ def not_its_own(
             if begun is not None
             else Problem(
                 f"topic {topic} goes on with mapped offsets since both sides had parted",
-                "--way rebuild sets aside what only the target has, and has it filled again with the source's offsets.",
+                "--way rebuild sets aside the records that only the target has, and has the topic filled again with "
+                "the source's offsets.",
             )
         )
     policy = link.topics.offsets
@@ -177,7 +178,7 @@ def not_its_own(
             f"offsets of topic {topic} are mapped, so others may write there"
             if policy is OffsetPolicy.MAPPED or own
             else f"the link has not begun topic {topic}, and may map its offsets (topics.offsets: auto)",
-            f"To copy {topic} again, give it another name at the target (topics.naming): it keeps what it holds.",
+            f"To copy {topic} again, give it another name at the target (topics.naming): the topic keeps its records.",
         )
     return None
 

@@ -111,7 +111,9 @@ def _foreseen(each: HeldPosition, shared: int) -> RestoredPosition:
         partition=each.partition,
         before=each.offset,
         after=min(each.offset, shared),
-        reason="beyond the last shared offset: what it had read from there on is in quarantine" if is_beyond else "",
+        reason="beyond the last shared offset: records that it had read from there on are in quarantine"
+        if is_beyond
+        else "",
     )
 
 
@@ -141,8 +143,8 @@ async def restore(
         first = min(errors)
         raise GateNotMet(
             f"{topic} is filled again, but groups could not be put back: {first_few(sorted(errors))}: {errors[first]}",
-            hint="As long as they have no position they begin where auto.offset.reset says. Stop their consumers, or "
-            f"grant what is missing; then give the command again. {errors[first].hint}".rstrip(),
+            hint="As long as they have no position they begin as auto.offset.reset sets. Stop their consumers, or "
+            f"grant the missing right; then run the command again. {errors[first].hint}".rstrip(),
         )
     return tuple(_result_of(topic, each, now.values, commits) for each in wanted)
 

@@ -155,7 +155,10 @@ class Quarantine:
             raise ClusterError(
                 f"{self.name} of {self.target.cluster.alias} lacks offset {lost} of {self.topic}-{found.partition}",
                 cluster=self.target.cluster.alias,
-                hint="Nothing was deleted. See that nobody deletes records of the quarantine; then give it again.",
+                hint=(
+                    "Nothing was deleted. Make sure that no client deletes records of the quarantine; then run it "
+                    "again."
+                ),
             )
         return wanted.count
 

@@ -48,7 +48,7 @@ class QuietTopic:
         :raises GateNotMet: A client writes to it or has a transaction open there, or a lane does not let go.
         :raises ClusterError: The target does not answer.
         """
-        self.on_step(f"{self.topic}: waiting until nobody writes to it")
+        self.on_step(f"{self.topic}: waiting until no producer writes to it")
         deadline = Deadline(max(self.timeout_s, self.quiet_s))
         before, quiet_from, beats = await self._logs(there), time.monotonic(), Beats()
         while True:
@@ -90,7 +90,7 @@ class QuietTopic:
         if held:
             return GateNotMet(
                 f"link {self.link.name} has not let go of {self.topic} within {self.timeout_s:g} s",
-                hint="isthmus status says what its controller does; then give the command again.",
+                hint="isthmus status shows the work of its controller; then run the command again.",
             )
         if is_open:
             keys = [(self.topic, partition) for partition in is_open]
@@ -111,7 +111,7 @@ class QuietTopic:
         if len(shown.partitions) > len(before):
             raise GateNotMet(
                 f"{self.topic} has {len(shown.partitions)} partitions by now, of which {len(before)} were looked at",
-                hint="Who adds partitions there means to write to it. If not, give the command again.",
+                hint="A client that adds partitions there means to write to it. If not, give the command again.",
             )
         found = await self._of(before)
         if any(log.end != before[partition].end for partition, log in found.items()):

@@ -113,14 +113,14 @@ async def make_as(target: Client, there: TopicDescription, new: NewTopic) -> Non
         return
     why = ""
     if any(log.end > 0 for log in (await logs_of(target, there)).values()):
-        why = "somebody has written to it since"
+        why = "a producer has written to it since"
     elif there.partition_count > new.partition_count:
         why = f"it has {there.partition_count} partitions, not {new.partition_count}"
     elif not _has_replicas(there, new):
         why = f"its partitions have {format_count(there.replication_factor, 'replica')}, not {new.replication_factor}"
     if why:
         raise GateNotMet(
-            f"topic {new.name} of {target.cluster.alias} was created by somebody else while it was rebuilt: {why}",
+            f"topic {new.name} of {target.cluster.alias} was created by another client while it was rebuilt: {why}",
             hint=f"Stop who uses it (or set auto.create.topics.enable=false), delete {new.name} there once nothing in "
             "it is needed, and give the command again: it goes on from here.",
         )

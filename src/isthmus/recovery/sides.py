@@ -71,7 +71,7 @@ async def both_topics(source: Client, target: Client, source_topic: SourceTopic,
     if here is None:
         raise PlanRefused(
             f"{source.cluster.alias} has no topic {source_topic}: there is nothing that {topic} could be filled with",
-            hint="Create it there, or take it from the link: what the target holds stays as it is.",
+            hint="Create it there, or take it from the link: the target's topic stays as it is.",
         )
     if there is not None and there.topic_id == NO_TOPIC_ID:
         raise PlanRefused(

@@ -232,14 +232,14 @@ class _Relay:
         """Hand over the broker's end to the client that waits; that client passes it on."""
         asked = self._asked.get(head.what)
         if asked is None or asked.brought.done():
-            raise NotRelayed(404, "nobody waits for this any more")
+            raise NotRelayed(404, "no client waits for this any more")
         asked.brought.set_result(stream)
         await asked.passed.wait()
 
     def _agent(self, side: str, broker: str) -> _Agent:
         agents = [agent for agent in self._agents if agent.side == side]
         if not agents:
-            raise NotRelayed(404, f"nobody has joined as {side[:_NAME_LENGTH_MAX]}")
+            raise NotRelayed(404, f"no side has joined as {side[:_NAME_LENGTH_MAX]}")
         for agent in agents:
             if broker in agent.brokers:
                 return agent

@@ -172,7 +172,7 @@ class ApicurioRegistry:
         if there is None:
             raise SchemaConflict(
                 f"{version} is id {version.id}, and {self.alias} knows its schema under another id",
-                hint="Somebody registered it there: begin with an empty registry.",
+                hint="Another client registered it there: begin with an empty registry.",
             )
         if not there.is_like(version.schema):
             raise SchemaConflict(

@@ -119,7 +119,9 @@ class RegistryClient:
                 content += chunk
                 if len(content) > _BYTES_MAX:
                     message = f"the schema registry of {self.alias} answers {method} {url} with more than 64 MiB"
-                    hint = f"See clusters.{self.alias}.schema_registry.url: no schema registry says so much."
+                    hint = (
+                        f"See clusters.{self.alias}.schema_registry.url: no schema registry sends such a long answer."
+                    )
                     raise RegistryRefused(message, status=answer.status_code, cluster=self.alias, hint=hint)
         return _Answer(answer.status_code, bytes(content))
 
@@ -159,7 +161,7 @@ class RegistryClient:
         where = f"the schema registry of {self.alias}"
         key = f"clusters.{self.alias}.schema_registry"
         if status in _FORBIDDEN:
-            hint = f"See its login ({key}), and what this login may do there."
+            hint = f"See its login ({key}), and the rights of this login there."
             return RegistryRefused(
                 f"{where} refuses {method} {url}: HTTP {status}", status=status, cluster=self.alias, hint=hint
             )
@@ -174,5 +176,5 @@ class RegistryClient:
             status=status,
             code=code if isinstance(code, int) else 0,
             cluster=self.alias,
-            hint="The log of the registry may say more.",
+            hint="The log of the registry may have details.",
         )

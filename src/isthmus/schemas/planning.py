@@ -259,7 +259,10 @@ class _Versions:
                 SchemaConflict(
                     f"{version} is id {version.id} at {pair.primary}, and another schema at {pair.target}, "
                     f"where it is id {there.id}",
-                    hint="Somebody wrote to a registry that is not the primary one: delete what is there for good.",
+                    hint=(
+                        "Another client wrote to a registry that is not the primary one: delete its schema there for "
+                        "good."
+                    ),
                 )
             )
         holder = self._by_id.get(version.id)
@@ -268,7 +271,7 @@ class _Versions:
         return problem_of(
             SchemaConflict(
                 f"id {version.id}, which {version} has at {pair.primary}, is that of {holder} at {pair.target}",
-                hint=f"Delete {holder} for good at {pair.target} if nobody needs it, or begin with an empty registry.",
+                hint=f"Delete {holder} for good at {pair.target} if it is not needed, or begin with an empty registry.",
             )
         )
 
@@ -304,7 +307,9 @@ def _plan_gone(
                 change = replace(change, problem=Problem(reason, _DELETE_SOFTLY))
         elif delete_gone and not source:
             reason = f"the ledger does not confirm that {version} was ever distributed to {pair.target}: it is kept"
-            change = replace(change, problem=Problem(reason, f"If nobody needs it, delete it at {pair.target} itself."))
+            change = replace(
+                change, problem=Problem(reason, f"If it is not needed, delete it at {pair.target} itself.")
+            )
         found.append(change)
     return found
 

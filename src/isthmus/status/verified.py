@@ -36,7 +36,7 @@ def _problem(link: str, verdict: Verdict) -> Problem | None:
         return None
     return Problem(
         f"both sides differ: {first_few(names)}",
-        f"isthmus verify {link} shows where; isthmus link recover {link} mends what has diverged.",
+        f"isthmus verify {link} shows where; isthmus link recover {link} repairs topics that have diverged.",
     )
 
 

@@ -91,8 +91,8 @@ def _find_obstacles(declared: Declared, known: Declaration, found: LinkProgress,
     mapped = [str(each.topic) for each in found.topics if each.is_mapped]
     if link.topics.offsets is OffsetPolicy.MAPPED or mapped:
         yield Requirement(
-            f"offsets are mapped{f' ({first_few(mapped)})' if mapped else ''}, and what was acknowledged is looked for "
-            "at the follower by its offset",
+            f"offsets are mapped{f' ({first_few(mapped)})' if mapped else ''}, and acknowledged records are found at "
+            "the follower by their offsets",
             f"isthmus link recover {link.name} for topics that went on mapped; a link that maps all of them has to be "
             "declared again, with the same offsets.",
         )
@@ -154,7 +154,7 @@ def _unheard_error(link: Link, silent: Sequence[GatewayDocument], *, is_none: bo
     alias = link.source.alias
     if is_none:
         return PlanRefused(
-            f"link {link.name} cannot be synchronous: no gateway is heard before {alias}, and gateways are what holds "
+            f"link {link.name} cannot be synchronous: no gateway is heard before {alias}, and only gateways hold "
             "acknowledgements",
             hint=f"isthmus gateway {alias} --listen HOST:FIRST-LAST --advertise HOST:PORT, and have clients connect "
             "to it.",

@@ -33,7 +33,7 @@ class Abilities:
         if not self.writes_markers:
             return "ALTER on the cluster is missing"
         if not self.tells:
-            return "brokers before 3.0 do not tell which transactions are open"
+            return "brokers before 3.0 do not report open transactions"
         if self.verifies is None:
             return "its brokers do not let us see whether they verify transactions"
         return "its brokers verify transactions" if self.verifies else ""

@@ -175,7 +175,7 @@ def waiting_notes(
             count = format_count(one.waiting_records, "offset waits", "offsets wait")
             yield Problem(
                 f"partition {one.partition}: {count} for {waited_for(found, age_s)}",
-                "They are copied when it ends. isthmus cluster tells of transactions that nobody will end.",
+                "They are copied when it ends. isthmus cluster reports transactions that no coordinator will end.",
             )
 
 

@@ -19,7 +19,7 @@ from isthmus.model.text.instant import written_instant
 from isthmus.model.text.wording import format_count
 from isthmus.topics.preflight import TopicDecision, TopicPair, is_compacted
 
-_HINT: Final = "topics.offsets: same refuses it instead; see docs/offsets.md for what consumers see."
+_HINT: Final = "topics.offsets: same refuses it instead; see docs/offsets.md for the effect on consumers."
 _UNDECIDED_HINT: Final = "It begins when that is known. topics.offsets: same or mapped does not wait for it."
 
 
@@ -58,7 +58,7 @@ def choose(
     if recorded.is_mapped == is_mapped:
         return Choice(is_mapped)
     was, wanted = ("mapped", "the source's") if recorded.is_mapped else ("the source's", "mapped ones")
-    held = ", which loses what others wrote to it too" if recorded.is_mapped else ""
+    held = ", which also loses records that others wrote to it" if recorded.is_mapped else ""
     refusal = Problem(
         f"the topic was begun with {was} offsets, and is now to have {wanted}",
         f"Set topics.offsets to {'mapped' if recorded.is_mapped else 'same'} or auto, or have the topic begin again: "

@@ -47,7 +47,7 @@ EXPIRATION_MS_MAX: Final = 2**31 - 1
 _DAY_MS: Final = 86_400_000
 _NAMED_MAX: Final = 10
 _COPY_ANEW: Final = (
-    "Copy it under another name (topics.naming). The target topic keeps what it holds, records of others among it."
+    "Copy it under another name (topics.naming). The target topic keeps its records, also those of others."
 )
 
 
@@ -199,7 +199,7 @@ def _plan_deleted_source(link: Link, name: TargetTopic, source_topic: SourceTopi
         f"{link.source.alias} has {source_topic} no more: it was deleted there, and {name} of {link.target.alias} "
         f"{becomes}",
         f"isthmus forget {link.name} {name} has the link forget it (on_source_deleted: forget does it by itself). If "
-        "it comes back under its name, that is another topic: isthmus link recover sets aside what the target has.",
+        "it comes back under its name, that is another topic: isthmus link recover sets aside the target's records.",
     )
     return TopicPlan(
         topic=name,

@@ -12,8 +12,8 @@ from isthmus.topics.aborted import Abilities, way
 
 _WHOLE_THEN: Final = "transactions are whole then"
 COST: Final = (
-    "each batch of a transaction takes a round trip of its own, and what a link leaves open when it stops holds "
-    "read_committed consumers back until it goes on"
+    "each batch of a transaction takes a round trip of its own, and transactions that a link leaves open when it "
+    "stops hold read_committed consumers back until it resumes"
 )
 
 

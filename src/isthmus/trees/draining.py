@@ -91,6 +91,6 @@ async def _check_quiet(
             async for stored in answers:
                 if any(not one.batch.is_control and not level_of(one.batch.producer_id) for one in stored):
                     raise GateNotMet(
-                        f"somebody still produces to {key[0]}-{key[1]} of {source.cluster.alias}",
-                        hint="Stop the producers there first: what they write afterwards stays there.",
+                        f"a producer still writes to {key[0]}-{key[1]} of {source.cluster.alias}",
+                        hint="Stop the producers there first: messages that they write afterwards stay there.",
                     )

@@ -70,7 +70,7 @@ class GoneCluster:
         if {*tree.clusters} <= {self.cluster, *self.gone}:
             raise PlanRefused(
                 f"no cluster of tree {tree.name} would be left that answers",
-                hint="What is gone as a whole is not changed: start a tree of other clusters.",
+                hint="A tree that is gone as a whole is not changed: start a tree of other clusters.",
             )
         for alias in (self.cluster, *sorted(self.gone)):
             if alias not in tree.clusters:
@@ -83,7 +83,7 @@ class GoneCluster:
                     f"{alias} answers",
                     hint=f"isthmus tree remove {tree.name} {alias} without --force loses nothing."
                     if alias == self.cluster
-                    else f"Leave it out of what is gone (--gone): {alias} stays in the tree.",
+                    else f"Leave it out of --gone: {alias} stays in the tree.",
                 )
             if problem is None or problem.code != Unreachable.error_code:
                 why = f": {problem.message}" if problem else ""
@@ -106,7 +106,7 @@ class GoneCluster:
                 continue
             raise PlanRefused(
                 f"{alias} answers, though its ledger cannot be read now",
-                hint=f"It is not gone: raise the client quota that holds it back, or look at who leads {LEDGER_TOPIC} "
+                hint=f"It is not gone: raise the client quota that delays it, or check the leader of {LEDGER_TOPIC} "
                 "there. isthmus doctor shows both.",
             )
 

@@ -93,7 +93,7 @@ class ReconcilingLoop:
         if stuck:
             _log.warning("link %s: %s stays IN_DOUBT: it %s", view.link.name, leaf, stuck[0].why)
         else:
-            _log.warning("link %s: %s has what it lacked", view.link.name, leaf)
+            _log.warning("link %s: %s has the messages that it lacked", view.link.name, leaf)
         return [change for change in changes if change.problem is not None]
 
     async def there(self, source: Client, found: Iterable[Lack]) -> tuple[Lack, ...] | None:
@@ -140,5 +140,5 @@ def _doubt_problem(leaf: str, records: int) -> Problem:
     return Problem(
         f"{leaf} is IN_DOUBT: it was left while it was gone, and may lack up to {format_count(records, 'record')}",
         "It gets them by itself when it is back, and so do the other leaves of its subtree. What it cannot take yet is "
-        "tried again every ten minutes; the log of isthmus run says why.",
+        "tried again every ten minutes; the log of isthmus run states why.",
     )

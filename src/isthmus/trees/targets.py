@@ -167,7 +167,7 @@ class Trees:
             ) from None
         if known.paused.parts:
             raise PlanRefused(
-                f"{link} is paused, so that it cannot end what it has begun", hint=f"isthmus resume {link} first."
+                f"{link} is paused, so that it cannot end its open work", hint=f"isthmus resume {link} first."
             )
         if not filters_of(link, known.documents).is_as_written:
             raise PlanRefused(

@@ -35,7 +35,7 @@ def refuse_if_match(if_match: IfMatch = None) -> None:
         raise RequestRefused(
             "nothing that is changed here has an ETag",
             status=HTTPStatus.PRECONDITION_FAILED,
-            hint="Send no If-Match: docs/rest.md names what it is of.",
+            hint="Send no If-Match: docs/rest.md lists the resources that have one.",
         )
 
 

@@ -331,7 +331,7 @@ class Operations:
             raise TokenRefused(
                 f"{operation.by.name} of role {operation.by.role} began it",
                 status=HTTPStatus.FORBIDDEN,
-                hint="Ask somebody of that role.",
+                hint="Ask a user with that role.",
             )
         with self._lock:
             working = self._working.get(name)

@@ -145,13 +145,13 @@ def answer_problems(app: FastAPI, answer: ProblemAnswer = as_problem) -> None:
         refused = RequestRefused(
             f"{found[0].field}: {found[0].message}",
             status=HTTPStatus.UNPROCESSABLE_ENTITY,
-            hint="/v1/openapi.json says what is expected.",
+            hint="/v1/openapi.json has the expected form.",
         )
         return answer(request, refused, {"errors": found})
 
     async def answer_other(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101 - as above
-        hint = "/v1/openapi.json says what there is."
+        hint = "/v1/openapi.json lists all paths."
         found = answer(request, RequestRefused(str(error.detail), status=error.status_code, hint=hint), {})
         found.headers.update(error.headers or {})
         return found

@@ -237,7 +237,7 @@ class Rooms:
             raise RequestRefused(
                 f"nothing was found out in {self._look_s:.0f} s",
                 status=HTTPStatus.SERVICE_UNAVAILABLE,
-                hint="A cluster may hang: GET /v1/status tells which one.",
+                hint="A cluster may hang: GET /v1/status names it.",
                 retry_after_s=5,
             ) from None
 

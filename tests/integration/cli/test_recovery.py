@@ -39,7 +39,7 @@ def test_recover_and_replay(
     assert other == {"link": "nowhere", "problem": other["problem"]}
     with shell.start("link", "recover", link, "--yes", "--quiet", "1m") as first:
         assert first.stderr is not None
-        assert any("waiting until nobody writes" in line for line in first.stderr)
+        assert any("waiting until no producer writes" in line for line in first.stderr)
         # Whoever comes later is refused while the first is there, and goes on as soon as it is not.
         shell.run("link", "recover", link, "--yes", code=6)
         first.kill()
@@ -76,7 +76,7 @@ def test_go_on_mapped(tmp_path: Path, east: LocalCluster, west: LocalCluster, to
     )
     with shell.start(*way, "--yes", "--quiet", "1m") as first:
         assert first.stderr is not None
-        assert any("waiting until nobody writes" in line for line in first.stderr)
+        assert any("waiting until no producer writes" in line for line in first.stderr)
         first.kill()
     held = log_of(west, name)
     (done,) = shell.run(*way, "--quarantine", "--yes", "--quiet", "500ms")["topics"]

@@ -417,7 +417,7 @@ def test_what_a_relay_refuses(rendezvous: Rendezvous, hidden: Hidden, tmp_path: 
         return replace(known, proxy=replace(proxy, **changed))
 
     told = refusal(by(username="nobody"), Unreachable)
-    assert told.message.endswith("nobody has joined as nobody")
+    assert told.message.endswith("no side has joined as nobody")
     assert "isthmus relay join --as nobody" in told.hint
     told = refusal(by(password=Secret("guessed")), AuthenticationFailed)
     assert "refused the login" in told.message

@@ -58,7 +58,7 @@ def test_a_topic_that_is_deleted_by_hand_does_not_stay_paused(
     lost(east, west, name)
     recoverer = LinkRecoverer(configuration=link_between(east, west, link, name), name=link, topics=[name], quiet_s=0.1)
     with pytest.raises(Interrupted):
-        recovered(recoverer, "waiting until nobody writes")
+        recovered(recoverer, "waiting until no producer writes")
     assert name in known(west, link).paused.topics
     topics.delete(west, name)
     if is_created:

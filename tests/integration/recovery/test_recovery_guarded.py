@@ -265,7 +265,7 @@ def test_a_topic_that_is_created_by_itself_while_it_is_rebuilt(
         topics.create(west, busy)
         topics.produce(west, busy, records(2, begin=900))
 
-    with pytest.raises(GateNotMet, match=f"topic {busy} of west was created by somebody else"):
+    with pytest.raises(GateNotMet, match=f"topic {busy} of west was created by another client"):
         recovered(recoverer(topics=[busy]), "creating it again", created)
     assert values(west, busy) == [b"900", b"901"]
     topics.delete(west, busy)

@@ -144,7 +144,7 @@ def test_somebody_who_produces_now_and_then_is_noticed(
                 for _ in range(looked_before):
                     await looks.get()
                 await asyncio.to_thread(produced, written)
-                with pytest.raises(GateNotMet, match=f"somebody still produces to {written}-0 of east"):
+                with pytest.raises(GateNotMet, match=f"a producer still writes to {written}-0 of east"):
                     await checking
                 # As it is without them, until their records are everywhere.
                 topics.delete(east, written)

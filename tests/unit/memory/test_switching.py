@@ -19,7 +19,7 @@ from isthmus.model.trees.switching import Allowance, LaneBegin, LeftAt, TargetCh
 X = SourceTopic("x")
 ID = uuid.UUID(int=4)
 OVER = TargetChoice(target="lon", wanted="par").over([LaneBegin(X, ID, 0, 7)])
-NEWER = "which is newer than what this process has heard"
+NEWER = "which is newer than the last report that this process has read"
 
 
 def link(tree: Any, choice: TargetChoice | None = None) -> Link:

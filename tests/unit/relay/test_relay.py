@@ -136,7 +136,7 @@ def test_who_is_refused(tmp_path: Path, authority: trustme.CA) -> None:
         agent = await place.joined()
         for verb in ("CONNECT", "JOIN", "ACCEPT"):
             assert (await told(place, Head(verb, BROKER, "east", "guessed")))[0] == 407
-        assert await told(place, Head("CONNECT", BROKER, "west", TOKEN)) == (404, "nobody has joined as west")
+        assert await told(place, Head("CONNECT", BROKER, "west", TOKEN)) == (404, "no side has joined as west")
         assert await told(place, Head("CONNECT", "other:22", "east", TOKEN)) == (404, "east knows no such broker")
         assert (await told(place, Head("ACCEPT", "guessed", "east", TOKEN)))[0] == 404
         assert (await told(place, Head("GET", "/", "east", TOKEN)))[0] == 405

@@ -183,7 +183,8 @@ def forget(
     if not (yes or dry_run):
         confirm(
             gateway,
-            f"say that this gateway of {cluster} has ended; if it is only cut off from the ledgers, records that it "
+            f"declare that this gateway of {cluster} has ended; if it is only cut off from the ledgers, records that "
+            "it "
             "acknowledges from now on may be lost",
         )
     found = asyncio.run(_forgotten(load_configuration(path), cluster, gateway, dry_run=dry_run))

@@ -100,7 +100,7 @@ def import_(
     choice = offsets or (OffsetsChoice.MAPPED if take_over else OffsetsChoice.AUTO)
     _check(take_over=take_over, choice=choice, to=to, dry_run=dry_run)
     if to is not None and to.exists() and file.exists() and to.samefile(file):
-        raise ConfigError(f"{to} is what is imported", hint="Name another file, such as --to isthmus.yaml.")
+        raise ConfigError(f"{to} is the imported file", hint="Name another file, such as --to isthmus.yaml.")
     deployment = read_deployment(read_input(file), str(file))
     target = to or Path(DEFAULT_NAME)
     folder = f"{target.stem or 'isthmus'}.secrets"

@@ -83,7 +83,7 @@ class AccessSection(Section):
 
 
 class LogSection(Section):
-    """What commands log, kept in a file of JSON lines."""
+    """The log of commands, kept in a file of JSON lines."""
 
     file: Text | None = Field(
         None, description="The file. Without it, nothing is kept: warnings are on stderr, more of them with -v and -vv."
@@ -95,7 +95,7 @@ class LogSection(Section):
 
 
 class MetricsSection(Section):
-    """What a run reports over HTTP: metrics for Prometheus, and health (docs/metrics.md)."""
+    """The reports of a run over HTTP: metrics for Prometheus, and health (docs/metrics.md)."""
 
     listen: Address | None = Field(
         None, description="Where it listens, as host:port such as `127.0.0.1:9464`. Without it, nowhere."

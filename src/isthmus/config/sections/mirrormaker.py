@@ -14,7 +14,7 @@ _MM2: Final = MirrorMakerSettings()
 
 
 class MirrorMakerSection(Section):
-    """What is written in the formats of MirrorMaker 2, for its MirrorClient and RemoteClusterUtils: nothing by default.
+    """Topics in the formats of MirrorMaker 2, for its MirrorClient and RemoteClusterUtils: none by default.
     `true` alone is short for all of it, at the target (docs/mirrormaker.md).
     """
 

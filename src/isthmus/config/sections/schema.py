@@ -378,7 +378,7 @@ class SparkSection(Section):
 
 
 class LedgerSection(Section):
-    """What Isthmus remembers, in compacted topics named `__isthmus.*` on the target."""
+    """The memory of Isthmus, in compacted topics named `__isthmus.*` on the target."""
 
     replication_factor: Annotated[int, Field(ge=1, le=32767)] | None = Field(
         _LEDGER.replication_factor,

@@ -103,7 +103,7 @@ class SyncWord:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncEvidence:
     """The observations of a gateway on a link: the obstacle for its lanes, "" for none, and whether they follow: then
-    the follower also has what it lacked when it stood still (`SyncPart.lacked`).
+    the follower also has the messages that it lacked when it stood still (`SyncPart.lacked`).
     """
 
     trouble: str = ""

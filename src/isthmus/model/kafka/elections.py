@@ -22,7 +22,7 @@ class ElectionOutcome(enum.StrEnum):
     """The preferred replica is not in sync: electing it would lose records."""
     ELECTED = "elected"
     FAILED = "failed"
-    """The controller refused; `detail` says why."""
+    """The controller refused; `detail` states why."""
 
 
 @dataclass(frozen=True, slots=True)

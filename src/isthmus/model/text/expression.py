@@ -221,7 +221,7 @@ class _Machine:
 
     def _add(self, place: _Place) -> int:
         if len(self._places) >= PLACES_MAX:
-            raise Unbounded("it repeats what it repeats too often")
+            raise Unbounded("a repetition in it is repeated too often")
         self._places.append(place)
         return len(self._places) - 1
 

@@ -10,7 +10,7 @@ from isthmus.errors import ConfigError
 
 HINT: Final = (
     "Write ms since the epoch (1767225600000), a date or time as RFC 3339 has it (2026-01-01, 2026-01-01T08:30, "
-    "2026-01-01T08:30:00+01:00; UTC unless it says otherwise), or how long ago (90s, 30m, 2h, 7d)."
+    "2026-01-01T08:30:00+01:00; UTC without a zone), or how long ago (90s, 30m, 2h, 7d)."
 )
 _AGE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

@@ -108,7 +108,7 @@ def add_cluster(
         raise ConfigError(f"tree {tree.name} has no cluster {neighbour}", hint=f"It has {', '.join(tree.clusters)}.")
     if beside is None and spent and not without_left:
         raise PlanRefused(
-            f"a cluster has left tree {tree.name}, and nobody would copy to {cluster} what was produced there",
+            f"a cluster has left tree {tree.name}, and no cluster would copy to {cluster} what was produced there",
             hint="Add it beside a cluster, which has all of it; or accept that (--without-left), as when all of it "
             "has been deleted by retention.",
         )
@@ -202,7 +202,7 @@ def check_follows(tree: str, known: TreeShape | None, new: TreeShape) -> bool:
     if known is not None and known.serial >= new.serial:
         raise PlanRefused(
             f"tree {tree} was changed meanwhile: its clusters are {known.clusters}",
-            hint="isthmus tree targets and isthmus tree plan go by what it has become. Then ask again.",
+            hint="isthmus tree targets and isthmus tree plan show the tree as it has become. Then ask again.",
         )
     return True
 

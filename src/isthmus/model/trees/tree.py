@@ -125,7 +125,7 @@ def _node(written: object) -> TreeNode | str:
     children = tuple(map(_node, written))
     if len(children) < _CHILDREN_MIN:
         raise ConfigError(
-            "a node of a tree has fewer than two parts", hint="Leave the node out: it would have nobody to copy to."
+            "a node of a tree has fewer than two parts", hint="Leave the node out: it would have no cluster to copy to."
         )
     below = max((child.level for child in children if isinstance(child, TreeNode)), default=0)
     level = below + 1 if stated is None else stated

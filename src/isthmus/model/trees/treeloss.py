@@ -58,8 +58,8 @@ class TreeLoss(PlainValue):
     def sentences(self, cluster: str, tree: str) -> Iterator[str]:
         """Yield all of it for people, before it is given up."""
         yield (
-            f"What was produced on {cluster} and not copied from there is lost to tree {tree}; what nobody has seen of "
-            "it cannot be counted."
+            f"What was produced on {cluster} and not copied from there is lost to tree {tree}; messages that no "
+            "process has seen cannot be counted."
         )
         for name, (records, places) in _by_distributor(self.undistributed).items():
             yield f"{name} had up to {format_count(records, 'record')} still to copy: {places}."
@@ -74,8 +74,8 @@ class TreeLoss(PlainValue):
         if self.entrances:
             yield (
                 f"What {cluster} had taken from {', '.join(self.entrances)} and had not passed on is not sent again: "
-                "the other leaves of its subtree may lack it. What it may not have taken is sent again, and may come "
-                "twice."
+                "the other leaves of its subtree may lack it. Messages that it may not have taken are sent again, "
+                "and may come twice."
             )
 
 

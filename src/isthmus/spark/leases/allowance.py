@@ -57,7 +57,7 @@ class SourceWord:
             return None
         why = "" if self._refused is None else f": {self._refused}"
         return Problem(
-            "the ledger of the source takes nothing from this lease, or does not show what it took, so "
+            "the ledger of the source takes no writes of this lease, or does not show them, so "
             f"the lease may not write to {self._target}{why}",
             (self._refused and self._refused.hint)
             or f"Check the brokers of the source that hold topic {LEDGER_TOPIC}, their replicas, and client quotas.",

@@ -96,7 +96,7 @@ async def _ask_spark(question: Callable[[], AnswerT]) -> AnswerT:
 def _gone_error() -> HostError:
     return HostError(
         "Spark has ended: its JVM does not answer any more",
-        hint="The system's log may tell what ended it (too little memory?). Run again: it goes on where it was.",
+        hint="The system's log may have the cause (too little memory?). Run again: it goes on where it was.",
     )
 
 

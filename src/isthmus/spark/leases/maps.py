@@ -142,8 +142,8 @@ class LedgerMaps:
             whole = lane_map(segments)
         except ConfigError as error:
             return Problem(
-                f"what the ledger says of where its records went cannot be true: {error}",
-                "Copy the topic again under another name (topics.naming), and tell us: this should not happen.",
+                f"the ledger's map of its records cannot be true: {error}",
+                "Copy the topic again under another name (topics.naming), and report it: this should not happen.",
             )
         last: list[MapDocument] = []
         for segment in reversed(whole.segments):

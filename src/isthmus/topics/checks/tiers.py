@@ -102,7 +102,8 @@ def left_notes(
         yield Problem(
             f"{format_count(offsets, 'offset')} in the remote tier of the source alone are left there: copying begins "
             f"at the local log start (topics.remote: leave); {_describe_starts(new)}",
-            "Who wants them reads them at the source. topics.remote: copy copies them too, as long as the topic has "
+            "Consumers that need them read them at the source. topics.remote: copy copies them too, as long as the "
+            "topic has "
             "not begun.",
         )
 

@@ -232,7 +232,7 @@ class Guard:
         if token is None:
             self._check_rate(_stranger(scope))
             if not self._door.is_open(path):
-                raise TokenRefused("nobody is logged in", status=HTTPStatus.UNAUTHORIZED, hint="Log in with a token.")
+                raise TokenRefused("no user is logged in", status=HTTPStatus.UNAUTHORIZED, hint="Log in with a token.")
             return None
         self._check_rate(token.sha256)
         return Caller(token.name, token.role, token.sha256)

@@ -70,7 +70,7 @@ class TargetBody(Body):
     @model_validator(mode="after")
     def _is_possible(self) -> TargetBody:
         if self.resend and not self.force:
-            raise ValueError("say force: true with resend: nothing is sent again in good order")
+            raise ValueError("give force: true with resend: nothing is sent again in good order")
         return self
 
 
@@ -88,7 +88,7 @@ class PlaceBody(Body):
     @model_validator(mode="after")
     def _is_one_place(self) -> PlaceBody:
         if [self.above, self.beside is not None, self.among is not None].count(True) != 1:
-            raise ValueError("say above: true, or beside or among which cluster")
+            raise ValueError("give above: true, or a cluster for beside or among")
         return self
 
 

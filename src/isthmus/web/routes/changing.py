@@ -232,7 +232,7 @@ def _filter_routes(router: APIRouter, desk: FabricDesk) -> None:
         filters = body.filters
         if filters.is_as_written:
             raise RequestRefused(
-                "nothing is to be changed", status=422, hint="DELETE selects again what the file says."
+                "nothing is to be changed", status=422, hint="DELETE returns to the selection of the file."
             )
         found, response.headers["ETag"] = await change_filters(link, filters, if_match, caller, dry_run=dry_run)
         return found

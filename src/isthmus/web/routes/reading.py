@@ -258,7 +258,7 @@ def _carried_routes(router: APIRouter, desk: FabricDesk) -> None:
         with log_change(caller, "groups key", link, {"group": group}):
             if not caller.sha256:
                 raise TokenRefused(
-                    "a key is shown to somebody with a token only",
+                    "a key is shown to users with a token only",
                     status=403,
                     hint="Make one: isthmus token create; or ask on this host: isthmus groups key.",
                 )
@@ -355,7 +355,7 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
         group_key: _GroupKey = None,
     ) -> tuple[CopiedCommit, ...]:
         if group_key is not None and len(group or ()) != 1:
-            raise RequestRefused("a key is that of one group", status=422, hint="Say which: ?group=NAME.")
+            raise RequestRefused("a key is that of one group", status=422, hint="Name the group: ?group=NAME.")
         key = None if group_key is None else bytes.fromhex(group_key)
         async with desk.cluster(cluster) as known:
             return await require_found(known.copied_commits(source_id=source, groups=group or (), key=key))

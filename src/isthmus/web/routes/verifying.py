@@ -132,7 +132,7 @@ def _failure(code: int, messages: Sequence[str]) -> IsthmusError:
         suggestion = _SUGGESTION.fullmatch(line)
         hint = suggestion[1] if suggestion else hint
     if found is None:
-        return HostError(f"isthmus verify ended with {code}", hint="The progress of the operation has what it printed.")
+        return HostError(f"isthmus verify ended with {code}", hint="The progress of the operation has its output.")
     for kind in error_classes():
         with contextlib.suppress(TypeError):
             if kind.error_code == found[1]:

@@ -136,7 +136,7 @@ def test_what_is_there_is_replaced_only_with_force(given: Path) -> None:
 
 def test_what_is_imported_is_never_replaced(given: Path) -> None:
     """Not even with --force."""
-    with pytest.raises(ConfigError, match="is what is imported"):
+    with pytest.raises(ConfigError, match="is the imported file"):
         import_(given, to=given, force=True)
 
 

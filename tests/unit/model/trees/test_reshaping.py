@@ -132,7 +132,9 @@ def test_who_lacks_something_keeps_a_cluster_from_leaving() -> None:
 def test_nobody_has_for_a_newcomer_what_has_left() -> None:
     """Above all others each gives what was produced on itself; a neighbour gives all that it has."""
     left = tree({"level": 3, "clusters": ["a", "b"]})
-    with pytest.raises(PlanRefused, match="a cluster has left tree t, and nobody would copy to x what was produced"):
+    with pytest.raises(
+        PlanRefused, match="a cluster has left tree t, and no cluster would copy to x what was produced"
+    ):
         add_cluster(left, NONE, "x", beside=None, spent=(4,))
     accepted = add_cluster(left, NONE, "x", beside=None, spent=(4,), without_left=True)
     assert accepted.after.root.level == 5, "nor is a level used again"
