@@ -100,7 +100,7 @@ A reference that leads nowhere is an error; a secret written out causes a warnin
 and for certificates, start at the folder of the configuration file.
 
 User names, passwords, token secrets and passwords of keys in files are read again for every
-connection, so rotating them needs no restart. An executor without such a file uses the values that the driver read
+connection, so rotating them needs no restart. An executor without such a file uses the state that the driver read
 when the present lease began. If logins never expire (`connections.max.reauth.ms` of the brokers is 0), open connections
 stay open.
 

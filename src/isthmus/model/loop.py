@@ -65,8 +65,7 @@ class LoopProgress(PlainValue):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change(PlainValue):
-    """One thing at the target that a loop is to change: `setting` of `subject`, such as `retention.ms` of `topic
-    orders`.
+    """One change of a loop at the target: of `setting` of `subject`, such as `retention.ms` of `topic orders`.
 
     `None` stands for what is not there, so that a change without `before` creates and one without `after` removes.
     With a `problem` it cannot be made, for that reason; that is no failure if it `is_by_design`.

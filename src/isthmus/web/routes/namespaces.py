@@ -50,7 +50,7 @@ def _reading(router: APIRouter, desk: FabricDesk) -> None:
         async with desk.cluster(cluster) as there:
             return await there.namespaces.all()
 
-    @router.get(_ONE, summary="Describe a namespace: topics, links, and the authors of its declarations")
+    @router.get(_ONE, summary="Describe a namespace: its topics, links and declarations")
     async def describe_namespace(
         cluster: str, kind: NamespaceKind, namespace: _Named, response: Response, _: Viewer, exact: _Exact = False
     ) -> NamespaceReport:

@@ -117,8 +117,8 @@ def test_other_commands_warn_on_stderr(path: Path, capsys: Capture) -> None:
 
 
 def test_links_of_a_cluster_that_is_away_are_not_known(path: Path, capsys: Capture) -> None:
-    """Where a file has no links and its cluster does not answer, nobody says that there are none, or that all is
-    well.
+    """Where a file has no links and its cluster does not answer, no command reports that there are none, or that all
+    is well.
     """
     path.write_text("clusters: {east: {bootstrap_servers: '127.0.0.1:1'}}\nlinks: []\n", encoding="utf-8")
 
@@ -131,10 +131,10 @@ def test_links_of_a_cluster_that_is_away_are_not_known(path: Path, capsys: Captu
 
     told = capsys.readouterr().err
     assert (ended.value.exit_code, listed.value.exit_code) == (1, 1)
-    assert "what is declared on east is not known: " in told
-    assert "what is declared on east is not: " in told
+    assert "the declarations on east are not known: " in told
+    assert "no link is known, and the declarations on east are not known: " in told
     assert "there are no links" not in told
-    assert "declared on east is not known" in unknown.value.hint
+    assert "declarations on east are not known" in unknown.value.hint
 
 
 def test_check_tells_of_a_certificate_that_is_missing(path: Path, tmp_path: Path) -> None:

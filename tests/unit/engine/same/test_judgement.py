@@ -201,7 +201,7 @@ def test_a_source_that_has_changed_is_no_foreign_write() -> None:
         judged = compare(replace(sight(16), is_known=is_known), (OURS,), tail, changed)
         assert judged.state is state
         assert judged.problem is not None
-        assert "at offset 15 " in judged.problem.message
+        assert "offset 15" in judged.problem.message
         assert "unclean leader election" in judged.problem.message
         assert "isthmus verify --topic orders" in judged.problem.hint
         assert "--partition 0 " in judged.problem.hint
