@@ -40,7 +40,7 @@ class Speeds:
 
 def show(verdict: Verdict, speeds: Speeds, latencies_ms: Mapping[str, float | None], seen: Mapping[str, bool]) -> None:
     """Print the table on stdout. `seen` tells of topics whether independent consumers saw the same on both sides."""
-    verdicts = {topic.source_topic: topic for topic in verdict.topics}
+    verdicts = {str(topic.source_topic): topic for topic in verdict.topics}
     records = {name: topic.records for name, topic in verdicts.items()}
     rows: list[Row] = [
         {

@@ -18,6 +18,7 @@ from isthmus.memory.named import Opened
 from isthmus.model.cluster import Cluster
 from isthmus.model.kafka.topic import LeftInTier
 from isthmus.model.links.promotion import TornTransaction, torn_in_words
+from isthmus.model.naming import SourceTopic
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.text.plain import Hidden, NumberOrNull, PlainValue, TextOrNull, computed_field, instant_or_null
 
@@ -52,7 +53,7 @@ class Origin(PlainValue):
     offset_begin: int
     offset_end: NumberOrNull
     source_cluster: str
-    source_topic: str
+    source_topic: SourceTopic
     link: str
     verb: str
     is_mapped: Hidden[bool] = False

@@ -26,10 +26,11 @@ from isthmus.model.configuration import LedgerSettings
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.lane import LaneKey
 from isthmus.model.link import Link
+from isthmus.model.naming import SourceTopicPartition
 from isthmus.model.offsets import Cursor
 from isthmus.model.problem import Problem
 from isthmus.model.text.plain import Hidden, PlainValue, TextOrNull, computed_field, instant_or_null
-from isthmus.model.trees.switching import Allowance, BeginEpoch, LeafDoubt, LeftAt, TargetChoice, behind, choice_of
+from isthmus.model.trees.switching import Allowance, LeafDoubt, LeftAt, TargetChoice, behind, choice_of
 from isthmus.model.trees.tree import Distributor
 
 SWITCH_ROLE: Final = "switch"
@@ -232,7 +233,7 @@ async def leave(source: Client, each: Distributor, choice: TargetChoice) -> None
         _log.warning("%s: copies to %s now", each.name, choice.wanted)
 
 
-async def _ends(source: Client, stated: AllowanceDocument) -> dict[PartitionKey, LeftAt]:
+async def _ends(source: Client, stated: AllowanceDocument) -> dict[SourceTopicPartition, LeftAt]:
     """Return the present ends of the source's logs that a distributor was allowed to copy, without topics that the
     source does not know: a broker that has just started may not know them yet.
 
@@ -250,7 +251,7 @@ async def _ends(source: Client, stated: AllowanceDocument) -> dict[PartitionKey,
             raise Unreachable(
                 f"{key[0]}-{key[1]} of {alias} has another leader than the one that reported its end", cluster=alias
             )
-    epochs: dict[PartitionKey, BeginEpoch] = {(each.topic, each.partition): each for each in stated.epochs}
+    epochs = {(each.topic, each.partition): each for each in stated.epochs}
     asked = {key: epochs[key].epoch for key in found.values if key in epochs}
     kept = await ends_of_epochs(source, asked) if asked else {}
     lost = {key: epochs[key] for key, end in kept.items() if 0 <= end < epochs[key].copied_to}

@@ -16,6 +16,7 @@ from isthmus.mirrormaker.takeover.examination import digest
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.links.needs import Side
 from isthmus.model.links.recovery import DivergedPartition
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.recovery.divergence import LogStretch, SeenRecord, last_shared
 
 _ATTRIBUTES_IN_TOKEN = CODEC_MASK | LOG_APPEND_TIME
@@ -24,7 +25,7 @@ _ATTRIBUTES_IN_TOKEN = CODEC_MASK | LOG_APPEND_TIME
 async def compare_partition(
     source: Client,
     target: Client,
-    topics: tuple[str, str],
+    topics: tuple[SourceTopic, TargetTopic],
     partition: int,
     logs: tuple[LogRange, LogRange],
     *,

@@ -36,7 +36,7 @@ async def holdings(one: NamedLink, topic: str | None = None) -> tuple[Quarantine
         [
             each
             for name in _set_aside(names, recovered)
-            if link.topics.source_of(TargetTopic(name)) is not None or name in recovered
+            if link.topics.source_of(name) is not None or name in recovered
             for each in await quarantine_holds(target, name)
         ]
     )
@@ -55,15 +55,15 @@ async def all_holdings(clients: Iterable[Client]) -> tuple[QuarantinedPartition,
     return tuple(found)
 
 
-def _set_aside(names: Collection[str], recovered: Collection[str]) -> list[str]:
+def _set_aside(names: Collection[str], recovered: Collection[TargetTopic]) -> list[TargetTopic]:
     """Return the topics of a cluster with these `names` that have a quarantine there. It may outlive its topic; for
     topics with long names only the topic itself, or its recovery document, shows that.
     """
     known = {*names, *recovered, *(name.removeprefix(QUARANTINE_PREFIX) for name in names)}
-    return sorted(name for name in known if quarantine_of(name) in names)
+    return sorted(TargetTopic(name) for name in known if quarantine_of(name) in names)
 
 
-async def _find_recovered(target: Client, link: str | None = None) -> dict[str, SourceTopic]:
+async def _find_recovered(target: Client, link: str | None = None) -> dict[TargetTopic, SourceTopic]:
     """Return the topics that a link, or any, ever recovered at its target, with those of the source."""
     memory = await read_ledger(target)
     documents = memory.documents() if link is None else memory.of(link).documents
@@ -106,10 +106,10 @@ async def replay_of(
     return await replayer.replay(dry_run=dry_run)
 
 
-def _at_target(link: Link, topic: str, recovered: Mapping[str, SourceTopic]) -> TargetTopic:
+def _at_target(link: Link, topic: str, recovered: Mapping[TargetTopic, SourceTopic]) -> TargetTopic:
     """Return the topic at the target for one named as there or as at the source, mirrored now or before."""
     before = {name for name, source in recovered.items() if topic in (name, source)}
-    found = link.topics.find_target(topic) or next(map(TargetTopic, sorted(before)), None)
+    found = link.topics.find_target(topic) or min(before, default=None)
     if found is None:
         raise ConfigError(
             f"link {link.name} does not mirror topic {topic}, and never recovered it",

@@ -33,6 +33,7 @@ from isthmus.kafka.transactions.appending import TopicAppender
 from isthmus.mirrormaker.takeover.examination import digest
 from isthmus.model.kafka.transactions import is_lone
 from isthmus.model.links.recovery import DivergedPartition, LogSpan, OffsetRuns, SetAside, quarantine_of
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.recovery.comparison import decode_records
 from isthmus.recovery.sides import find_topic
 
@@ -80,8 +81,8 @@ class Quarantine:
 
     source: Client
     target: Client
-    source_topic: str
-    topic: str
+    source_topic: SourceTopic
+    topic: TargetTopic
     topic_id: uuid.UUID
     own_producers: Collection[int] = ()
 

@@ -50,7 +50,7 @@ class QuarantinedPartition(PlainValue):
     """
 
     cluster: str
-    topic: str
+    topic: TargetTopic
     partition: int
     kind: SetAside
     producer_id: Annotated[int, "producer", null_if_negative]
@@ -85,7 +85,7 @@ class QuarantineFilter:
         return record.kind is self.kind and self.producer_id in (None, record.producer_id)
 
 
-async def quarantine_holds(target: Client, topic: str) -> tuple[QuarantinedPartition, ...]:
+async def quarantine_holds(target: Client, topic: TargetTopic) -> tuple[QuarantinedPartition, ...]:
     """Count the records that are set aside of a topic.
 
     :raises ClusterError: The quarantine cannot be read.

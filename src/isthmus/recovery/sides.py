@@ -48,7 +48,8 @@ class BothTopics:
         there, room = self.target, asyncio.Semaphore(_AT_ONCE)
         if there is None:
             return ()
-        names, may_lack = (self.source.name, there.name), is_compacted(self.source) or is_compacted(there)
+        names = SourceTopic(self.source.name), TargetTopic(there.name)
+        may_lack = is_compacted(self.source) or is_compacted(there)
 
         async def one(partition: int) -> DivergedPartition:
             logs = self.source_logs.get(partition, _NOTHING), self.target_logs[partition]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
@@ -22,7 +22,7 @@ from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.topic import Configs, TopicDescription
 from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.link import Link
-from isthmus.model.naming import NamedTopics, SourceTopic, TargetTopic
+from isthmus.model.naming import NamedTopics, SourceTopic, TargetTopic, TopicT
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.problem import Problem, problem_of
 from isthmus.topics.aborted import Abilities, Treatment, treatment
@@ -158,12 +158,9 @@ def _with_new_ranges(pair: TopicPair, looked: TopicPair, keys: Collection[LaneKe
 
 async def _local_starts(source: Client, pairs: Mapping[TargetTopic, TopicPair]) -> dict[TargetTopic, Mapping[int, int]]:
     """Read the local log starts of topics that a remote tier holds a part of."""
-    tiered = {name: pair.source for name, pair in pairs.items() if is_tiered(pair.source)}
-    found = await local_starts(source, _partitions(tiered.values())) if tiered else {}
-    return {
-        name: {partition: start for (own, partition), start in found.items() if own == topic.name}
-        for name, topic in tiered.items()
-    }
+    tiered = {pair.source_name: pair.source for pair in pairs.values() if is_tiered(pair.source)}
+    found = _by_topic(await local_starts(source, _partitions(tiered)) if tiered else {})
+    return {name: found.get(pair.source_name, {}) for name, pair in pairs.items() if pair.source_name in tiered}
 
 
 async def find_treatment(link: Link, target: Client) -> Treatment:
@@ -303,31 +300,26 @@ async def _with_ranges(
     source: Client, target: Client, pairs: Mapping[TargetTopic, TopicPair]
 ) -> dict[TargetTopic, TopicPair]:
     """Return the pairs with the ranges of all partitions: the target's first, so that it is never ahead."""
-    targets = await log_ranges(
-        target,
-        _partitions(pair.target for pair in pairs.values() if pair.target is not None),
-        timeout_s=_RANGES_S,
-    )
-    sources = await log_ranges(source, _partitions(pair.source for pair in pairs.values()), timeout_s=_RANGES_S)
-    by_source, by_target = _by_topic(sources.values), _by_topic(targets.values)
+    there = {name: pair.target for name, pair in pairs.items() if pair.target is not None}
+    here = {pair.source_name: pair.source for pair in pairs.values()}
+    by_target = _by_topic((await log_ranges(target, _partitions(there), timeout_s=_RANGES_S)).values)
+    by_source = _by_topic((await log_ranges(source, _partitions(here), timeout_s=_RANGES_S)).values)
     return {
         name: replace(
             pair,
-            source_ranges=by_source.get(pair.source.name, {}),
+            source_ranges=by_source.get(pair.source_name, {}),
             target_ranges=by_target.get(name, {}),
         )
         for name, pair in pairs.items()
     }
 
 
-def _partitions(topics: Iterable[TopicDescription]) -> list[tuple[str, int]]:
-    return [(topic.name, p) for topic in topics for p in range(topic.partition_count)]
+def _partitions(topics: Mapping[TopicT, TopicDescription]) -> list[tuple[TopicT, int]]:
+    return [(name, p) for name, topic in topics.items() for p in range(topic.partition_count)]
 
 
-def _by_topic(
-    ranges: Mapping[tuple[str, int], LogRange],
-) -> dict[str, dict[int, LogRange]]:
-    topics: dict[str, dict[int, LogRange]] = {}
+def _by_topic(ranges: Mapping[tuple[TopicT, int], ValueT]) -> dict[TopicT, dict[int, ValueT]]:
+    topics: dict[TopicT, dict[int, ValueT]] = {}
     for (topic, partition), log in ranges.items():
         topics.setdefault(topic, {})[partition] = log
     return topics

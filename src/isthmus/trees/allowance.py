@@ -23,6 +23,7 @@ from isthmus.memory.links import read_ledger
 from isthmus.memory.switching import SWITCH_ROLE, read_allowances, read_choice
 from isthmus.model.link import Link
 from isthmus.model.loop import Change
+from isthmus.model.naming import SourceTopicPartition
 from isthmus.model.offsets import Cursor
 from isthmus.model.trees.switching import NO_OFFSET, Allowance, BeginEpoch, LaneBegin, allowances
 
@@ -34,7 +35,7 @@ _MUTED_S: Final = 3.0
 """The longest wait behind a quota: allowances are not much further ahead."""
 _AGAIN_S: Final = 30.0
 """How old the written allowance may be: leases read the source's ledger from there on."""
-_Places = dict[tuple[str, int], int]
+_Places = dict[SourceTopicPartition, int]
 
 
 class _Place(NamedTuple):
@@ -142,7 +143,7 @@ class AllowanceLoop:
         kept = view.source.companion(Bookmark)
         kept.position, kept.topic_id = mark.position, mark.topic_id
 
-    def _rates(self, now: float, places: _Places) -> dict[tuple[str, int], float]:
+    def _rates(self, now: float, places: _Places) -> dict[SourceTopicPartition, float]:
         """Return the records per second that lanes copied lately."""
         self._seen.append((now, places))
         while len(self._seen) > 1 and now - self._seen[1][0] >= _RATE_S:

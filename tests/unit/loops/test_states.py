@@ -71,7 +71,9 @@ def test_what_is_not_to_be_done_is_no_error(is_paused: bool) -> None:
 
 
 def _verdict(topic: str, problem: str) -> TopicVerdict:
-    return TopicVerdict(source_topic=topic, target_topic=topic, partitions=(), problem=problem)
+    return TopicVerdict(
+        source_topic=SourceTopic(topic), target_topic=TargetTopic(topic), partitions=(), problem=problem
+    )
 
 
 def test_the_last_verification_is_a_task_of_its_own() -> None:

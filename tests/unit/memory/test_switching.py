@@ -52,8 +52,6 @@ def test_a_leaf_that_was_left_in_good_order_may_be_gone() -> None:
 def test_a_leaf_that_gets_what_it_lacks_is_not_the_one_of_which_is_stated() -> None:
     """The target is stated still, and goes on once that is done."""
     allowed = Allowance(X, ID, 0, 5, 9)
-    left = (
-        TargetChoice(target="lon", wanted="lon").ask_for("par", is_forced=True).leave([allowed], {("x", 0): LeftAt(8)})
-    )
+    left = TargetChoice(target="lon", wanted="lon").ask_for("par", is_forced=True).leave([allowed], {(X, 0): LeftAt(8)})
     back = left.going_back("lon")
     check_source_agrees(link([["ams", "fra"], ["lon", "par"]], back), back, "par")

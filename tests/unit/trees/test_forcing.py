@@ -30,7 +30,7 @@ ALLOWED = (Allowance(SourceTopic("x"), ID, 0, 7, 30), Allowance(SourceTopic("x")
 LEFT = (
     TargetChoice(target="c", wanted="c")
     .ask_for("d", is_forced=True)
-    .leave(ALLOWED, {("x", 0): LeftAt(12), ("x", 1): LeftAt(5)})
+    .leave(ALLOWED, {(SourceTopic("x"), 0): LeftAt(12), (SourceTopic("x"), 1): LeftAt(5)})
 )
 
 
@@ -60,7 +60,7 @@ def test_the_next_leaf_begins_where_the_one_before_may_have_come_to() -> None:
     resent = (
         TargetChoice(target="c", wanted="c")
         .ask_for("d", is_forced=True, is_resent=True)
-        .leave(ALLOWED, {("x", 0): LeftAt(12)})
+        .leave(ALLOWED, {(SourceTopic("x"), 0): LeftAt(12)})
     )
     assert ([each.offset for each in resent.begins], resent.doubts) == ([7, 5], ())
 

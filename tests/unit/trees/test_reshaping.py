@@ -71,7 +71,7 @@ def test_the_documents_survive_the_ledger() -> None:
     for document in (
         SwitchDocument(
             link="t.a.2",
-            choice=choice.ask_for("d", is_forced=True).leave([allowance], {("x", 0): LeftAt(8)}),
+            choice=choice.ask_for("d", is_forced=True).leave([allowance], {(SourceTopic("x"), 0): LeftAt(8)}),
             since_ms=5,
         ),
         AllowanceDocument(link="t.a.2", target="c", lanes=(allowance,)),

@@ -210,7 +210,9 @@ def test_a_verdict_is_as_described() -> None:
     partition = PartitionVerdict(
         partition=0, offset_begin=0, offset_end=2, records=2, size_bytes=9, different=1, findings=(found,)
     )
-    topic = TopicVerdict(source_topic="a", target_topic="b", partitions=(partition,), problem="it is not")
+    topic = TopicVerdict(
+        source_topic=SourceTopic("a"), target_topic=TargetTopic("b"), partitions=(partition,), problem="it is not"
+    )
     verdict = Verdict(source="east", target="west", topics=(topic,), aborted="copy")
     check_value("Verification", {"equal": False, "verdicts": [{"link": "l", **plain(verdict)}]})
 

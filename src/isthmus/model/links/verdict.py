@@ -6,6 +6,7 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.text.plain import Flat, PlainValue, computed_field
 
@@ -85,8 +86,8 @@ class TopicVerdict:
     Where `offsets` are mapped, records are compared with those that the map of their partition names.
     """
 
-    source_topic: str
-    target_topic: str
+    source_topic: SourceTopic
+    target_topic: TargetTopic
     partitions: tuple[PartitionVerdict, ...]
     problem: str = ""
     offsets: OffsetPolicy = OffsetPolicy.SAME

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from isthmus.model.cluster import Cluster
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
-from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.naming import SourceTopic, SourceTopicPartition, TargetTopic
 from isthmus.model.offsets import Cursor
 
 NO_OFFSET = -1
@@ -189,7 +189,7 @@ class TargetChoice:
             serial=self.serial + 1,
         )
 
-    def leave(self, allowed: Iterable[Allowance], ends: Mapping[tuple[str, int], LeftAt]) -> TargetChoice:
+    def leave(self, allowed: Iterable[Allowance], ends: Mapping[SourceTopicPartition, LeftAt]) -> TargetChoice:
         """Return the choice once the wanted leaf has become the target although it is unknown what the present one
         received.
 
@@ -375,7 +375,7 @@ def behind(logs: Mapping[tuple[str, int], LogRange], cursors: Mapping[LaneKey, C
 def allowances(
     known: Iterable[Allowance],
     positions: Iterable[LaneBegin],
-    rates: Mapping[tuple[str, int], float],
+    rates: Mapping[SourceTopicPartition, float],
     *,
     ahead_min: int = AHEAD_RECORDS,
 ) -> tuple[tuple[Allowance, ...], bool]:

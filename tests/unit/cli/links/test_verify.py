@@ -10,6 +10,7 @@ from isthmus.cli.links.verify import Watcher, show_verdicts, verify
 from isthmus.cli.output import OutputFormat
 from isthmus.errors import ConfigError
 from isthmus.model.links.verdict import Discrepancy, DiscrepancyKind, PartitionVerdict, TopicVerdict, Verdict
+from isthmus.model.naming import SourceTopic, TargetTopic
 
 Capture = pytest.CaptureFixture[str]
 
@@ -24,7 +25,9 @@ def verdict(*findings: Discrepancy, problem: str = "") -> Verdict:
         missing=sum(one.records for one in findings),
         findings=findings,
     )
-    topic = TopicVerdict(source_topic="orders", target_topic="orders", partitions=(partition,), problem=problem)
+    topic = TopicVerdict(
+        source_topic=SourceTopic("orders"), target_topic=TargetTopic("orders"), partitions=(partition,), problem=problem
+    )
     return Verdict(source="east", target="west", topics=(topic,), read_bytes=10_000, elapsed_s=2.0)
 
 

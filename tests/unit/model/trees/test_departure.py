@@ -89,7 +89,7 @@ def test_what_may_not_have_come_is_sent_again() -> None:
     """By a distributor that leaves now: it begins where the cluster acknowledged last, and nothing is in doubt."""
     found = without(B2, "c", "d", None)
     assert found is not None
-    left = found.leave([Allowance(X, ID, 0, 7, 90)], {("x", 0): LeftAt(50)})
+    left = found.leave([Allowance(X, ID, 0, 7, 90)], {(X, 0): LeftAt(50)})
     assert (left.target, left.begins, left.doubts) == ("c", (LaneBegin(X, ID, 0, 7),), ())
     assert to_leave(TREE, {"t.b.2": left}, "d") == ()
 

@@ -169,7 +169,7 @@ class World:
     def leave(self, each: Distributor) -> None:
         choice = self.choices[each.name]
         if choice.is_forced and each.cluster not in self.down:
-            ends = {(str(TOPIC), 0): LeftAt(len(self.logs[each.cluster]))}
+            ends = {(TOPIC, 0): LeftAt(len(self.logs[each.cluster]))}
             self.choices[each.name] = choice.leave(self.stated[each.name][1], ends)
 
     def go_back(self, each: Distributor) -> None:
@@ -306,7 +306,7 @@ def test_how_far_ahead_is_stated() -> None:
     first, is_due = allowances((), [place], {})
     assert (first, is_due) == ((Allowance(TOPIC, TOPIC_ID, 0, 100, 100 + AHEAD_RECORDS),), True)
     assert not allowances(first, [place._replace(offset=4_000)], {})[1]
-    key = (str(TOPIC), 0)
+    key = (TOPIC, 0)
     fast, is_due = allowances(first, [place._replace(offset=4_000)], {key: 50_000.0})
     assert (fast[0].end, is_due) == (504_000, True)
     slow, is_due = allowances(fast, [place._replace(offset=50)], {})

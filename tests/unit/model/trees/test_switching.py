@@ -77,9 +77,9 @@ def test_what_a_source_lost_before_its_leaf_was_left_is_told() -> None:
     forced = TargetChoice(target="c", wanted="c").ask_for("d", is_forced=True)
     allowed = [Allowance(FLIGHTS, ID, 0, 10, 90)]
     copied = BeginEpoch(FLIGHTS, ID, 0, 10, 4)
-    left = forced.leave(allowed, {("flights", 0): LeftAt(50, 6)})
+    left = forced.leave(allowed, {(FLIGHTS, 0): LeftAt(50, 6)})
     assert before_begin(left.begins, left.epochs, FLIGHTS, ID, 0) == (0, 6)
-    lost = forced.leave(allowed, {("flights", 0): LeftAt(50, 6, copied)})
+    lost = forced.leave(allowed, {(FLIGHTS, 0): LeftAt(50, 6, copied)})
     assert before_begin(lost.begins, lost.epochs, FLIGHTS, ID, 0) == (40, 4)
     unknown = forced.leave(allowed, {})
     assert (unknown.begins, unknown.doubts[0].records_max) == ((LaneBegin(FLIGHTS, ID, 0, 90),), 80)
@@ -93,10 +93,10 @@ def test_a_leaf_that_is_left_got_nothing_from_before_its_beginning() -> None:
     begins = (LaneBegin(FLIGHTS, ID, 0, 20_000),)
     forced = TargetChoice(target="c", wanted="c", former=("c", "d"), begins=begins).ask_for("e", is_forced=True)
     allowed = [Allowance(FLIGHTS, ID, 0, 100, 10_100)]
-    for ends in ({("flights", 0): LeftAt(30_000, 6)}, {}):
+    for ends in ({(FLIGHTS, 0): LeftAt(30_000, 6)}, {}):
         left = forced.leave(allowed, ends)
         assert (left.begins, left.doubts) == (begins, ())
-    resent = replace(forced, is_resent=True).leave(allowed, {("flights", 0): LeftAt(30_000, 6)})
+    resent = replace(forced, is_resent=True).leave(allowed, {(FLIGHTS, 0): LeftAt(30_000, 6)})
     assert resent.begins == begins
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from isthmus.model.links.verdict import Discrepancy, DiscrepancyKind, PartitionVerdict, TopicVerdict
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.spark.compare.links.extent import ComparedRange, ComparedSlice
 
@@ -83,7 +84,7 @@ def topic_verdicts(
     of_extent: dict[ComparedRange, list[int]] = {extent: [] for extent in extents}
     for number, part in slices.items():
         of_extent[part.extent].append(number)
-    topics: dict[tuple[str, str], list[PartitionVerdict]] = {}
+    topics: dict[tuple[SourceTopic, TargetTopic], list[PartitionVerdict]] = {}
     for extent, numbers in of_extent.items():
         verdict = _build_partition(
             extent,

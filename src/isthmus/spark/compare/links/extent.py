@@ -10,6 +10,7 @@ from isthmus.kafka.log.reading import OffsetRange
 from isthmus.kafka.log.slices import Slice
 from isthmus.ledger.maps import LaneMap
 from isthmus.model.kafka.log import LogRange
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.translation import MappedRange, OffsetMap
 
 
@@ -25,8 +26,8 @@ class ComparedRange:
     and `foreign` counts the target's offsets that are in no range of it.
     """
 
-    source_topic: str
-    target_topic: str
+    source_topic: SourceTopic
+    target_topic: TargetTopic
     partition: int
     offset_begin: int
     offset_end: int
@@ -123,7 +124,7 @@ class ComparedSlice(NamedTuple):
 
 
 def extent_of(
-    names: tuple[str, str, int],
+    names: tuple[SourceTopic, TargetTopic, int],
     source: LogRange | None,
     target: LogRange | None,
     *,

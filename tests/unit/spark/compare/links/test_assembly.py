@@ -7,6 +7,7 @@ import json
 from isthmus.kafka.log.reading import OffsetRange
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.links.verdict import Discrepancy, DiscrepancyKind, PartitionVerdict, Verdict
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.text.plain import plain
 from isthmus.spark.compare.links.assembly import (
     CLEANED,
@@ -22,7 +23,9 @@ from isthmus.spark.compare.links.extent import ComparedRange, ComparedSlice, ext
 
 def extent(partition: int = 0, source_end: int = 100, target_end: int = 100) -> ComparedRange:
     return extent_of(
-        ("orders", "copy", partition), LogRange(0, source_end, source_end), LogRange(0, target_end, target_end)
+        (SourceTopic("orders"), TargetTopic("copy"), partition),
+        LogRange(0, source_end, source_end),
+        LogRange(0, target_end, target_end),
     )
 
 

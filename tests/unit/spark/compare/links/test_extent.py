@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from isthmus.kafka.log.slices import Slice
 from isthmus.model.kafka.log import LogRange
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.spark.compare.links.extent import ComparedRange, compared_slices, extent_of
 
-NAMES = ("orders", "copy", 3)
+NAMES = (SourceTopic("orders"), TargetTopic("copy"), 3)
 offsets = st.integers(0, 20)
 
 

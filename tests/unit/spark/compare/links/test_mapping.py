@@ -22,7 +22,7 @@ from isthmus.spark.compare.links.assembly import SliceFindings, SliceTotals, one
 from isthmus.spark.compare.links.extent import ComparedRange, compared_slices, extent_of
 from isthmus.spark.compare.links.mapping import NOT_BEGUN, mapping_of
 
-NAMES = ("orders", "copy", 3)
+NAMES = (SourceTopic("orders"), TargetTopic("copy"), 3)
 copies = st.lists(st.none() | st.integers(0, 3), max_size=20)
 offsets = st.integers(0, 40)
 
