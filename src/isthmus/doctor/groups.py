@@ -17,7 +17,6 @@ from isthmus.kafka.session import ClientSession
 from isthmus.model.kafka.findings import Finding, Level
 from isthmus.model.link import Link
 from isthmus.model.links.needs import Side
-from isthmus.model.naming import SourceTopic
 from isthmus.model.text.wording import format_count
 
 _CHECK: Final = "groups"
@@ -75,9 +74,7 @@ def _level(link: Link, plan: GroupPlan) -> Level:
             return Level.WARN
         case Standing.CLOCKS_DIFFER:
             return Level.WARN
-        case Standing.NOT_MIRRORED if not any(
-            link.topics.matches(SourceTopic(position.topic)) for position in plan.positions
-        ):
+        case Standing.NOT_MIRRORED if not any(link.topics.matches(position.topic) for position in plan.positions):
             return Level.WARN
         case _:
             # Topics that are not there yet will be created, and members at the target are no mistake.

@@ -23,7 +23,6 @@ from isthmus.model.kafka.mirrormaker_records import Checkpoint, CheckpointKey, c
 from isthmus.model.lane import LaneKey
 from isthmus.model.link import Link
 from isthmus.model.loop import Change
-from isthmus.model.naming import TargetTopic
 
 _NO_COPY: Final = frozenset({Standing.NOT_MIRRORED, Standing.MIRROR_ENDED})
 KnownCheckpoints = dict[CheckpointKey, Checkpoint]
@@ -157,8 +156,7 @@ def _is_reached(view: LinkView, position: PositionPlan, offset: int, found: Tran
     if position.is_mapped:
         # The map has only records that the target has acknowledged.
         return True
-    topic, partition = position.target_key
-    report = view.reports.get(LaneKey(TargetTopic(topic), partition))
+    report = view.reports.get(LaneKey(*position.target_key))
     copied_end = -1 if report is None else report.position
     return offset <= max(copied_end, -1 if position.high_watermark is None else position.high_watermark)
 

@@ -126,7 +126,7 @@ def test_a_missing_right_is_told(guarded: LocalCluster, east: LocalCluster) -> N
     asyncio.run(scenario())
 
 
-EXPECTED = Checkpoint(CheckpointKey("g", "there", 0), 100, 100)
+EXPECTED = Checkpoint(CheckpointKey("g", TargetTopic("there"), 0), 100, 100)
 
 
 def checkpointing(source: Client, target: Client) -> LinkView:

@@ -23,7 +23,7 @@ from isthmus.model.selection import TopicSettings
 from isthmus.topics.plan import LinkPlan
 from testing.values.groups import SOME
 
-KEY = CheckpointKey("g", "t", 0)
+KEY = CheckpointKey("g", TargetTopic("t"), 0)
 PREVIOUS = Checkpoint(KEY, 100, 200, "of mine")
 EAST, WEST = (Cluster(alias=alias, bootstrap_servers=(f"{alias}:1",)) for alias in ("east", "west"))
 LINK = Link(name="l", source=EAST, target=WEST, topics=TopicSettings())

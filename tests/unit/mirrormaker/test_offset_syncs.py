@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from isthmus.mirrormaker.offset_syncs import Course, copies_at, pairs_due, same_at
 from isthmus.model.kafka.mirrormaker_records import OffsetSync, SyncKey
+from isthmus.model.naming import SourceTopic
 from isthmus.model.translation import MappedRange, OffsetMap
 
-KEY = SyncKey("t", 0)
+KEY = SyncKey(SourceTopic("t"), 0)
 
 
 def same(last: int, first: int = 0) -> Course:

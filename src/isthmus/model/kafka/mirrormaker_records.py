@@ -11,6 +11,8 @@ import struct
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
 
+from isthmus.model.naming import SourceTopic, TargetTopic
+
 VERSION: Final = 0
 TEXT_BYTES_MAX: Final = 32767
 _SHORT: Final = struct.Struct(">h")
@@ -46,7 +48,7 @@ class CheckpointKey(NamedTuple):
     """The group and partition of a checkpoint; the topic by its name at the target."""
 
     group: str
-    topic: str
+    topic: TargetTopic
     partition: int
 
 
@@ -70,7 +72,7 @@ class Checkpoint(NamedTuple):
 class SyncKey(NamedTuple):
     """A partition, its topic by the name at the source."""
 
-    topic: str
+    topic: SourceTopic
     partition: int
 
 
@@ -134,13 +136,13 @@ def _checkpoint(record: KeyedRecord) -> Checkpoint:
     version, upstream, downstream = _CHECKPOINT.unpack_from(record.value)
     _require(version)
     metadata, _ = _read_text(record.value, _CHECKPOINT.size)
-    return Checkpoint(CheckpointKey(group, topic, partition), upstream, downstream, metadata)
+    return Checkpoint(CheckpointKey(group, TargetTopic(topic), partition), upstream, downstream, metadata)
 
 
 def _offset_sync(record: KeyedRecord) -> OffsetSync:
     topic, position = _read_text(record.key, 0)
     (partition,) = _INT.unpack_from(record.key, position)
-    return OffsetSync(SyncKey(topic, partition), *_SYNC.unpack_from(record.value))
+    return OffsetSync(SyncKey(SourceTopic(topic), partition), *_SYNC.unpack_from(record.value))
 
 
 def _require(version: int) -> None:

@@ -18,6 +18,7 @@ from isthmus.model.kafka.mirrormaker_records import (
     heartbeat_of,
     offset_sync_of,
 )
+from isthmus.model.naming import SourceTopic, TargetTopic
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 OFFSETS = st.integers(0, 2**63 - 1)
@@ -27,7 +28,7 @@ KEYS = st.builds(CheckpointKey, TEXTS, TEXTS, PARTITIONS)
 
 def test_a_pair_of_offsets_has_the_bytes_of_kafka() -> None:
     """OffsetSync(t1-2, 100 to 200) is what OffsetSync.java writes."""
-    record = OffsetSync(SyncKey("t1", 2), 100, 200).record
+    record = OffsetSync(SyncKey(SourceTopic("t1"), 2), 100, 200).record
 
     assert record.key.hex() == "0002743100000002"
     assert record.value.hex() == "000000000000006400000000000000c8"
@@ -35,7 +36,7 @@ def test_a_pair_of_offsets_has_the_bytes_of_kafka() -> None:
 
 def test_a_checkpoint_has_the_bytes_of_kafka() -> None:
     """Checkpoint(g1, A.t1-2, 100 to 200) is what Checkpoint.java writes."""
-    record = Checkpoint(CheckpointKey("g1", "A.t1", 2), 100, 200).record
+    record = Checkpoint(CheckpointKey("g1", TargetTopic("A.t1"), 2), 100, 200).record
 
     assert record.key.hex() == "000267310004412e743100000002"
     assert record.value.hex() == "0000000000000000006400000000000000c80000"
@@ -69,7 +70,7 @@ def test_pairs_are_read_as_they_were(pair: OffsetSync) -> None:
 
 def test_metadata_that_is_too_long_is_left_out() -> None:
     """A text of more than 32,767 bytes cannot be written: the position is all the same."""
-    key = CheckpointKey("g", "t", 0)
+    key = CheckpointKey("g", TargetTopic("t"), 0)
     kept, lost = ("x" * size for size in (TEXT_BYTES_MAX, TEXT_BYTES_MAX + 1))
 
     assert checkpoint_of(Checkpoint(key, 1, 2, kept).record).metadata == kept
@@ -79,7 +80,7 @@ def test_metadata_that_is_too_long_is_left_out() -> None:
 @pytest.mark.parametrize("cut", [1, 3, 9, 11])
 def test_what_ends_too_soon_is_none(cut: int) -> None:
     """Bytes that are no checkpoint are refused, wherever they end."""
-    key, value = Checkpoint(CheckpointKey("g1", "t1", 2), 100, 200, "of mine").record
+    key, value = Checkpoint(CheckpointKey("g1", TargetTopic("t1"), 2), 100, 200, "of mine").record
 
     with pytest.raises(ValueError, match="no checkpoint"):
         checkpoint_of(KeyedRecord(key[:cut], value))
@@ -92,6 +93,6 @@ def test_other_versions_are_none() -> None:
     key, value = Heartbeat("A", "B", 1).record
     with pytest.raises(ValueError, match="version 1"):
         heartbeat_of(KeyedRecord(key, b"\0\1" + value[2:]))
-    key, value = Checkpoint(CheckpointKey("g1", "t1", 2), 100, 200).record
+    key, value = Checkpoint(CheckpointKey("g1", TargetTopic("t1"), 2), 100, 200).record
     with pytest.raises(ValueError, match="version 1"):
         checkpoint_of(KeyedRecord(key, b"\0\1" + value[2:]))
