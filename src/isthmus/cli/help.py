@@ -38,7 +38,7 @@ def explain(
     topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help=f"One of: {_TOPICS}.")] = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Show what exit codes, error codes and states mean, and what to do about them; a page of the documentation, which
+    """Show the meaning of exit codes, error codes and states, and their remedies; a page of the documentation, which
     messages name as docs/PAGE.md; or the help of a command.
     """
     if topic is None:

@@ -76,11 +76,11 @@ def generate(
     ] = AclFormat.KAFKA_ACLS,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Print the least that a link's users have to be granted at both ends, by what its configuration asks for.
+    """Print the smallest set of rights of a link's users at both ends, as its configuration needs them.
 
     Nothing is changed, and for a link of the file no cluster is contacted; a declared one is read from the clusters.
-    The principals are those of the logins in the configuration; give them where certificates or tokens name them. What
-    rules cannot say as exactly as the configuration goes to stderr.
+    The principals are those of the logins in the configuration; give them where certificates or tokens name them.
+    Parts of the configuration that rules cannot express exactly are reported on stderr.
     """
     link = chosen_link(name, link)
     if link is None:

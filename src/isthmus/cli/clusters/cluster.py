@@ -136,7 +136,7 @@ def describe(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Show brokers, controller and quorum, feature levels, open transactions, and what is wrong."""
+    """Show brokers, controller and quorum, feature levels, open transactions, and findings."""
     cluster = Fabric(load_configuration(path)).cluster(alias)
     if remembered:
         show_last_known(cluster.last_known(), output)
@@ -162,7 +162,7 @@ def topics(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Show leaders, replicas and offsets of every partition, and what they suffer from."""
+    """Show leaders, replicas and offsets of every partition, and its faults."""
     configuration = load_configuration(path)
     names = configuration.cluster(alias).names
     report = Fabric(configuration).cluster(alias).topics(topic or ())

@@ -101,7 +101,7 @@ def describe(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Show a namespace: what is in it, what it follows or leads, and who declared what."""
+    """Show a namespace: its topics, the namespaces that it follows or leads, and the authors of its declarations."""
     _show(_of(cluster, path).describe(Namespace.of(prefix, kind.value, is_exact=exact)), output)
 
 
@@ -129,7 +129,8 @@ def update(
 ) -> None:
     """Reserve a namespace or release it. One that follows stays reserved.
 
-    With --enforce it is reserved, and everybody whom an access rule allows to write there is denied it by another one;
+    With --enforce it is reserved, and another access rule denies writing to each principal that a rule allows to write
+    there;
     reading stays as it is. These rules are remembered, and go when it is released, promoted or deleted.
     """
     if reserved is None and async_only is None and enforce is None:
@@ -162,7 +163,7 @@ def delete(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Take back a namespace that is attached to no link. What is in it stays.
+    """Take back a namespace that is attached to no link. Its topics stay.
 
     If it was reserved, transactions that are open in its topics are aborted first, and named.
     """

@@ -66,7 +66,7 @@ def reassign(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Move partitions to other brokers: plan, execute under a bound, or see what is under way.
+    """Move partitions to other brokers: plan, execute under a bound, or show the moves in progress.
 
     A plan spreads replicas and leaders evenly, and moves as little as that takes. Files are those of
     kafka-reassign-partitions. --execute waits until all is done and then takes its throttle away; if it is interrupted

@@ -61,7 +61,7 @@ app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
 
 @app.callback()
 def group() -> None:
-    """Show what schema registries hold, and distribute what the primary one holds to all others."""
+    """Show the schemas of registries, and distribute those of the primary one to all others."""
 
 
 @app.command(name="list")
@@ -101,10 +101,10 @@ def diff(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Show what other registries need to hold what the primary one holds. Nothing is changed.
+    """Show the changes that make other registries equal to the primary one. Nothing is changed.
 
-    Exits with 4 if they differ, with 1 if one could not be asked. What is in another registry only (`keep`) is shown,
-    and is no difference.
+    Exits with 4 if they differ, with 1 if one could not be asked. Schemas in another registry only (`keep`) are shown,
+    and are no difference.
     """
     plans = Fabric(load_configuration(path)).schemas.plan(aliases or ())
     _show(plans, output)
@@ -132,9 +132,9 @@ def sync(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Make other registries hold what the primary one holds, once; isthmus run does it again and again.
+    """Make other registries equal to the primary one, once; isthmus run does it again and again.
 
-    Ids and versions are those of the primary. What is refused is shown, with what to do, and stops nothing else. Exits
+    Ids and versions are those of the primary. Refused changes are shown, with a remedy, and stop no other change. Exits
     with 1 then, or if a registry could not be asked.
     """
     schemas = Fabric(load_configuration(path)).schemas
@@ -171,10 +171,11 @@ def primary(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Show which registry is the primary one, what the others get from it, and who may write to them; or make another
+    """Show the primary registry, the subjects that the others get from it, and who may write to them; or make another
     one the primary.
 
-    That one has to hold what the present primary holds. Where registries have modes, people can write to it and no more
+    The new primary has to hold all schemas of the present one. Where registries have modes, people can write to it and
+    no more
     to the former one. Then write schemas.primary into the file: until then a run distributes nothing new.
     """
     schemas = Fabric(load_configuration(path)).schemas

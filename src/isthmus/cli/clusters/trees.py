@@ -81,7 +81,7 @@ def show(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Draw trees, with the levels above each cluster and what runs there.
+    """Draw trees, with the levels above each cluster and its distributors.
 
     No cluster is contacted for trees of the file, unless --counts asks how many messages each distributor has copied
     since it began. Where the file has no such tree, clusters are asked for declared ones.
@@ -112,8 +112,8 @@ def plan(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Show what the distributors of trees would create and copy, and which positions of groups they would send and
-    commit. Nothing is written.
+    """Show the topics that the distributors of trees would create and copy, and the positions of groups that they
+    would send and commit. Nothing is written.
 
     Exits with 1 when a distributor cannot be run, or some topics, partitions or groups cannot be distributed; when no
     distributor can be run, with the code of the first reason.
@@ -168,11 +168,13 @@ def switch(
     """Have the distributor of a cluster copy to another leaf of its subtree, while the tree runs.
 
     It is written into the ledger of that cluster. The process that runs the distributor stops it, waits until every
-    leaf of the subtree has what was sent before, and goes on with the other leaf: no message is lost or comes twice,
+    leaf of the subtree has all messages sent before, and continues with the other leaf: no message is lost or comes
+    twice,
     and each producer's order is kept. The present target takes the wish back. isthmus tree targets shows how far it is.
 
-    With --force nobody waits for the present target. It is IN_DOUBT then: what it may lack it gets when it is back, and
-    the other leaves get that late. No message is lost or comes twice, unless --resend has it sent to the other leaf as
+    With --force the switch does not wait for the present target. The present target is IN_DOUBT then: it gets messages
+    that it may lack when it is back, and the other leaves get them late. No message is lost or comes twice, unless
+    --resend has it sent to the other leaf as
     well: then those that the present target had may come twice.
     """
     if resend and not yes and not dry_run:
@@ -210,8 +212,8 @@ def add(
     """Have another cluster be in a tree that runs: it gets all that the others retain, and copies to them.
 
     The tree as it becomes is written into the ledgers of its clusters; every isthmus run whose file has all of them
-    follows within seconds. All other distributors go on as they were. Write it into the file too: where that says
-    something else than before, the file wins.
+    follows within seconds. All other distributors go on as they were. Write it into the file too: if the file differs
+    from the former tree, the file wins.
 
     One that was in the tree before gets everything again: as long as it has topics of the tree it exits with 5.
     """
@@ -243,11 +245,11 @@ def remove(
     """Have a cluster leave a tree that runs, once nothing is lost by it: stop its producers first.
 
     A distributor that copies to it and has another leaf goes over to that one; and all that was produced on it has to
-    be everywhere. As long as that is not so it exits with 5 and says what is missing: call it again. What the cluster
-    holds stays there.
+    be everywhere. As long as that is not so it exits with 5 and reports the missing condition: call it again. The
+    cluster's topics stay there.
 
-    With --force it does not wait for the cluster, which is gone for good. It shows what is lost with it before it asks
-    you. A distributor that copied to it leaves it and sends to another leaf what it may not have got, which may come
+    With --force it does not wait for the cluster, which is gone for good. It shows the losses before it asks you. A
+    distributor that copied to it leaves it and sends messages that it may not have got to another leaf; they may come
     twice. It is refused while the cluster answers. If it was cut off, or exits with 5, call it again.
     """
     changes = Fabric(load_configuration(path)).tree_changes
@@ -276,9 +278,9 @@ def move(
 ) -> None:
     """Have a cluster be at another place of a tree that runs: it leaves, and comes back beside another one.
 
-    It leaves as by remove. Then its topics of the tree have to be deleted there: what is on it would come everywhere
-    once more. All of it comes back from its new neighbour. As long as one of that is not so it exits with 5 and says
-    what it waits for: call it again, and it goes on. All other distributors go on as they were.
+    It leaves as by remove. Then its topics of the tree have to be deleted there: their messages would come everywhere
+    once more. All of it comes back from its new neighbour. As long as one of these is not so it exits with 5 and
+    reports the pending condition: call it again, and it resumes. All other distributors go on as they were.
     """
     changes = Fabric(load_configuration(path)).tree_changes
     if not (yes or dry_run):

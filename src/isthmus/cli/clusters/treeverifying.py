@@ -45,8 +45,9 @@ def verify(
 ) -> None:
     """Look on Spark whether every message of a tree is once on each cluster, in the order of its producer.
 
-    All that consumers see on all clusters of the tree is read. What is still on its way is waiting, and no difference.
-    isthmus verify compares what each distributor had to copy.
+    All that consumers see on all clusters of the tree is read. Records that are still on their way are waiting, and no
+    difference.
+    isthmus verify compares the messages that each distributor had to copy.
 
     Exits with 4 when messages are doubled, out of order or missing.
     """

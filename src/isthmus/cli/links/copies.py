@@ -67,7 +67,8 @@ def copy(
 ) -> None:
     """Show the positions of other clusters' groups of which a cluster holds a copy (groups.offsets_copy of a link).
 
-    Encrypted ones are opened with the key of their group. Exits with 1 if the key given does not open what it is for.
+    Encrypted ones are opened with the key of their group. Exits with 1 if the given key does not decrypt the group's
+    positions.
     """
     groups = group or []
     if key_file is not None and len(groups) != 1:

@@ -43,11 +43,12 @@ def filters(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Show what a link selects and syncs, or change it: running lanes go on, others come and go within seconds.
+    """Show or change the topics, groups and configurations that a link selects: running lanes go on, others start and
+    end within seconds.
 
     Each option may be given several times. With --add it adds to its list, with --remove it takes away; else it
     replaces the whole list, and "" empties it (--include "" has the link mirror no topic): what of it would count no
-    longer is asked about first. What is given here is kept in the ledger and holds in place of the file, for runs and
+    longer is asked about first. These patterns are kept in the ledger and replace those of the file, for runs and
     for all commands, until --reset.
     """
     given = Filters(

@@ -51,12 +51,12 @@ def forget(
 ) -> None:
     """Forget topics that were mirrored once and that the link selects no more; isthmus plan names them.
 
-    Only the ledger changes: what it remembers of them, recorded gaps included. The topics stay as they are, but for
+    Only the ledger changes: it drops its records of them, including recorded gaps. The topics stay as they are, but for
     transactions that the link has left open in them, which are aborted and named; unless --delete-at-target names those
-    whose source has deleted them (docs/recovery.md says what has to be proven).
+    whose source has deleted them (docs/recovery.md lists the proofs).
 
-    A link that is in no configuration any more is forgotten with --at: what it wrote with mapped offsets counts as part
-    of circles until then.
+    A link that is in no configuration any more is forgotten with --at: the topics that it wrote with mapped offsets
+    count as part of circles until then.
     """
     if at is not None:
         if topics or delete_at_target:

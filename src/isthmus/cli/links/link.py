@@ -200,7 +200,7 @@ def update(
     With one of the clusters away the change is written to the other one; both agree once they can be reached.
 
     --mode sync, or --set mode=sync, has acknowledgements of producers that are connected to a gateway wait for the
-    target. Back with --mode async what is given up is printed, and it takes effect at once.
+    target. --mode async takes effect at once, and prints the guarantee that is given up.
     """
     values = changes_of(dict(map(setting, settings or ())), unset or ())
     if not values and mode is None and not accept:
@@ -273,7 +273,7 @@ def delete(
 ) -> None:
     """Detach everything and end a declared link. Topics stay as they are, and reserved namespaces reserved.
 
-    As `isthmus link detach` it waits until nothing writes to what was attached.
+    As `isthmus link detach` it waits until no task writes to the attached topics.
     """
     links = Fabric(load_configuration(path)).declarations
     for one in () if yes or dry_run else name:

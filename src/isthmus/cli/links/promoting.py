@@ -76,7 +76,8 @@ def detach(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Have namespaces follow no more, and wait until nothing writes to them. They stay reserved, and what is in them.
+    """Have namespaces follow no more, and wait until nothing writes to them. The namespaces stay reserved, and their
+    topics stay as they are.
 
     `isthmus link reattach` has them follow again.
     """
@@ -116,8 +117,9 @@ def promote(
 ) -> None:
     """Have namespaces follow no more, and be written to, once they hold all that the source has.
 
-    Stop the producers at the source first. It is waited for until nobody writes there, everything is copied and all
-    consumer groups are carried; else this ends with 5, and nothing was changed but positions of groups. An interrupted
+    Stop the producers at the source first. The command waits until no producer writes there, everything is copied and
+    all consumer groups are carried; else it ends with 5, and nothing was changed but positions of groups. An
+    interrupted
     promotion goes on when the command is given again. Several links are promoted as one: none is changed unless all
     could be. Clients of gateways before the source need not be stopped: they go on at the target.
     """
@@ -228,8 +230,9 @@ def failover(
 ) -> None:
     """Have namespaces follow no more, and be written to, without the source: for when it is lost.
 
-    Nothing is written to the source, and what it holds is not waited for: what may be missing here is printed, in
-    records as far as the source was heard, and for how long it was not heard; or that nobody knows. If the source
+    Nothing is written to the source, and its records are not waited for: the command prints how many records may be
+    missing here, as far as the source was heard, and for how long it was not heard; or that this is unknown. If the
+    source
     answers after all, that is reported too, as are partitions that end within a committed transaction, with its
     producer. Groups stay where they were carried to. Clients of gateways before the source go on at the target.
     """

@@ -40,10 +40,10 @@ def provenance(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Show which offsets of a topic came from which cluster by which link, and what ended that.
+    """Show which offsets of a topic came from which cluster by which link, and how that ended.
 
     With mapped offsets records of others may lie between those that came. Offsets that no line covers were written on
-    the cluster itself, or by what its ledger no longer remembers. Exits with 1 if a cluster does not answer.
+    the cluster itself, or by a link that its ledger no longer has. Exits with 1 if a cluster does not answer.
     """
     report = Fabric(load_configuration(path)).provenance(topic)
     found, problems = report.origins, report.away

@@ -56,7 +56,7 @@ def list_quarantine(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = False,
 ) -> None:
-    """Show what was set aside at the target of a link, or at all clusters, whatever became of their links: how many
+    """Show the records set aside at the target of a link, or at all clusters, also for links that are gone: how many
     records of which partition, why, and by which producer.
 
     "diverged" the source has not; "misplaced" it has at another offset, where the link copies them from; "expired" it
@@ -97,10 +97,12 @@ def replay(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = False,
 ) -> None:
-    """Write what was set aside of a topic to the end of the source's topic, or of another one, each record once.
+    """Write the records of a topic that were set aside to the end of the source's topic, or of another one, each
+    record once.
 
-    Records keep partition, timestamp, key, value and headers; one more header, isthmus.replayed, says where each stood.
-    By that header a replay that was interrupted, or is given again, writes only what is not there yet.
+    Records keep partition, timestamp, key, value and headers; one more header, isthmus.replayed, states where each
+    stood.
+    By that header a replay that was interrupted, or is run again, writes only the missing records.
     """
     configuration = load_with_declared(path, link)
     selected = QuarantineFilter(kind=kind, producer_id=producer)

@@ -75,7 +75,8 @@ def recover(
 ) -> None:
     """Bring topics of the target back that have diverged: out of FOREIGN_WRITE, DIVERGED, DATA_GAP, TOPIC_RECREATED.
 
-    The source leads. What only the target has is written to a quarantine topic there and read back; then the topic is
+    The source leads. Records that only the target has are written to a quarantine topic there and read back; then the
+    topic is
     deleted, created again with the same configuration, and filled by the link. Consumer groups are put back where they
     stood, at most at the last shared offset. Interrupted anywhere it goes on when it is given again.
 

@@ -108,8 +108,8 @@ def run(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Mirror the topics of all links, or of one, until Ctrl-C or until they are caught up (--until committed: but for
-    what waits for an open transaction of the source).
+    """Mirror the topics of all links, or of one, until Ctrl-C or until they are caught up (--until committed: except
+    for records behind an open transaction of the source).
 
     Ctrl-C ends in good order, within a second or two; once more ends at once.
 

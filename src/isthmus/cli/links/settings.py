@@ -36,7 +36,7 @@ def settings(
 ) -> None:
     """Show limits and mm2 of a link of the file, or change them: running lanes go on.
 
-    What is set here is kept in the ledger and holds in place of the file, for runs and for all commands, until --unset
+    These settings are kept in the ledger and replace those of the file, for runs and for all commands, until --unset
     or --reset. Limits take effect at once. isthmus link update changes links that are declared.
     """
     values = dict(parse_assignment(text, "limits.bytes_per_s='50 MiB'") for text in given or ())

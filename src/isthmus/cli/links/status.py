@@ -74,7 +74,7 @@ def status(
 ) -> None:
     """Show state, ends, lag and rate. Ends and lags come from the logs themselves.
 
-    What cannot be asked now is shown as it was last known, with its age. Exits with 1 if something is in the way of
+    Values that cannot be read now are shown as last known, with their age. Exits with 1 if something is in the way of
     copying, and where it is in the way of every link with the code it has; a pause, or that no controller runs, is not.
     With --topic that is about these topics, and so are the sums; one that is nowhere is an error.
 

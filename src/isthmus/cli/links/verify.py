@@ -75,7 +75,7 @@ def verify(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Compare both logs on Spark: offsets, timestamps, keys, values, headers, and what consumers see.
+    """Compare both logs on Spark: offsets, timestamps, keys, values, headers, and the records that consumers see.
 
     Exits with 4 when they differ, and with 5 when they do not, but records at the source's end wait for an open
     transaction and could not be compared; with --allow-lag they do not count.

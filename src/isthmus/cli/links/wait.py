@@ -57,10 +57,10 @@ def wait(
 ) -> None:
     """Wait until a link or a topic is caught up, lags no more than so far, or is in a state.
 
-    Caught up is what holds all that its source had when the wait began, so producers may go on. What is in open
-    transactions at the source counts as missing, but for `committed`.
+    A link or topic is caught up when it holds all records that its source had when the wait began, so producers may go
+    on. Records in open transactions at the source count as missing, except for `committed`.
 
-    Ends with 0 as soon as it is so, and with 5 when the time is over. Clusters that are away are waited for. What waits
+    Ends with 0 as soon as it is so, and with 5 when the time is over. Clusters that are away are waited for. The wait
     needs no controller on this host: the logs and the ledger are looked at, once a second. Several are waited for at
     once, each until it is so, and the time is that of all of them.
     """

@@ -137,7 +137,7 @@ def status(
     One that was not heard for ten seconds is silent: it has ended, or is cut off. Exits with 1 if a cluster did not
     answer within five seconds.
 
-    Of one gateway, by the address of its metrics: who is connected, how much has passed, and what was refused. Numbers
+    Of one gateway, by the address of its metrics: connected clients, traffic, and refused connections. Numbers
     count since it started, but for connections, which are those there are now.
     """
     if where is not None and ":" in where:
@@ -171,11 +171,12 @@ def forget(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Say that a gateway has ended that is silent: it was killed, or its host is gone.
+    """Declare that a silent gateway has ended: it was killed, or its host is gone.
 
     Nothing shows that from outside: one may be cut off from the ledgers alone, and serve its clients. So it stands in
-    the way: links do not become synchronous, and clients are not moved. From then on nobody waits for its word. If it
-    has not ended, what it acknowledges of such links and clients is lost: see that its process or its host is gone.
+    the way: links do not become synchronous, and clients are not moved. From then on no link and no command waits for
+    it. If it has not ended, records that it acknowledges for such links and clients are lost: make sure that its
+    process or its host is gone.
 
     One that is heard is refused; one that ends in good order takes itself out. Exits with 1 if a cluster of the file
     did not answer, whose ledger may still have it: give the command again.

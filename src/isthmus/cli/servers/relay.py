@@ -59,7 +59,7 @@ def serve(
     ] = 1000,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Be the relay, until Ctrl-C. Anybody with the token may join as a side, and reach the brokers of all sides."""
+    """Be the relay, until Ctrl-C. Every owner of the token may join as a side, and reach the brokers of all sides."""
     be_verbose(1)
     settings = RelaySettings(
         listen=_address(listen), certificate=certificate, key=key, token=token, connections_max=connections_max

@@ -48,8 +48,8 @@ def serve(
 ) -> None:
     """Answer what commands answer over HTTP, and show it at / in a browser, until Ctrl-C (docs/rest.md, console.md).
 
-    Without tokens everybody on this host may do everything; other hosts are let in only with TLS and tokens. Each
-    change is logged with who made it.
+    Without tokens every user of this host may do everything; other hosts are admitted only with TLS and tokens. Each
+    change is logged with its author.
     """
     configuration = load_configuration(path)
     settings = serve_settings(listen, tokens, certificate, key, rate_limit, file=file_of(path))

@@ -62,7 +62,8 @@ def check(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Report every mistake of the file and of PEM files it names, or what it configures. No cluster is contacted."""
+    """Report every mistake of the file and of PEM files it names, or a summary of its contents. No cluster is
+    contacted."""
     found = config.find(path)
     configuration = config.load(found)
     require_certificates(configuration, str(found))

@@ -90,7 +90,7 @@ def import_(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Turn a configuration of MirrorMaker 2 into one of Isthmus, and report what has no equivalent.
+    """Turn a configuration of MirrorMaker 2 into one of Isthmus, and report settings without an equivalent.
 
     With --to the report is the result; without, it goes to stderr. Exits with 1 if something has to be done before the
     configuration can be run. The file itself stays as it is, and no cluster is contacted, but with --take-over: then

@@ -69,10 +69,10 @@ def init(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print it.")] = False,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Write a configuration of one link to start with, with comments on what else it could say.
+    """Write a configuration of one link to start with, with comments on other settings.
 
-    Both clusters are asked what they have; one that does not answer is reported, and the file is written all the same.
-    Without --include it mirrors every topic. On a terminal it asks for what is not given.
+    Both clusters are examined; one that does not answer is reported, and the file is written all the same.
+    Without --include it mirrors every topic. On a terminal it asks for missing values.
     """
     if source_alias == target_alias:
         raise ConfigError("the source and the target have one alias", hint="Give each its own: --source-alias east.")

@@ -64,7 +64,7 @@ def up(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Start clusters, or what is missing of them, and wait until they serve clients.
+    """Start clusters, or their missing brokers, and wait until they serve clients.
 
     A cluster that was stopped and not wiped starts as it was. The broker jars are fetched into the user's cache the
     first time.
