@@ -301,7 +301,7 @@ def test_what_was_said_and_does_not_hold_is_told(tokens: Path) -> None:
     said = bytes(page("overruled_part.html", caller=ANYBODY, declared=apart("ada@host", "east")).body).decode()
     told = " ".join(seen_in(said).split())
     assert "At east, 1970-01-01 00:00:00 UTC: ada@host set ada@host to &#34;ada@host&#34; ." in told
-    assert "What holds: &#34;stop&#34; of not ada@host, 1970-01-01 00:01:00 UTC." in told
+    assert "In force: &#34;stop&#34; of not ada@host, 1970-01-01 00:01:00 UTC." in told
     assert "east does not answer" in told
 
     browser = Browser(tokens)
