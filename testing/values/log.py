@@ -30,7 +30,8 @@ class StoredLog(Client):
 
     A leader that knows replication only up to `shown` shows no more in its answers to Fetch. What lies before
     `local_start` is in a remote tier, and too slow for any request that waits less than `tier_ms`. With `preferred` it
-    has its readers read from that replica.
+    has its readers read from that replica. The first answer about the topic has the id `named_first`, if given. Each of
+    several `partitions` has the same log.
     """
 
     def __init__(
@@ -43,6 +44,8 @@ class StoredLog(Client):
         local_start: int = 0,
         tier_ms: int = 0,
         preferred: int = -1,
+        named_first: uuid.UUID | None = None,
+        partitions: int = 1,
     ) -> None:
         super().__init__(Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",)))
         self.asked: list[Any] = []
@@ -54,12 +57,13 @@ class StoredLog(Client):
         self._end = end
         self._tier_ms = tier_ms
         self._preferred = preferred
+        self._named_first = named_first
+        self._partition_count = partitions
 
     async def metadata(self, topics: Iterable[str] | None = None, *, node_id: int | None = None) -> Metadata:
-        partition = PartitionMetadata(0, NODE, 0, (NODE,), (NODE,), 0)
-        return Metadata(
-            None, NODE, {NODE: _BROKER}, {TOPIC: TopicMetadata(TOPIC, self.topic_id, (partition,), 0, False)}
-        )
+        named, self._named_first = self._named_first or self.topic_id, None
+        led = tuple(PartitionMetadata(each, NODE, 0, (NODE,), (NODE,), 0) for each in range(self._partition_count))
+        return Metadata(None, NODE, {NODE: _BROKER}, {TOPIC: TopicMetadata(TOPIC, named, led, 0, False)})
 
     async def connection(self, node_id: int) -> Connection:
         versions = {_FETCH: (4, 17), _LIST_OFFSETS: (1, 10)}
@@ -74,13 +78,13 @@ class StoredLog(Client):
             return SimpleNamespace(topics=[SimpleNamespace(name=TOPIC, partitions=[listed])])
         assert isinstance(request, FetchRequest)
         (topic,) = request.topics
-        offset = topic.partitions[0].fetch_offset
+        offset, number = topic.partitions[0].fetch_offset, topic.partitions[0].partition
         is_other = topic.topic_id != self.topic_id
         is_outside = not self._starts[EARLIEST] <= offset <= self._end
         is_slow = offset < self._starts[EARLIEST_LOCAL] and request.max_wait_ms < self._tier_ms
         is_read = not (is_other or is_outside or is_slow or self._preferred >= 0)
         part = SimpleNamespace(
-            partition_index=0,
+            partition_index=number,
             error_code=codes.UNKNOWN_TOPIC_ID if is_other else codes.OFFSET_OUT_OF_RANGE if is_outside else codes.NONE,
             last_stable_offset=-1,
             log_start_offset=self._starts[EARLIEST],

@@ -132,7 +132,7 @@ class LogReader:
         self._stall_s = stall_s
         self._fetch_bytes_max = fetch_bytes
         self._leaders: dict[PartitionKey, LogPlace] = {}
-        self._topic_ids: dict[str, uuid.UUID] = {}
+        self._topic_ids: dict[PartitionKey, uuid.UUID] = {}
 
     async def read(self, span: OffsetRange) -> AsyncGenerator[list[StoredBatch], None]:
         """Yield the batches that hold offsets of the range, in order: a list for each answer of the broker.
@@ -225,6 +225,8 @@ class LogReader:
             max_wait_ms=_WAIT_MS,
             timeout_s=_ANSWER_S,
         )
+        if part.error_code in (codes.NONE, codes.OFFSET_OUT_OF_RANGE):
+            self._check_topic(span, leader.topic_id)
         codes.raise_for_code(part.error_code, f"reading {span}", on_topic("READ", span.topic), cluster=self._alias)
         try:
             batches = [modern(batch) for batch in scan(part.records)]
@@ -240,19 +242,25 @@ class LogReader:
             )
         return found
 
-    async def _leader(self, span: OffsetRange) -> LogPlace:
-        metadata = await self._client.metadata([span.topic])
-        topic = metadata.topics[span.topic]
-        right = on_topic("DESCRIBE", span.topic)
-        codes.raise_for_code(topic.error_code, f"reading {span}", right, cluster=self._alias)
-        before = self._topic_ids.get(span.topic, NO_TOPIC_ID)
-        self._topic_ids[span.topic] = topic.topic_id
-        if NO_TOPIC_ID not in (before, topic.topic_id) and before != topic.topic_id:
+    def _check_topic(self, span: OffsetRange, topic_id: uuid.UUID) -> None:
+        """Note the id by which a leader has shown the log: by partition, as reads of others have to notice it too.
+
+        :raises ClusterError: It was shown by another one before.
+        """
+        before = self._topic_ids.get(span.key, NO_TOPIC_ID)
+        self._topic_ids[span.key] = topic_id
+        if NO_TOPIC_ID not in (before, topic_id) and before != topic_id:
             raise ClusterError(
                 f"topic {span.topic} of {self._alias} was deleted and created again while it was read",
                 cluster=self._alias,
                 hint="Nothing was concluded from it. Begin again.",
             )
+
+    async def _leader(self, span: OffsetRange) -> LogPlace:
+        metadata = await self._client.metadata([span.topic])
+        topic = metadata.topics[span.topic]
+        right = on_topic("DESCRIBE", span.topic)
+        codes.raise_for_code(topic.error_code, f"reading {span}", right, cluster=self._alias)
         places = places_of(metadata, span.topic)
         self._leaders.update(((span.topic, partition), place) for partition, place in places.items())
         if span.key not in self._leaders:

@@ -19,7 +19,7 @@ from isthmus.kafka.log.listoffsets import READ_UNCOMMITTED
 from isthmus.kafka.log.reading import LogReader, OffsetRange, committed_view, modern
 from testing.records.stored import PLAIN, message_sets
 from testing.records.stored import stored as kept
-from testing.values.log import KEY, StoredLog
+from testing.values.log import KEY, TOPIC, StoredLog
 
 COMMIT: Final = 1
 ABORT: Final = 0
@@ -141,6 +141,30 @@ def test_a_topic_that_was_created_again_is_another_one() -> None:
         return await reader.first_batches(OffsetRange(*KEY, 3, 4), 1)
 
     assert [batch.base_offset for batch in asyncio.run(look())] == [3]
+
+
+def test_every_partition_of_a_topic_that_was_created_again_is_another_one() -> None:
+    """One reader reads several: the first one that notices it does not hide it from the others."""
+    log = StoredLog([kept(0, [PLAIN] * 3), kept(3, [PLAIN])], end=4, partitions=2)
+    reader = LogReader(log, isolation=READ_UNCOMMITTED)
+
+    async def look() -> None:
+        for partition in (0, 1):
+            assert await reader.first_batch(OffsetRange(TOPIC, partition, 0, 4))
+        log.topic_id = uuid.UUID(int=8)
+        for partition in (0, 1):
+            with pytest.raises(ClusterError, match="created again"):
+                await reader.first_batch(OffsetRange(TOPIC, partition, 3, 4))
+
+    asyncio.run(look())
+
+
+def test_a_topic_whose_former_id_was_only_named_is_read() -> None:
+    """A broker that does not know yet that it was created again names it: nothing of the former one was read."""
+    log = StoredLog([kept(0, [PLAIN])], end=1, named_first=uuid.UUID(int=6))
+    reader = LogReader(log, isolation=READ_UNCOMMITTED)
+
+    assert asyncio.run(reader.first_batch(OffsetRange(*KEY, 0, 1)))
 
 
 def test_holes_of_a_log_that_cannot_be_read_are_not_counted() -> None:
