@@ -7,20 +7,23 @@ from contextlib import aclosing
 from isthmus.kafka.batches.batch import Batch
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.listoffsets import READ_UNCOMMITTED, PartitionKey
+from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.log.reading import LogReader, OffsetRange
 
 
 async def count_holes(client: Client, partition: PartitionKey, begin: int, end: int, *, stop_above: int) -> int:
-    """Count the offsets in `[begin, end)` that hold neither a record nor a control record.
+    """Count the offsets in `[begin, end)` that hold neither a record nor a control record. Those before the log start,
+    which may have moved since the caller looked, are deleted, and no holes.
 
     Every byte of the range is read, as a broker has no other way to tell. Counting ends as soon as
     there are more than `stop_above`.
 
     :raises ClusterError: The partition cannot be read.
     """
-    holes, position = 0, begin
+    log = (await log_ranges(client, [partition])).all()[partition]
+    holes, position = 0, max(begin, log.start)
     reader = LogReader(client, isolation=READ_UNCOMMITTED)
-    async with aclosing(reader.read(OffsetRange(*partition, begin, end))) as answers:
+    async with aclosing(reader.read(OffsetRange(*partition, position, end))) as answers:
         async for found in answers:
             for batch, _ in found:
                 holes += _holes_of(batch, position)
