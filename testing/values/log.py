@@ -26,7 +26,8 @@ _FETCH, _LIST_OFFSETS = 1, 2
 
 
 class StoredLog(Client):
-    """The partition `KEY` from `start` to `end`; `asked` are the requests that came.
+    """The partition `KEY` from `start` to `end`; `asked` are the requests that came, `apart` those over connections of
+    their own, which are `open` until they are closed.
 
     A leader that knows replication only up to `shown` shows no more in its answers to Fetch. What lies before
     `local_start` is in a remote tier, and too slow for any request that waits less than `tier_ms`. With `preferred` it
@@ -49,6 +50,8 @@ class StoredLog(Client):
     ) -> None:
         super().__init__(Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",)))
         self.asked: list[Any] = []
+        self.apart: list[Any] = []
+        self.open: list[Connection] = []
         self.topic_id = uuid.UUID(int=7)
         self.shown = end if shown is None else shown
         headers = [(HEADER.unpack_from(batch), batch) for batch in batches]
@@ -69,6 +72,18 @@ class StoredLog(Client):
         versions = {_FETCH: (4, 17), _LIST_OFFSETS: (1, 10)}
         led = SimpleNamespace(call=self._call, where="nowhere", cluster="nowhere", api_versions=versions)
         return cast(Connection, led)
+
+    async def dial(self, node_id: int) -> Connection:
+        shared = await self.connection(node_id)
+
+        async def call(request: Any, **_: Any) -> Any:
+            self.apart.append(request)
+            return await self._call(request)
+
+        attributes = {**vars(shared), "call": call, "closed": False, "due_for_renewal": False}
+        own: Connection = cast(Connection, SimpleNamespace(**attributes, close=lambda: self.open.remove(own)))
+        self.open.append(own)
+        return own
 
     async def _call(self, request: Any, **_: Any) -> Any:
         self.asked.append(request)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from aiokafka.errors import KafkaError
@@ -16,6 +16,7 @@ from isthmus.kafka.batches.aborted import AbortedView
 from isthmus.kafka.batches.batch import Batch, scan
 from isthmus.kafka.batches.legacy import messages
 from isthmus.kafka.client import Client
+from isthmus.kafka.connect.connection import Connection
 from isthmus.kafka.log.fetch import Want, fetch_once
 from isthmus.kafka.log.leader import LogPlace, places_of
 from isthmus.kafka.log.listoffsets import READ_COMMITTED, PartitionKey
@@ -116,6 +117,7 @@ class LogReader:
         is known to be aborted.
     :param stall_s: For how long a read may make no progress before it fails.
     :param fetch_bytes: The size limit of an answer, unless its first batch is larger.
+    :param connect: Returns the connection to a node; by default the one that all requests of the client share.
     """
 
     def __init__(
@@ -125,8 +127,10 @@ class LogReader:
         isolation: int = READ_COMMITTED,
         stall_s: float = _STALL_S,
         fetch_bytes: int = FETCH_BYTES,
+        connect: Callable[[int], Awaitable[Connection]] | None = None,
     ) -> None:
         self._client = client
+        self._connect = connect or client.connection
         self._alias = client.cluster.alias
         self._isolation = isolation
         self._stall_s = stall_s
@@ -215,7 +219,7 @@ class LogReader:
 
     async def _attempt(self, span: OffsetRange, offset: int, bytes_max: int) -> list[StoredBatch]:
         leader = self._leaders.get(span.key) or await self._leader(span)
-        connection = await self._client.connection(leader.node_id)
+        connection = await self._connect(leader.node_id)
         wants = {span.key: Want(leader.topic_id, offset, leader.leader_epoch, -1)}
         (part,) = await fetch_once(
             connection,

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kafka.protocol.consumer import FetchRequest
 
 from isthmus.errors import BrokerRefused, ClusterError, Unreachable
 from isthmus.kafka.batches.batch import CONTROL, HEADER, TRANSACTIONAL, Batch, scan
@@ -165,6 +166,17 @@ def test_a_topic_whose_former_id_was_only_named_is_read() -> None:
     reader = LogReader(log, isolation=READ_UNCOMMITTED)
 
     assert asyncio.run(reader.first_batch(OffsetRange(*KEY, 0, 1)))
+
+
+def test_counting_holes_delays_no_other_request() -> None:
+    """All of a log would be in the way of them, and brokers that throttle it mute its connection."""
+    log = StoredLog([kept(0, [PLAIN] * 3)], end=3)
+
+    assert asyncio.run(count_holes(log, KEY, 0, 3, stop_above=9)) == 0
+    fetches = [each for each in log.asked if isinstance(each, FetchRequest)]
+    assert fetches
+    assert fetches == log.apart
+    assert not log.open
 
 
 @pytest.mark.parametrize("end", [4, 12])
