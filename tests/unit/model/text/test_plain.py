@@ -97,6 +97,7 @@ _REPLICA = {"node_id": 1, "log_end": 9, "lag_records": 0, "lag_ms": None, "endpo
                 "before": None,
                 "after": "1",
                 "problem": {"message": "no", "hint": "do", "code": None},
+                "is_by_design": False,
             },
         ),
     ],
