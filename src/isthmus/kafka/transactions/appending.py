@@ -55,6 +55,8 @@ class TopicAppender:
             if self._producer_id is None:
                 self._producer_id, self._sequence = await allocate_producer(self.client), 0
             header = stamp(batch, self._producer_id, 0, self._sequence)
+            # However long a quota asks for: the term is for the answer.
+            await self._leader.wait_until_unmuted()
             await self._leader.append(header, batch, term_s=term_s)
             self._sequence += batch.record_count
         except (ClusterError, asyncio.CancelledError):

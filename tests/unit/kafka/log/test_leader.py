@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from types import SimpleNamespace
 from typing import Any, Final, cast
 
@@ -26,13 +27,16 @@ SEQUENCE_AT: Final = slice(53, 57)
 
 class Written(StoredLog):
     """A leader that answers appends with these error codes, one after the other; it notes what was `appended`, and how
-    many connections were closed.
+    many connections were closed. For `muted_s` after an answer it does not read its connection; `late_s` is for how
+    long each append had to wait for that.
     """
 
     def __init__(self, patch: pytest.MonkeyPatch, *answers: int) -> None:
         super().__init__([], end=0)
         self.appended: list[Append] = []
         self.closed = 0
+        self.muted_s = 0.0
+        self.late_s: list[float] = []
         self._answers = list(answers)
         patch.setattr(produce, "post_one", self._post_one)
 
@@ -47,8 +51,11 @@ class Written(StoredLog):
     def _close(self) -> None:
         self.closed += 1
 
-    async def _post_one(self, _: Connection, append: Append, **__: Any) -> Appended:
+    async def _post_one(self, connection: Connection, append: Append, **__: Any) -> Appended:
+        now = time.monotonic()
         self.appended.append(append)
+        self.late_s.append(max(connection.muted_until - now, 0.0))
+        connection.muted_until = now + self.muted_s
         return Appended(self._answers.pop(0), 40, None)
 
 
@@ -77,6 +84,21 @@ def test_a_batch_that_its_leader_has_is_not_refused(monkeypatch: pytest.MonkeyPa
     asyncio.run(write())
     sequences = [int.from_bytes(each.header[SEQUENCE_AT], "big") for each in client.appended]
     assert sequences == [0, 0, 3]
+
+
+def test_the_pause_of_a_quota_is_no_part_of_the_term(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader reads nothing meanwhile: a batch that is sent then has less time for its answer, or none."""
+    client = Written(monkeypatch, codes.NONE, codes.NONE)
+    client.muted_s = 0.2
+
+    async def write() -> None:
+        appender = TopicAppender(client, *KEY)
+        for _ in range(2):
+            await appender.write(BATCH)
+
+    asyncio.run(write())
+    assert client.late_s == [0, 0]
+    assert client.closed == 0
 
 
 def test_a_refusal_names_the_right_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
