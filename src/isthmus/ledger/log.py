@@ -407,5 +407,6 @@ def _outdated_error(connection: Connection) -> Unreachable:
     return Unreachable(
         f"{connection.where} leads the ledger and does not show a record that was just written there",
         cluster=connection.cluster,
-        hint=f"It may be cut off from its peers: check the brokers that hold topic {LEDGER_TOPIC}, and try again.",
+        hint=f"It may be cut off from its peers: check the brokers that hold topic {LEDGER_TOPIC}, and try again. If "
+        "the cluster was restored from a copy, restart the processes that had read more.",
     )
