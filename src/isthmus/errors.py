@@ -39,7 +39,7 @@ from typing import ClassVar, Final
 
 
 class IsthmusError(Exception):
-    """Something was refused or failed, and the error has no code of its own; the message states it.
+    """Something was refused or failed, and the error has no code of its own; the message states the reason.
 
     `hint` says what to do next; `retryable` says whether the same call may succeed later without a change.
     `error_code` names the class for people and programs, for good: it is in messages, in JSON and in docs/errors.md;

@@ -101,7 +101,7 @@ def describe(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Show a namespace: its topics, the namespaces that it follows or leads, and the authors of its declarations."""
+    """Show a namespace: its members, the namespaces that it follows or leads, and the authors of its declarations."""
     _show(_of(cluster, path).describe(Namespace.of(prefix, kind.value, is_exact=exact)), output)
 
 
@@ -163,7 +163,7 @@ def delete(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Take back a namespace that is attached to no link. Its topics stay.
+    """Take back a namespace that is attached to no link. Its topics, groups or principals stay.
 
     If it was reserved, transactions that are open in its topics are aborted first, and named.
     """
@@ -220,9 +220,9 @@ def _tell_left(found: NamespaceReport) -> None:
 
 def _tell_force(force: object) -> None:
     if isinstance(force, Mapping) and force["closed"]:
-        _tell("no access rule admits other producers")
+        _tell("no access rule admits other principals")
     elif isinstance(force, Mapping) and "problem" in force:
-        _tell(f"access rules keep no producer out: {force['problem']['message']}")
+        _tell(f"access rules keep no principal out: {force['problem']['message']}")
     elif isinstance(force, Mapping):
         _tell(f"access rules let others in: {', '.join(force['open'])}; isthmus namespace update --enforce denies it")
 

@@ -95,7 +95,9 @@ _ALL: Final = (
     Check(
         "topics", "The topics of a link cannot be looked at.", "See the message: it has a code of its own in the log."
     ),
-    Check("patterns", "A pattern of the link matches nothing.", "Correct it, or wait for a topic that matches."),
+    Check(
+        "patterns", "A pattern of the link matches nothing.", "Correct it, or wait for a topic or group that matches."
+    ),
     Check("preflight", "A topic or a partition cannot be mirrored as it is, or needs attention.", "See its hint."),
     Check(
         "divergence",
