@@ -259,10 +259,8 @@ class _Versions:
                 SchemaConflict(
                     f"{version} is id {version.id} at {pair.primary}, and another schema at {pair.target}, "
                     f"where it is id {there.id}",
-                    hint=(
-                        "Another client wrote to a registry that is not the primary one: delete its schema there for "
-                        "good."
-                    ),
+                    hint="Another client wrote to a registry that is not the primary one: delete the schema at "
+                    f"{pair.target} for good.",
                 )
             )
         holder = self._by_id.get(version.id)

@@ -101,7 +101,7 @@ def diff(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Show the changes that make other registries equal to the primary one. Nothing is changed.
+    """Show the changes by which other registries get the schemas of the primary one. Nothing is changed.
 
     Exits with 4 if they differ, with 1 if one could not be asked. Schemas in another registry only (`keep`) are shown,
     and are no difference.
@@ -132,7 +132,7 @@ def sync(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Make other registries equal to the primary one, once; isthmus run does it again and again.
+    """Give other registries the schemas of the primary one, once; isthmus run does it again and again.
 
     Ids and versions are those of the primary. Refused changes are shown, with a remedy, and stop no other change. Exits
     with 1 then, or if a registry could not be asked.
@@ -174,9 +174,9 @@ def primary(
     """Show the primary registry, the subjects that the others get from it, and who may write to them; or make another
     one the primary.
 
-    The new primary has to hold all schemas of the present one. Where registries have modes, people can write to it and
-    no more
-    to the former one. Then write schemas.primary into the file: until then a run distributes nothing new.
+    The new primary has to hold all schemas of the present one. Where registries have modes, users can write to the
+    new primary afterwards, and no longer to the former one. Then write schemas.primary into the file: until then a run
+    distributes nothing new.
     """
     schemas = Fabric(load_configuration(path)).schemas
     if alias is None:

@@ -249,8 +249,9 @@ def remove(
     cluster's topics stay there.
 
     With --force it does not wait for the cluster, which is gone for good. It shows the losses before it asks you. A
-    distributor that copied to it leaves it and sends messages that it may not have got to another leaf; they may come
-    twice. It is refused while the cluster answers. If it was cut off, or exits with 5, call it again.
+    distributor that copied to it leaves it and sends messages that the lost cluster may not have got to another leaf;
+    they may come twice. The command is refused while the cluster answers. If it was cut off, or exits with 5, call it
+    again.
     """
     changes = Fabric(load_configuration(path)).tree_changes
     if force and not (yes or dry_run):
@@ -279,7 +280,7 @@ def move(
     """Have a cluster be at another place of a tree that runs: it leaves, and comes back beside another one.
 
     It leaves as by remove. Then its topics of the tree have to be deleted there: their messages would come everywhere
-    once more. All of it comes back from its new neighbour. As long as one of these is not so it exits with 5 and
+    once more. All of them come back from its new neighbour. As long as one of these is not so it exits with 5 and
     reports the pending condition: call it again, and it resumes. All other distributors go on as they were.
     """
     changes = Fabric(load_configuration(path)).tree_changes
