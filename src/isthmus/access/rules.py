@@ -285,7 +285,7 @@ _SCATTERED: Final = Problem(
 _UNCERTAIN: Final = Problem(
     "the source has no such rule any more, and it is not known whether Isthmus or another author created it: the run "
     "that was about to do so ended before it knew",
-    "Delete it yourself if no other program needs it.",
+    "Delete it yourself if nothing else needs it.",
 )
 
 
@@ -297,7 +297,7 @@ def _held_back_problem(allowing: Rule) -> Problem:
     return Problem(
         f"it stays as long as ALLOW {allowing.grant} on {allowing.subject} does, which would admit the users that it "
         "keeps out",
-        "Delete that one yourself if no other program needs it; this one follows then.",
+        "Delete that one yourself if nothing else needs it; this one follows then.",
     )
 
 

@@ -79,7 +79,7 @@ def notes_of(found: DeclaredLink | DeclaredTree) -> Iterator[str]:
     if found.overruled:
         yield f"its sides have different statements: isthmus {found.declaration.KIND} describe shows them"
     for alias in found.away:
-        yield f"{alias} does not answer: later declarations there are not known here"
+        yield f"{alias} does not answer: declarations that were made there meanwhile are not known here"
     for alias in found.behind:
         yield f"{alias} does not know all of it yet"
 

@@ -44,8 +44,8 @@ async def access_findings(link: Link, source: Client, target: Client, allowed: A
         is_open, why = True, f"whether allow.everyone.if.no.acl.found is set is not known: {error}"
     if is_open:
         message = (
-            f"the brokers of {link.target.alias} may allow all clients every operation without a rule ({why}): the "
-            "first rule about a topic ends that, for the link as well"
+            f"the brokers of {link.target.alias} may allow all clients every operation that no rule is about "
+            f"({why}): the first rule about a topic ends that, for the link as well"
         )
         hint = (
             "First make rules that allow the link (isthmus acls generate) and other clients all operations that they "

@@ -27,7 +27,7 @@ def unkept(configs: Configs, alias: str) -> Problem | None:
     policy, bytes_max = (configs[name].value if name in configs else None for name in (_POLICY, _BYTES))
     if policy is not None and policy.strip() != _COMPACT:
         wanted[_POLICY] = _COMPACT
-        found.append(f"{_POLICY}={policy}: its records are deleted in time")
+        found.append(f"{_POLICY}={policy}: its records are deleted after some time")
     if bytes_max is not None and int(bytes_max) < _BYTES_LEAST:
         wanted[_BYTES] = str(8 << 20)
         found.append(f"{_BYTES}={bytes_max}: some writes to it are refused")

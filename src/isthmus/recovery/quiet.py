@@ -111,7 +111,7 @@ class QuietTopic:
         if len(shown.partitions) > len(before):
             raise GateNotMet(
                 f"{self.topic} has {len(shown.partitions)} partitions by now, of which {len(before)} were looked at",
-                hint="A client that adds partitions there means to write to it. If not, give the command again.",
+                hint="A client that adds partitions there means to write to it. If none does, run the command again.",
             )
         found = await self._of(before)
         if any(log.end != before[partition].end for partition, log in found.items()):

@@ -260,7 +260,7 @@ def _judge_foreign(sight: Sight, tail: Batch, ours: Collection[int], *, is_ended
     if is_ended_here:
         what = (
             "the end of a transaction, but not as at the source: the command that detached the copy (a failover) "
-            "aborted its open transactions, and the source has committed it since, or has ended another one first"
+            "aborted an open transaction, and the source has committed it since, or has ended another one first"
         )
         hint = ways
     elif tail.is_control:
