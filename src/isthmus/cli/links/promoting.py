@@ -100,9 +100,7 @@ def promote(
     exact: ExactMaps = None,
     groups: GroupMaps = None,
     principals: PrincipalMaps = None,
-    quiet: Annotated[
-        str, typer.Option("--quiet", help="The time without any write to the source that is required.")
-    ] = "5s",
+    quiet: Annotated[str, typer.Option("--quiet", help="The required time without any write to the source.")] = "5s",
     max_lag: Annotated[
         int, typer.Option("--max-lag", min=0, help="How many records of the source may stay behind, for good.")
     ] = 0,
@@ -157,9 +155,7 @@ def reverse(
             "--as", metavar="LINK", help="The name of the new link, the way back; one for each link, in turn."
         ),
     ],
-    quiet: Annotated[
-        str, typer.Option("--quiet", help="The time without any write to the source that is required.")
-    ] = "10s",
+    quiet: Annotated[str, typer.Option("--quiet", help="The required time without any write to the source.")] = "10s",
     timeout: _Timeout = "1m",
     force: _Force = False,
     leave_clients: _Leave = False,

@@ -63,9 +63,7 @@ def recover(
         bool,
         typer.Option("--quarantine", help="With --way mapped: also set aside the records that only the target has."),
     ] = False,
-    quiet: Annotated[
-        str, typer.Option("--quiet", help="The time without any write to the target that is required.")
-    ] = "2s",
+    quiet: Annotated[str, typer.Option("--quiet", help="The required time without any write to the target.")] = "2s",
     timeout: Annotated[str, typer.Option("--timeout", help="How long any wait may take: 30s, 5m.")] = "1m",
     yes: YesOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show where both sides part.")] = False,

@@ -259,7 +259,7 @@ class LeaveBody(MapsBody):
 
 
 class PromoteBody(LeaveBody):
-    """The same; `quiet_s` is the time without any write to the source that is required, `max_lag` the number of its
+    """The same; `quiet_s` is the required time without any write to the source, `max_lag` the number of its
     records that may stay behind, for good.
     """
 
