@@ -321,7 +321,7 @@ class GatewayLinks:
                 held.losses += 1
             if lost:
                 _log.warning(
-                    "link %s: %s failed over: its held records are not at the follower, and their clients get an error",
+                    "link %s: %s failed over: its held answers are not acknowledgements, and clients get an error",
                     name, first_few(map(str, lost)),
                 )  # fmt: skip
                 if known.maps:
