@@ -67,7 +67,7 @@ class RecoveryClaim:
                 await on_topic(self._target, append, replication_factor=self._ledger.replication_factor)
                 self._held_from = begun
         except Fenced as error:
-            raise build_recovering(self._link, "somebody else") from error
+            raise build_recovering(self._link, "another process") from error
 
     @property
     def is_held(self) -> bool:
@@ -83,7 +83,7 @@ class RecoveryClaim:
             async with self._writer.looking(replication_factor=factor, term_s=self._term_s):
                 await require_nobody_recovers(self._link, self._target, silent)
         except Fenced as error:
-            raise build_recovering(self._link, "somebody else") from error
+            raise build_recovering(self._link, "another process") from error
         await self.write(self._claim())
 
     def _claim(self) -> RecoveryClaimDocument:

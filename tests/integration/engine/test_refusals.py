@@ -143,7 +143,7 @@ def test_the_lag_of_a_partition_that_others_wrote_to(mirror: Mirror, topic: Topi
             await running.until_copied()
             await asyncio.to_thread(topics.produce, mirror.target, name, topics.some(10, chance))
             await asyncio.to_thread(topics.produce, mirror.source, name, topics.some(10, chance))
-            found = await until_told(running, key, LaneState.FOREIGN_WRITE, "somebody else")
+            found = await until_told(running, key, LaneState.FOREIGN_WRITE, "another producer")
             # An answer may not have had all of them yet.
             assert (found.position, found.lag_records) == (5, found.source_end - 5)
             assert found.lag_records > 0
