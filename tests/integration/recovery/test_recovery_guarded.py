@@ -130,7 +130,7 @@ def test_who_lets_go_of_a_link_ends_a_recovery_that_stood_still(
             apart(promoter.failover())
 
     recoverer = LinkRecoverer(configuration=looked, name=name, topics=[f"{name}.1"], quiet_s=0.1)
-    with pytest.raises(PlanRefused, match="somebody else recovers link"):
+    with pytest.raises(PlanRefused, match="another process recovers link"):
         recovered(recoverer, "remembering", failed_over)
     assert asyncio.run(topic_id(west, f"{name}.1")) == before
     assert len(log_of(west, f"{name}.1")) == 10 + len(FOREIGN)
