@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from isthmus.groups.carrier import GroupCarrier
@@ -20,16 +21,25 @@ _ALL: Final = -1
 
 
 class Approach:
-    """Whether the data, the groups and the loops of a link have arrived, checked again and again."""
+    """Whether the data, the groups and the loops of a link have arrived, checked again and again. `pauses` are what
+    operators have paused of it.
+    """
 
     def __init__(
-        self, link: OpenLink, topics: TopicLoop, lanes: LeasedLanes, groups: GroupCarrier, loops: LoopRunners
+        self,
+        link: OpenLink,
+        topics: TopicLoop,
+        lanes: LeasedLanes,
+        groups: GroupCarrier,
+        loops: LoopRunners,
+        pauses: Callable[[], Pauses],
     ) -> None:
         self._topics, self._lanes, self._groups, self._loops = topics, lanes, groups, loops
+        self._pauses = pauses
         self._catch_up = CatchUp(link.source, link.timings.stuck_s)
 
-    async def look(self, pauses: Pauses, *, ignores_open: bool) -> Arrival:
-        """Return how far the parts are that run beside these pauses; see `CatchUp`.
+    async def look(self, *, ignores_open: bool) -> Arrival:
+        """Return how far the running parts are; see `CatchUp`.
 
         :raises ClusterError: A cluster does not answer.
         """
@@ -40,7 +50,7 @@ class Approach:
         if arrival is Arrival.UNDER_WAY or not all(map(self._catch_up.is_stuck, self._note_missing(plan))):
             return Arrival.UNDER_WAY
         await self._topics.settle()
-        has_carried = pauses.stops(GROUPS_TASK) or self._groups.catch_up()
+        has_carried = self._pauses().stops(GROUPS_TASK) or self._groups.catch_up()
         return arrival if has_carried and self._loops.catch_up() else Arrival.UNDER_WAY
 
     def _note_missing(self, plan: LinkPlan) -> list[LaneKey]:

@@ -132,7 +132,7 @@ class Session:
         self._loops = LoopRunners(
             [LoopRunner(make(), written, self._see, ledger, lambda: self.paused, timings.outage_s) for make in LOOPS]
         )
-        self._approach = Approach(link, self._topics, self._lanes, self._groups, self._loops)
+        self._approach = Approach(link, self._topics, self._lanes, self._groups, self._loops, lambda: self.paused)
         self._has_claimed = has_claimed
         self._away: Problem | None = None
         self._has_begun = False
@@ -363,7 +363,7 @@ class Session:
         :raises ClusterError: A cluster does not answer, or the ledger cannot be written.
         """
         plan = self.plan
-        arrival = await self._approach.look(self.paused, ignores_open=ignores_open)
+        arrival = await self._approach.look(ignores_open=ignores_open)
         if plan is None or arrival is Arrival.UNDER_WAY:
             return Arrival.UNDER_WAY
         await self._write_reports()

@@ -1,1 +1,1 @@
-"""The values that a running link consists of. Each has one subject, takes events, and assigned by nobody else. Pure."""
+"""The values that a running link consists of. Each has one subject, and changes by events alone. Pure."""
