@@ -125,7 +125,7 @@ def test_absent_zookeeper_and_wrong_chroot_are_told(old: ZooKeeperModeCluster) -
         known(old, "127.0.0.1:1").registry()
     report = Administration(old.cluster()).registry()
     assert not report.is_from_zookeeper
-    assert "does not say where" in report.statement
+    assert "has no address of it" in report.statement
     assert set(report.registry.brokers) == {0, 1}
 
 
