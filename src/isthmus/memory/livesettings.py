@@ -167,7 +167,11 @@ async def write_settings(
 
 def changed_meanwhile(what: str, link: str, *, since_ms: int, by: str) -> PlanRefused:
     """Return the error that the settings were changed meanwhile; `since_ms` is -1 where they were reset."""
-    news = f"{by or 'another operator'} changed them at {written_instant(since_ms)}" if since_ms >= 0 else "they were reset"
+    news = (
+        f"{by or 'another operator'} changed them at {written_instant(since_ms)}"
+        if since_ms >= 0
+        else "they were reset"
+    )
     return PlanRefused(
         f"the {what} of link {link} have changed since they were read: {news}",
         hint=f"Look at them (isthmus {what} {link}) and ask again.",
