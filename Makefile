@@ -75,7 +75,7 @@ faults: env $(ARCHIVED) ## the tests that kill, cut and pause
 	@$(BIN)/pytest tests/faults
 
 test: check $(ARCHIVED) ## check, then the suite
-	@$(BIN)/pytest -n 3
+	@$(BIN)/pytest -n 2
 
 demo: env $(ARCHIVED) ## two real clusters, real flights, mirrored and verified; CONSOLE=1 to look at them in a browser
 	@PYTHONPATH=$(CURDIR) $(BIN)/python demo $(if $(CONSOLE),--console)
@@ -94,7 +94,7 @@ SEED ?= 1
 MINUTES ?= 4
 
 nightly: env $(ARCHIVED) ## what make test leaves out (tests/nightly.txt): more cases of each mechanism, and what takes long
-	@$(BIN)/pytest -n 3 -m nightly
+	@$(BIN)/pytest -n 2 -m nightly
 
 soak: env $(ARCHIVED) ## random faults on real clusters, and a judge: SEED=7 MINUTES=10
 	@PYTHONPATH=$(CURDIR) $(BIN)/python -m soak --seed $(SEED) --minutes $(MINUTES) --shorten
