@@ -442,4 +442,4 @@ def _require_declared(
     declared: Declared, name: str, *, deleted: bool = False, half_deleted: bool = False
 ) -> Declaration:
     hint = "Links of the file are changed there, or by isthmus settings."
-    return declared.require(declared.links, name, hint, deleted=deleted, half_deleted=half_deleted)
+    return declared.require_link(name, hint, deleted=deleted, half_deleted=half_deleted)

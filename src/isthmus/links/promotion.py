@@ -456,7 +456,7 @@ class Promoter:
     async def _look(self) -> tuple[Declared, Declaration]:
         _, declared = await read_declarations(self.configuration, self.session)
         hint = "A link of the file ends when it is taken out of there."
-        return declared, declared.require(declared.links, self.name, hint, deleted=True)
+        return declared, declared.require_link(self.name, hint, deleted=True)
 
     async def _prove(
         self,

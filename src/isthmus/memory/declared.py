@@ -103,19 +103,27 @@ class Declared:
         """Whether a ledger that was read holds a link, or the tree of a distributor, even a deleted one."""
         return link.tree in self.trees if link.tree else link.name in self.links
 
-    def require(
-        self, among: Merged[DeclaredT], name: str, hint: str, *, deleted: bool = False, half_deleted: bool = False
-    ) -> DeclaredT:
-        """Return the link or tree of this name; with `deleted` it may be a deleted one, with `half_deleted` one whose
-        deletion a cluster that answers does not know yet.
+    def require_link(self, name: str, hint: str, *, deleted: bool = False, half_deleted: bool = False) -> Declaration:
+        """Return the link of this name; with `deleted` it may be a deleted one, with `half_deleted` one whose deletion
+        a cluster that answers does not know yet.
 
         :raises ConfigError: It was not declared; the `hint` says more.
         :raises ClusterError: No cluster answers.
         """
-        found = among.get(name)
-        if found is not None and (deleted or not found.is_deleted or (half_deleted and self.behind(found))):
+        found = self.links.get(name)
+        if found is not None and (deleted or self._is_known(found, half_deleted=half_deleted)):
             return found
-        raise self.unknown("link" if among is self.links else "tree", [each.name for each in among.living], name, hint)
+        raise self.unknown("link", [each.name for each in self.links.living], name, hint)
+
+    def require_tree(self, name: str, hint: str, *, half_deleted: bool = False) -> TreeDeclaration:
+        """Return the tree of this name; for `half_deleted` and the errors see `require_link`."""
+        found = self.trees.get(name)
+        if found is not None and self._is_known(found, half_deleted=half_deleted):
+            return found
+        raise self.unknown("tree", [each.name for each in self.trees.living], name, hint)
+
+    def _is_known(self, found: Declaration | TreeDeclaration, *, half_deleted: bool) -> bool:
+        return not found.is_deleted or (half_deleted and bool(self.behind(found)))
 
     def unknown(self, kind: str, names: Iterable[str], name: str, hint: str) -> IsthmusError:
         """Return the error that no `kind` of thing of this name is declared, while these `names` are; where no cluster

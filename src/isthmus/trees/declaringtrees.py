@@ -212,7 +212,7 @@ def _there(declared: Declared, declaration: TreeDeclaration) -> tuple[str, ...]:
 
 
 def _require_declared(declared: Declared, name: str, *, half_deleted: bool = False) -> TreeDeclaration:
-    return declared.require(declared.trees, name, "Trees of the file are changed there.", half_deleted=half_deleted)
+    return declared.require_tree(name, "Trees of the file are changed there.", half_deleted=half_deleted)
 
 
 def _check_ids(declared: Declared, root: TreeNode, cluster_ids: Mapping[str, str]) -> None:

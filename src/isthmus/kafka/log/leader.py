@@ -165,7 +165,7 @@ class LogLeader:
         if code in codes.APPEND_PASSES:
             self.close()
             raise Unreachable(
-                f"{self.client.cluster.alias} cannot do {what} now: {codes.name_of(code)}",
+                f"{self.client.cluster.alias} refuses {what} for now: {codes.name_of(code)}",
                 cluster=self.client.cluster.alias,
                 hint=f"Check the brokers that hold topic {topic}; Isthmus tries again.",
             )
