@@ -5,7 +5,6 @@ Ledgers are kept for a file: what its tests have left there would be part of wha
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Generator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any, Final
 
 import pytest
 from _pytest.fixtures import SubRequest  # what fixtures are set up with, and ended by
-from confluent_kafka import KafkaException
 
 from isthmus.ledger.topic import LEDGER_TOPIC
 from isthmus.local import LocalCluster
@@ -74,9 +72,8 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 def _forget(server: object) -> None:
     """Delete the ledger: links that the tests of one file have declared are none of the next one's."""
-    if isinstance(server, LocalCluster):
-        with contextlib.suppress(KafkaException):
-            topics.delete(server, LEDGER_TOPIC)
+    if isinstance(server, LocalCluster) and LEDGER_TOPIC in topics.names(server):
+        topics.delete(server, LEDGER_TOPIC)
 
 
 def _coming(
