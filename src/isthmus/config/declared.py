@@ -11,7 +11,7 @@ from typing import Any, Final
 import yaml
 from pydantic import ValidationError
 
-from isthmus.config.reading.document import format_path
+from isthmus.config.reading.document import ConfigDocument, format_path
 from isthmus.config.reading.problems import shape_problems
 from isthmus.config.rules import section_problems
 from isthmus.config.sections.schema import LinkSection
@@ -38,6 +38,12 @@ def declared_link(declaration: Declaration, source: Cluster, target: Cluster) ->
     principals = tuple(each for each in declaration.maps if each.kind == "principal")
     section = _section(declaration, source, target)
     link = link_of(section, source, target, Path.cwd())
+    if link.transforms and declaration.mode == SYNC:
+        raise ConfigError(
+            f"link {declaration.name}: transform changes records on the way, and the link is synchronous: acknowledged "
+            "records are found at the follower as they came",
+            hint=f"isthmus link update {declaration.name} --mode async, or leave transform out.",
+        )
     return replace(
         link,
         topics=replace(link.topics, naming=NamespaceNaming(topics)),
@@ -66,16 +72,19 @@ def _section(declaration: Declaration, source: Cluster, target: Cluster) -> Link
                 f"link {declaration.name}: {key} is no key", hint="docs/configuration.md has all keys of links[]."
             )
         place[last] = as_written(value)
+    document = ConfigDocument(declaration.name, written, {})
     try:
         section = LinkSection.model_validate(written)
     except ValidationError as error:
         problem = next(iter(shape_problems(error)))
+        where = format_path(document.find_written(problem.path))
         raise ConfigError(
-            f"link {declaration.name}: {format_path(problem.path)} {problem.message}",
+            f"link {declaration.name}: {where} {problem.message}",
             hint=problem.hint or "docs/configuration.md has all keys of links[].",
         ) from None
     for problem in section_problems((), section):
-        raise ConfigError(f"link {declaration.name}: {format_path(problem.path)} {problem.message}", hint=problem.hint)
+        where = format_path(document.find_written(problem.path))
+        raise ConfigError(f"link {declaration.name}: {where} {problem.message}", hint=problem.hint)
     return section
 
 

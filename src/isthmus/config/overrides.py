@@ -64,6 +64,9 @@ def _path(root: object, parts: list[str], variable: str) -> Path:
     node = root
     annotation: Any = FabricSection
     for part in parts:
+        if get_origin(annotation) is tuple and isinstance(node, Mapping):
+            # A section alone may stand for a list of it.
+            annotation = inner(annotation, 0)
         if get_origin(annotation) is tuple:
             items = node if isinstance(node, tuple) else ()
             position = _position(items, part, path, variable)

@@ -18,6 +18,7 @@ from isthmus.config.sections.naming import group_naming_of, names_of, naming_of
 from isthmus.config.sections.schema import ClusterSection, FabricSection, LinkSection, Section, SecuritySection
 from isthmus.config.sections.start import start_of
 from isthmus.config.sections.topics import TopicsSection
+from isthmus.config.transforms import offsets_of, transform_problems
 from isthmus.config.treerules import reserved_topics, tree_rules
 from isthmus.errors import ConfigError
 from isthmus.model.link import Link
@@ -89,9 +90,10 @@ def section_problems(path: Path, link: LinkSection) -> Iterator[Mistake]:
         if (problem := link_property_problem(name, text)) is not None:
             yield Mistake((*path, "properties", name), *problem)
     yield from reserved_topics((*path, "topics", "include"), link.topics.include)
-    yield from _start((*path, "topics", "start"), link.topics)
+    yield from _start((*path, "topics", "start"), link)
     yield from _remote((*path, "topics", "remote"), link.topics)
     yield from _visibility((*path, "transactions", "visibility"), link)
+    yield from transform_problems(path, link)
 
 
 def _aliases(path: Path, link: LinkSection) -> Iterator[Mistake]:
@@ -130,16 +132,16 @@ def _check_offsets_copy(path: Path, link: LinkSection, fabric: FabricSection) ->
             )
 
 
-def _start(path: Path, topics: TopicsSection) -> Iterator[Mistake]:
+def _start(path: Path, link: LinkSection) -> Iterator[Mistake]:
     try:
-        start = start_of(topics.start)
+        start = start_of(link.topics.start)
     except ConfigError as error:
         yield Mistake(path, error.message, error.hint)
         return
-    if start != EARLIEST and topics.offsets == "same":
+    if start != EARLIEST and offsets_of(link) == "same":
         yield Mistake(
             path,
-            f"is {topics.start}, and the same offsets begin where the source begins",
+            f"is {link.topics.start}, and the same offsets begin where the source begins",
             "Set topics.offsets: mapped (or auto) to begin elsewhere: docs/offsets.md.",
         )
 

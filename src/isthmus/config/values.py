@@ -26,6 +26,7 @@ from isthmus.config.sections.schemas import SchemaRegistrySection
 from isthmus.config.sections.start import start_of
 from isthmus.config.sections.tls import TlsSection
 from isthmus.config.taking import take
+from isthmus.config.transforms import offsets_of, transforms_of
 from isthmus.model.cluster import (
     CLIENT_ID,
     Cluster,
@@ -47,6 +48,7 @@ from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.kafka.access import AccessSettings, PrincipalPattern
 from isthmus.model.link import Limits, Link, Transactions
 from isthmus.model.mirrormaker import MirrorMakerSettings, MirrorMakerTopics
+from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.process.logsettings import LogSettings
 from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.model.text.patterns import NamePattern
@@ -231,8 +233,10 @@ def link_of(section: LinkSection, source: Cluster, target: Cluster, folder: Path
             include=tuple(map(TopicPattern.parse, section.topics.include)),
             exclude=tuple(map(TopicPattern.parse, section.topics.exclude)),
             naming=naming_of(section.topics.naming, source.alias, target.alias, folder, aliases),
+            offsets=OffsetPolicy(offsets_of(section)),
             start=start_of(section.topics.start),
         ),
+        transforms=transforms_of(section.transform, str(folder)),
         groups=_groups(section.groups),
         configs=_configs(section.configs),
         access=_access(section.access),

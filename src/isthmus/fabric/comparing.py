@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from isthmus.errors import ConfigError
+from isthmus.errors import ConfigError, PlanRefused
 from isthmus.fabric.blocking import in_loop
 from isthmus.kafka.session import ClientSession
 from isthmus.memory.filtering import in_force
@@ -16,6 +16,7 @@ from isthmus.model.configuration import Configuration, LedgerSettings
 from isthmus.model.kafka.transactions import AbortedPolicy
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.text.wording import first_few
 from isthmus.spark.application import SparkApplication
 from isthmus.status.verified import remember_verdict
 from isthmus.topics.names import find_topics
@@ -55,6 +56,7 @@ async def comparison(
     configured to copy them: then they are missing.
 
     :raises ConfigError: There is no link of that name, or no link has a topic of that name.
+    :raises PlanRefused: A link changes records of one of the topics on the way: they are not to be the same.
     :raises ClusterError: A cluster could not be read; the function raises that too.
     """
     session, application = opened.session, opened.application
@@ -65,6 +67,7 @@ async def comparison(
             hint="Write one into the file, or declare it (isthmus link create): comparing nothing proves nothing.",
         )
     selected = await _select_topics(links, topics, session)
+    _refuse_changed(links, selected)
     policies = await asyncio.gather(*(find_treatment(each, session.client(each.target)) for each in links))
     treatments = {each.name: treatment.policy for each, treatment in zip(links, policies, strict=True)}
 
@@ -95,6 +98,26 @@ async def comparison(
         return {name: replace(verdict, aborted=str(treatments[name])) for name, verdict in verdicts.items()}
 
     return compare
+
+
+def _refuse_changed(links: Iterable[Link], selected: Mapping[str, Mapping[SourceTopic, TargetTopic]]) -> None:
+    """Require that no topic to be compared is changed on the way.
+
+    :raises PlanRefused: Some are.
+    """
+    changed = {
+        link.name: [str(topic) for topic in selected[link.name] if link.transform_of(topic) is not None]
+        for link in links
+    }
+    found = {name: topics for name, topics in changed.items() if topics}
+    if found:
+        name, topics = next(iter(found.items()))
+        raise PlanRefused(
+            f"link {name} changes records of {first_few(topics)} on the way (transform): both sides are not to hold "
+            "the same, and a comparison does not apply the transform yet",
+            hint="Name other topics with --topic, or another link. isthmus transform try shows what becomes of "
+            "records.",
+        )
 
 
 async def _remember(links: tuple[Link, ...], verdicts: Mapping[str, Verdict], ledger: LedgerSettings) -> None:

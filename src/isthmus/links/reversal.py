@@ -28,8 +28,16 @@ def reversed_settings(settings: Mapping[str, Any], maps: Sequence[NamespaceMap])
     """Return the settings of the link in the other direction: each cluster keeps its login and properties, and filters
     select the same, by the names that it has behind these `maps`.
 
-    :raises PlanRefused: A filter is a regular expression, and names are not the same on both sides.
+    :raises PlanRefused: A filter is a regular expression, and names are not the same on both sides; or the link changes
+        records on the way, which the other direction cannot undo.
     """
+    if any(key.partition(".")[0] == "transform" and value for key, value in settings.items()):
+        raise PlanRefused(
+            "the link changes records on the way (transform), so that the other direction would not bring back what "
+            "its source had",
+            hint="isthmus link promote makes the target a leader of its own; create a link of its own for the way "
+            "back, with other names for its topics.",
+        )
     return {_across(key): _rename_patterns(key, value, maps) for key, value in settings.items()}
 
 

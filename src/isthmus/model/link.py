@@ -12,6 +12,7 @@ from isthmus.model.gateways.synchrony import SYNC, Mode, SyncSettings
 from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.kafka.access import AccessSettings
 from isthmus.model.kafka.transactions import AbortedPolicy, Visibility
+from isthmus.model.links.transform import Transform, transform_for
 from isthmus.model.mirrormaker import MirrorMakerNames, MirrorMakerSettings
 from isthmus.model.namespace import NamespaceMap, NamespaceNaming
 from isthmus.model.naming import LogicalNames, MirrorMakerNaming, SourceTopic, TemplateNaming
@@ -88,7 +89,7 @@ class Link:
     for a topic whose source lost records that were, and `on_source_deleted` for one that was deleted at the source;
     `compaction_holes_max` is the number of offsets missing in a source partition up to which they are filled, and
     beyond which the partition is refused. `mm2` are the settings for tools of MirrorMaker 2. `distributor` is the part
-    of one in a tree; all other links mirror. Of a declared link `mode` may be synchronous, as `sync` says, and
+    of one in a tree; all other links mirror. `transforms` change records on the way: the first that matches a topic. Of a declared link `mode` may be synchronous, as `sync` says, and
     `mode_said` names the statement that set it: a new statement starts the mode again.
     """
 
@@ -96,6 +97,7 @@ class Link:
     source: Cluster
     target: Cluster
     topics: TopicSettings
+    transforms: tuple[Transform, ...] = ()
     groups: GroupSettings = field(default_factory=GroupSettings)
     configs: ConfigSettings = field(default_factory=ConfigSettings)
     access: AccessSettings = field(default_factory=AccessSettings)
@@ -134,6 +136,15 @@ class Link:
         own, ways = self.source.names, (self.topics.naming, self.groups.naming)
         topics, groups = (way.source if isinstance(way, TemplateNaming) else None for way in ways)
         return LogicalNames(topics=own.topics or topics, groups=own.groups or groups)
+
+    def transform_of(self, topic: SourceTopic) -> Transform | None:
+        """Return how records of a topic of the source are changed on the way, `None` for as they are. Heartbeats of
+        MirrorMaker 2 have a form of their own, and are left alone.
+        """
+        theirs = self.topics.mirror_maker
+        if theirs is not None and theirs.is_carried(topic):
+            return None
+        return transform_for(self.transforms, topic)
 
     def upstream(self, name: SourceTopic) -> tuple[str, ...]:
         """Return the clusters by which a topic of the source has come when it is at the target, the nearest first; none

@@ -186,7 +186,9 @@ class _Reading:
         known = self.recorded.get(topic)
         if known is not None and (known.is_mapped or known.target_topic_id != NO_TOPIC_ID):
             return known.is_mapped
-        return self.link.topics.offsets is OffsetPolicy.MAPPED
+        source = self.sources.get(topic)
+        is_changed = source is not None and self.link.transform_of(source) is not None
+        return is_changed or self.link.topics.offsets is OffsetPolicy.MAPPED
 
     def copied_end(self, lane: LaneKey) -> int:
         """Return the source offset up to which everything was copied, -1 while that is unknown."""

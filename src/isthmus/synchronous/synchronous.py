@@ -88,6 +88,12 @@ def _find_obstacles(declared: Declared, known: Declaration, found: LinkProgress,
     again = f"isthmus link update {link.name} --mode sync"
     if not link.namespaces:
         yield Requirement("no topics are attached", f"isthmus link attach {link.name} --map P:Q.")
+    if link.transforms:
+        yield Requirement(
+            "it changes records on the way (transform), and acknowledged records are found at the follower as they "
+            "came",
+            "Have another link change them: isthmus link update LINK --unset transform takes it from this one.",
+        )
     mapped = [str(each.topic) for each in found.topics if each.is_mapped]
     if link.topics.offsets is OffsetPolicy.MAPPED or mapped:
         yield Requirement(

@@ -20,6 +20,10 @@ from isthmus.model.text.wording import format_count
 from isthmus.topics.preflight import TopicDecision, TopicPair, is_compacted
 
 _HINT: Final = "topics.offsets: same refuses it instead; see docs/offsets.md for the effect on consumers."
+_CHANGED: Final = Problem(
+    "offsets are mapped, as records are changed on the way (transform)",
+    "A mapping with its topic and nothing else, before the others, leaves it as it is; see docs/transforms.md.",
+)
 _UNDECIDED_HINT: Final = "It begins when that is known. topics.offsets: same or mapped does not wait for it."
 
 
@@ -35,12 +39,23 @@ class Choice(NamedTuple):
 
 
 def choose(
-    settings: TopicSettings, pair: TopicPair, recorded: TopicIds | None, same: Callable[[], TopicDecision]
+    settings: TopicSettings,
+    pair: TopicPair,
+    recorded: TopicIds | None,
+    same: Callable[[], TopicDecision],
+    *,
+    is_changed: bool = False,
 ) -> Choice:
-    """Choose the offsets of one topic; `same` is the decision about it with those of the source."""
+    """Choose the offsets of one topic; `same` is the decision about it with those of the source, which records that are
+    changed on the way cannot have.
+    """
     policy = settings.offsets
     if recorded is not None and recorded.parted is not None:
         return Choice(is_mapped=True, reason=_parted_reason(recorded.parted))
+    if is_changed and (policy is OffsetPolicy.SAME or (recorded is not None and not recorded.is_mapped)):
+        return _changed_too_late(is_begun=recorded is not None)
+    if is_changed and recorded is None:
+        return Choice(is_mapped=True, reason=None if policy is OffsetPolicy.MAPPED else _CHANGED)
     if recorded is None:
         if policy is not OffsetPolicy.AUTO:
             return Choice(policy is OffsetPolicy.MAPPED)
@@ -65,6 +80,23 @@ def choose(
         f"under another name (topics.naming), or after its target topic was deleted{held}.",
     )
     return Choice(is_mapped, refusal=refusal)
+
+
+def _changed_too_late(*, is_begun: bool) -> Choice:
+    """Refuse to change records that have the source's offsets, or are to have them."""
+    if not is_begun:
+        problem = Problem(
+            "its records are changed on the way (transform), and cannot keep the source's offsets",
+            "Set topics.offsets to auto or mapped, or leave it out.",
+        )
+    else:
+        problem = Problem(
+            "the topic was begun with the source's offsets, and its records are now to be changed on the way "
+            "(transform)",
+            "Have it begin again: under another name (topics.naming), or after its target topic was deleted. Or leave "
+            "it as it is: a mapping of transform with its topic and nothing else, before the others.",
+        )
+    return Choice(is_mapped=False, refusal=problem)
 
 
 def _parted_reason(parted: Parted) -> Problem:

@@ -13,6 +13,7 @@ from isthmus.memory.livesettings import LiveSettings
 from isthmus.model.kafka.topic import LeftInTier, Parted
 from isthmus.model.lane import Gap, Lane, LaneState
 from isthmus.model.links.pauses import Pause
+from isthmus.model.links.transform import Transform
 from isthmus.model.loop import DATA_TASK, TOPICS_TASK, Change
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem, exit_code_of
@@ -74,13 +75,15 @@ class TopicPlan(PlainValue):
     default. `local_starts` are where partitions of a tiered topic begin on the disks of the source's own brokers, and
     `left` is what a copy with the same offsets leaves in the tier. `parted` names who let it continue with mapped
     offsets since both sides diverged; `first_partitions` is as in `TopicIds`. `kept` is why a target is not deleted
-    that should be, as the source has deleted its own.
+    that should be, as the source has deleted its own. `transform` is how records are changed on the way, `None` for as
+    they are.
     """
 
     topic: TargetTopic
     source_topic: SourceTopic
     action: Action
     parted: Parted | None = None
+    transform: Transform | None = None
     partition_count: Annotated[int, "partitions"] = 0
     local_starts: Annotated[Mapping[int, int], "local_log_starts", _by_partition] = field(default_factory=dict)
     reasons: tuple[Problem, ...] = ()

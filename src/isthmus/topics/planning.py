@@ -15,6 +15,7 @@ from isthmus.model.kafka.transactions import AbortedPolicy, Visibility
 from isthmus.model.lane import Lane, LaneKey, LaneState
 from isthmus.model.link import Link
 from isthmus.model.links.firstlook import FirstLook
+from isthmus.model.links.transform import why_not_yet
 from isthmus.model.links.remedies import BEGIN_ANEW, SOURCE_RECREATED, explain_recreated, keep_or_delete
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import EARLIEST_LOCAL
@@ -143,7 +144,10 @@ def _topic(
         return preflight(pair, holes_max=link.compaction_holes_max, cluster=link.target)
 
     # A single partition's outlook for the run is considered later, and changes nothing about the offsets.
-    choice = choose(link.topics, pair, recorded, lambda: same(replace(pair, outlooks={})))
+    transform = link.transform_of(pair.source_name)
+    choice = choose(
+        link.topics, pair, recorded, lambda: same(replace(pair, outlooks={})), is_changed=transform is not None
+    )
     problem = claims.grant(
         Claim(
             link=link.name,
@@ -162,6 +166,9 @@ def _topic(
     problem = _other_topic(pair, recorded, link)
     if problem is not None:
         return _refuse(name, source_topic, problem, LaneState.TOPIC_RECREATED, pair)
+    problem = None if transform is None else why_not_yet(transform)
+    if problem is not None:
+        return _refuse(name, source_topic, problem, LaneState.REFUSED, pair)
     first = first_partitions(link.topics, pair, recorded, look)
     if choice.is_mapped:
         start = start_at(link.topics, pair.source)
@@ -175,7 +182,8 @@ def _topic(
         decision = replace(decision, notes=(choice.reason, *decision.notes))
     parted = None if recorded is None else recorded.parted
     before = pair.settles if recorded is None else recorded.settles
-    return replace(_apply_decision(observed, pair, decision, first, before), left=left, parted=parted)
+    planned = _apply_decision(observed, pair, decision, first, before)
+    return replace(planned, left=left, parted=parted, transform=transform)
 
 
 def _refuse(

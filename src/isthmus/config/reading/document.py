@@ -59,6 +59,22 @@ class ConfigDocument:
                 found.append(cls(name, _Walk(loader, lines, name).value(node, ()), lines))
         return tuple(found)
 
+    def find_written(self, path: Path) -> Path:
+        """Return the path as the document has it: a section alone may stand for a list of it."""
+        found: Path = ()
+        node = self.root
+        for part in path:
+            if isinstance(part, int) and isinstance(node, Mapping):
+                continue
+            found = (*found, part)
+            if isinstance(node, Mapping):
+                node = node.get(part)
+            elif isinstance(node, tuple) and isinstance(part, int) and part < len(node):
+                node = node[part]
+            else:
+                node = None
+        return found
+
     def line(self, path: Path) -> int:
         """Return the line of a value, or of the nearest section around it that is written down."""
         while path and path not in self.lines:

@@ -27,9 +27,14 @@ def section_at(path: Path) -> type[Section] | None:
         field = section.model_fields.get(str(rest.pop(0)))
         section = section_of(field.annotation) if field is not None else None
         # A position or a name follows a list or a map of sections.
-        if section is not None and rest and field and get_origin(field.annotation) in (dict, tuple):
+        if section is not None and rest and field and _is_within(get_origin(field.annotation), rest[0]):
             rest.pop(0)
     return section
+
+
+def _is_within(origin: Any, part: str | int) -> bool:
+    """Return whether a part of a path is a name in a map, or a position in a list that is written as one."""
+    return origin is dict or (origin is tuple and isinstance(part, int))
 
 
 def inner(annotation: Any, key: str | int) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Final
 
@@ -39,7 +39,8 @@ def refusal(problems: Iterable[Mistake], document: ConfigDocument) -> ConfigErro
 
     Its `field` and `line` are those of the first.
     """
-    found = sorted(problems, key=lambda problem: document.line(problem.path))
+    written = [replace(problem, path=document.find_written(problem.path)) for problem in problems]
+    found = sorted(written, key=lambda problem: document.line(problem.path))
     return ConfigError(
         "\n".join(
             f"{document.place(problem.path)}: {format_path(problem.path) or 'the document'} {problem.message}"

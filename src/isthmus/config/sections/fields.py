@@ -68,6 +68,11 @@ def address_list(value: object) -> object:
     return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
 
 
+def single_item(value: object) -> object:
+    """Accept one section where there may be a list of them."""
+    return (value,) if isinstance(value, dict) else value
+
+
 def checked_address(value: str) -> str:
     written = _ADDRESS.fullmatch(value)
     if written is None or not 0 < int(written[1]) < 65536:

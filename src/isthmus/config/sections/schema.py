@@ -23,6 +23,7 @@ from isthmus.config.sections.fields import (
     Url,
     address_list,
     conf_text,
+    single_item,
 )
 from isthmus.config.sections.mirrormaker import MirrorMakerSection
 from isthmus.config.sections.network import Addresses, ProxySection, ZooKeeperSection
@@ -30,6 +31,7 @@ from isthmus.config.sections.schemas import SchemaRegistrySection, SchemasSectio
 from isthmus.config.sections.section import Section as Section
 from isthmus.config.sections.tls import TlsSection
 from isthmus.config.sections.topics import NamingSection, TopicsSection
+from isthmus.config.sections.transform import TransformSection
 from isthmus.config.sections.trees import TreeSection
 from isthmus.model.cluster import CLIENT_ID, SaslMechanism, SecurityProtocol
 from isthmus.model.configuration import LedgerSettings, SparkSettings
@@ -308,6 +310,14 @@ class LinkSection(Section):
         ),
     )
     topics: TopicsSection = Field(TopicsSection(), description="Which topics are mirrored.")
+    transform: Annotated[tuple[TransformSection, ...], BeforeValidator(single_item)] = Field(
+        (),
+        description=(
+            "How records are changed on the way: one mapping as below, or a list of them with `topics` each, of which "
+            "the first that matches a topic is for it. Its topics get mapped offsets; without `topics.offsets` that is "
+            "auto (docs/transforms.md)."
+        ),
+    )
     groups: GroupsSection = Field(GroupsSection(), description="Which consumer groups are carried, and how.")
     configs: ConfigsSection = Field(ConfigsSection(), description="How topics' configurations follow the source.")
     access: AccessSection = Field(AccessSection(), description="Which access rules (ACLs) are carried.")

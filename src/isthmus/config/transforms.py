@@ -1,0 +1,192 @@
+"""The rules of `links[].transform`, and the values made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Final, Literal
+
+from isthmus.config.reading.document import Path
+from isthmus.config.reading.problems import Mistake
+from isthmus.config.sections.schema import LinkSection
+from isthmus.config.sections.transform import DecodingSection, TransformSection
+from isthmus.config.taking import take
+from isthmus.errors import ConfigError
+from isthmus.model.links.transform import (
+    Assignment,
+    Decoding,
+    RecordErrorPolicy,
+    RecordFormat,
+    RecordFunction,
+    RecordPart,
+    RecordPath,
+    Transform,
+    parts_with_fields,
+)
+from isthmus.model.selection import TopicPattern
+
+_WITHOUT_PYTHON: Final = ("where", "set", "drop", "decode")
+_LATER_FORMATS: Final = (RecordFormat.AVRO, RecordFormat.PROTOBUF)
+
+
+def transforms_of(sections: tuple[TransformSection, ...], folder: str) -> tuple[Transform, ...]:
+    """Return the transforms of a link, whose Python modules may be in `folder`.
+
+    :raises ConfigError: A path, a pattern or the name of a function cannot be used.
+    """
+    return tuple(_transform(each, folder) for each in sections)
+
+
+def offsets_of(link: LinkSection) -> Literal["same", "mapped", "auto"]:
+    """Return the offsets that a link asks for: where it says nothing of them, those that its transforms need."""
+    is_given = "offsets" in link.topics.model_fields_set
+    return "auto" if link.transform and not is_given else link.topics.offsets
+
+
+def _transform(section: TransformSection, folder: str) -> Transform:
+    return Transform(
+        topics=tuple(map(TopicPattern.parse, section.topics)),
+        key=_decoding(section.decode.key),
+        value=_decoding(section.decode.value),
+        where=section.where or "",
+        sets=tuple(Assignment(RecordPath.parse(path), each) for path, each in section.set.items()),
+        drop=tuple(map(RecordPath.parse, section.drop)),
+        python=None if section.python is None else RecordFunction.parse(section.python, folder),
+        version=section.version or "",
+        on_error=RecordErrorPolicy(section.on_error),
+    )
+
+
+def _decoding(section: DecodingSection) -> Decoding:
+    return take(Decoding, section, fields=section.fields or "")
+
+
+def transform_problems(path: Path, link: LinkSection) -> Iterator[Mistake]:
+    """Yield what is wrong with the transforms of a link, and with what else it wants beside them."""
+    for position, section in enumerate(link.transform):
+        place = (*path, "transform", position)
+        yield from _paths(place, section)
+        yield from _decode(place, section)
+        yield from _python(place, section)
+        yield from _later(place, section)
+        yield from _reach(place, link.transform, position)
+    if link.transform and offsets_of(link) == "same":
+        yield Mistake(
+            (*path, "topics", "offsets"),
+            "is same, and records that are changed, or left out, on the way cannot keep their offsets (transform)",
+            "Leave it out, or set topics.offsets: auto or mapped (docs/transforms.md).",
+        )
+
+
+def _paths(place: Path, section: TransformSection) -> Iterator[Mistake]:
+    found: list[tuple[Path, RecordPath]] = []
+    written: list[tuple[Path, str]] = [
+        *(((*place, "set", each), each) for each in section.set),
+        *(((*place, "drop", number), each) for number, each in enumerate(section.drop)),
+    ]
+    for where, text in written:
+        try:
+            found.append((where, RecordPath.parse(text)))
+        except ConfigError as error:
+            yield Mistake(where, f"is wrong: {error.message}", error.hint)
+            continue
+        if "drop" in where[len(place) :] and not found[-1][1].names:
+            yield Mistake(
+                where,
+                f"is {text}, and only fields and headers can be dropped",
+                f"To make it null, write set: {{{text}: 'NULL'}}."
+                if text != RecordPart.TIMESTAMP
+                else "A record keeps a timestamp.",
+            )
+    for (_, former), (where, latter) in combinations(found, 2):
+        if former.overlaps(latter):
+            yield Mistake(
+                where,
+                f"is {latter}, and {'that' if former == latter else former} is set or dropped as well",
+                "Each part of a record is set or dropped once: take one of the two out.",
+            )
+
+
+def _decode(place: Path, section: TransformSection) -> Iterator[Mistake]:
+    formats = {RecordPart(name): RecordFormat(getattr(section.decode, name).format) for name in ("key", "value")}
+    for name in ("key", "value"):
+        each: DecodingSection = getattr(section.decode, name)
+        if each.fields is not None and each.format != "json":
+            yield Mistake(
+                (*place, "decode", name, "fields"),
+                f"is of no use with format {each.format}",
+                "Fields are those of json; leave it out.",
+            )
+    expressions = {("where",): section.where or "", **{("set", path): text for path, text in section.set.items()}}
+    read: dict[Path, tuple[RecordPart, ...]] = {key: parts_with_fields(text) for key, text in expressions.items()}
+    for key, named in (
+        *((("set", text), text) for text in section.set),
+        *((("drop", number), text) for number, text in enumerate(section.drop)),
+    ):
+        try:
+            found = RecordPath.parse(named)
+        except ConfigError:
+            continue
+        if found.is_field:
+            read[key] = (*read.get(key, ()), found.part)
+    for key, parts in read.items():
+        for part in dict.fromkeys(parts):
+            if not formats[part].has_fields:
+                yield Mistake(
+                    (*place, *key),
+                    f"names a field of the {part}, which is not decoded: it is {formats[part]}",
+                    f"Set decode: {{{part}: json}}.",
+                )
+
+
+def _python(place: Path, section: TransformSection) -> Iterator[Mistake]:
+    if section.python is None:
+        if section.version is not None:
+            yield Mistake(
+                (*place, "version"), "is of no use without python", "Expressions are their own version: leave it out."
+            )
+        return
+    try:
+        RecordFunction.parse(section.python)
+    except ConfigError as error:
+        yield Mistake((*place, "python"), f"is wrong: {error.message}", error.hint)
+    for key in _WITHOUT_PYTHON:
+        if key in section.model_fields_set:
+            yield Mistake(
+                (*place, key),
+                "stands beside python, which gets records as they are and does all by itself",
+                "Leave it out, and do it in the function; or write expressions in place of python.",
+            )
+
+
+def _later(place: Path, section: TransformSection) -> Iterator[Mistake]:
+    """Yield what is planned and does not exist yet."""
+    for name in ("key", "value"):
+        if getattr(section.decode, name).format in _LATER_FORMATS:
+            yield Mistake(
+                (*place, "decode", name),
+                f"is {getattr(section.decode, name).format}, which is not supported yet",
+                "Formats are json, utf8 and none; a Python function may decode anything.",
+            )
+    if section.on_error == RecordErrorPolicy.DEAD_LETTER:
+        yield Mistake(
+            (*place, "on_error"), "is dead-letter, which is not supported yet", "Set on_error: stop, or skip."
+        )
+
+
+def _reach(place: Path, sections: tuple[TransformSection, ...], position: int) -> Iterator[Mistake]:
+    """Yield where one transform can never come to its turn, or says nothing at all."""
+    section = sections[position]
+    does_something = section.python or section.where or section.set or section.drop
+    if not does_something and ("decode" in section.model_fields_set or not section.topics):
+        yield Mistake(
+            place,
+            "changes nothing",
+            "Give where, set, drop or python. A mapping with topics alone leaves those as they are.",
+        )
+    if position + 1 < len(sections) and not section.topics:
+        yield Mistake(
+            place,
+            "has no topics, so that those behind it are for none",
+            "Give it topics, or write it last: the first mapping that matches a topic is for it.",
+        )

@@ -1,0 +1,281 @@
+"""How a link changes records on the way: one transform for the topics that it names, and what that says of a record.
+
+The parts of a record are written as people name them, in expressions as well:
+
+    key, value            the bytes, or what they are decoded to
+    value.address.city    a field of a decoded value; value.`a.b` if a name has dots
+    headers.trace-id      the header of that name: all that follows the first dot
+    timestamp             the record's time
+
+Topic, partition and offset can be read in expressions, and are nothing that a transform changes.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Annotated, Final, Self
+
+from isthmus.errors import ConfigError
+from isthmus.model.problem import Problem
+from isthmus.model.selection import TopicPattern
+from isthmus.model.text.plain import PlainValue, computed_field, texts
+
+_DIGEST_CHARACTERS: Final = 16
+_NAME: Final = r"(?:`[^`]+`|[^\W\d][\w-]*)"
+_FIELDS: Final = re.compile(rf"{_NAME}(?:\.{_NAME})*")
+_FIELD: Final = re.compile(_NAME)
+_FUNCTION: Final = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*(?:\.[^\W\d]\w*)*)")
+_QUOTED: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
+_FIELD_READ: Final = re.compile(r"(?<![\w.`])(key|value)\s*[.:\[]", re.IGNORECASE)
+_PATHS_HINT: Final = "Name key, value, a field such as value.address.city, headers.NAME or timestamp."
+
+
+class RecordPart(enum.StrEnum):
+    """The parts of a record that a transform may change."""
+
+    KEY = "key"
+    VALUE = "value"
+    HEADERS = "headers"
+    TIMESTAMP = "timestamp"
+
+
+_FIXED: Final = ("topic", "partition", "offset")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPath:
+    """A part of a record, or a field in its key or value (each name on the way), or the header of a name."""
+
+    part: RecordPart
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse a path as people write it; `str` gives it back.
+
+        :raises ConfigError: It names nothing that a transform can change.
+        """
+        word, dot, rest = text.partition(".")
+        if word in _FIXED:
+            raise ConfigError(
+                f"{text!r} cannot be changed: records keep their topic, partition and order",
+                hint="topics.naming gives topics other names; a transform changes key, value, headers and timestamp.",
+            )
+        if word not in set(RecordPart):
+            near = get_close_matches(word.lower(), [str(each) for each in RecordPart], n=1)
+            hint = f"Did you mean {near[0]}? {_PATHS_HINT}" if near else _PATHS_HINT
+            raise ConfigError(f"{text!r} is no part of a record", hint=hint)
+        part = RecordPart(word)
+        if part is RecordPart.TIMESTAMP and dot:
+            raise ConfigError(f"{text!r}: a timestamp has no fields", hint="Write timestamp.")
+        if part is RecordPart.HEADERS:
+            if not rest:
+                raise ConfigError(f"{text!r} names no header", hint="Write headers.NAME, such as headers.origin.")
+            return cls(part, (_bare(rest),))
+        if dot and _FIELDS.fullmatch(rest) is None:
+            raise ConfigError(f"{text!r} names no field", hint=f"Put odd names in `backticks`. {_PATHS_HINT}")
+        return cls(part, tuple(map(_bare, _FIELD.findall(rest))))
+
+    @property
+    def is_field(self) -> bool:
+        """Whether it lies in a key or value, which has to be decoded."""
+        return bool(self.names) and self.part is not RecordPart.HEADERS
+
+    def overlaps(self, other: RecordPath) -> bool:
+        """Return whether one of both is the other one, or lies in it."""
+        common = min(len(self.names), len(other.names))
+        return self.part is other.part and self.names[:common] == other.names[:common]
+
+    def __str__(self) -> str:
+        if self.part is RecordPart.HEADERS:
+            return f"{self.part}.{self.names[0]}"
+        return ".".join((self.part, *(each if _FIELD.fullmatch(each) else f"`{each}`" for each in self.names)))
+
+
+def _bare(name: str) -> str:
+    return name[1:-1] if len(name) > 2 and name[0] == name[-1] == "`" else name
+
+
+class RecordFormat(enum.StrEnum):
+    """What the bytes of a key or value are decoded from, and encoded to again."""
+
+    NONE = "none"
+    """They stay bytes."""
+    UTF8 = "utf8"
+    JSON = "json"
+    AVRO = "avro"
+    """By the schema whose id the bytes begin with, of the source's schema registry."""
+    PROTOBUF = "protobuf"
+
+    @property
+    def has_fields(self) -> bool:
+        return self not in (RecordFormat.NONE, RecordFormat.UTF8)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoding:
+    """How a key or value is decoded. `fields` are those of JSON, as Spark's DDL writes them, "" for all that is there,
+    whatever it is.
+    """
+
+    format: RecordFormat = RecordFormat.NONE
+    fields: str = ""
+
+
+class RecordErrorPolicy(enum.StrEnum):
+    """What becomes of a record that a transform fails on."""
+
+    STOP = "stop"
+    """Its partition stops before it."""
+    SKIP = "skip"
+    """It is left out, and counted."""
+    DEAD_LETTER = "dead-letter"
+    """It is left out, and written to a topic of the target, as it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFunction:
+    """A Python function that changes batches of records. `folder` is that of the configuration file, where its module
+    is searched as well.
+    """
+
+    module: str
+    name: str
+    folder: str = ""
+
+    @classmethod
+    def parse(cls, text: str, folder: str = "") -> Self:
+        """Parse `module:function`; `str` gives it back.
+
+        :raises ConfigError: It is no such name.
+        """
+        found = _FUNCTION.fullmatch(text)
+        if found is None:
+            raise ConfigError(
+                f"{text!r} names no Python function",
+                hint="Write module:function, as in rules:clean or company.rules:clean.",
+            )
+        return cls(found[1], found[2], folder)
+
+    def __str__(self) -> str:
+        return f"{self.module}:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A part of a record that gets the value of an expression in Spark SQL."""
+
+    path: Annotated[RecordPath, str]
+    expression: str
+
+
+def _by_path(assignments: Iterable[Assignment]) -> Mapping[str, str]:
+    return {str(each.path): each.expression for each in assignments}
+
+
+class TransformWay(enum.StrEnum):
+    """Where records are changed."""
+
+    PYTHON = "python"
+    """By a Python function, within the task that copies them."""
+    SQL = "sql"
+    """By expressions that Spark's SQL evaluates, between reading and writing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transform(PlainValue):
+    """What is done with the records of some topics, those that `topics` match, or all if there are none.
+
+    Records for which `where` is not true are left out; all assignments of `sets` see the record as it came, then `drop`
+    leaves fields and headers out. A `python` function does all of that by itself. `version` is the user's: it is
+    changed with what the function does.
+    """
+
+    topics: Annotated[tuple[TopicPattern, ...], texts] = ()
+    key: Decoding = Decoding()
+    value: Decoding = Decoding()
+    where: str = ""
+    sets: Annotated[tuple[Assignment, ...], "set", _by_path] = ()
+    drop: Annotated[tuple[RecordPath, ...], texts] = ()
+    python: Annotated[RecordFunction | None, str] = None
+    version: str = ""
+    on_error: RecordErrorPolicy = RecordErrorPolicy.STOP
+
+    def matches(self, topic: str) -> bool:
+        """Return whether it is for a topic of the source, as far as earlier transforms of its link are not."""
+        return not self.topics or any(pattern.matches(topic) for pattern in self.topics)
+
+    @property
+    def way(self) -> TransformWay | None:
+        """Where records are changed, `None` if it leaves them as they are."""
+        if self.python is not None:
+            return TransformWay.PYTHON
+        return TransformWay.SQL if self.where or self.sets or self.drop else None
+
+    @property
+    def is_change(self) -> bool:
+        return self.way is not None
+
+    @computed_field
+    def digest(self) -> str:
+        """Its generation: another text as soon as it may make other records. Which topics it is for, and the folder of
+        the file, do not count; nor does the order of assignments.
+        """
+        said = {
+            "key": [self.key.format, self.key.fields],
+            "value": [self.value.format, self.value.fields],
+            "where": self.where,
+            "set": sorted([str(each.path), each.expression] for each in self.sets),
+            "drop": sorted(map(str, self.drop)),
+            "python": None if self.python is None else str(self.python),
+            "version": self.version,
+            "on_error": self.on_error,
+        }
+        text = json.dumps(said, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_CHARACTERS]
+
+    @property
+    def described(self) -> str:
+        """What it does, in a few words."""
+        if self.python is not None:
+            return f"by {self.python}"
+        parts = (
+            f"where {self.where}" if self.where else "",
+            f"sets {', '.join(str(each.path) for each in self.sets)}" if self.sets else "",
+            f"drops {', '.join(map(str, self.drop))}" if self.drop else "",
+        )
+        return "; ".join(filter(None, parts))
+
+
+_RUNNING: Final[frozenset[TransformWay]] = frozenset()
+"""The ways that a run can go by now."""
+
+
+def why_not_yet(transform: Transform) -> Problem | None:
+    """Return why records cannot be changed in this way yet, `None` if they can."""
+    if transform.way is None or transform.way in _RUNNING:
+        return None
+    what = "by a Python function" if transform.way is TransformWay.PYTHON else "by expressions"
+    return Problem(
+        f"records cannot be changed {what} yet (transform): this version of Isthmus copies them as they are, or not at "
+        "all",
+        "Leave the transform out, or exclude its topics.",
+    )
+
+
+def transform_for(transforms: Iterable[Transform], topic: str) -> Transform | None:
+    """Return the transform of a topic of the source: the first that matches. `None` if its records stay as they are."""
+    found = next((each for each in transforms if each.matches(topic)), None)
+    return found if found is not None and found.is_change else None
+
+
+def parts_with_fields(expression: str) -> tuple[RecordPart, ...]:
+    """Return the parts whose fields an expression reads, as far as its text shows: texts and comments in it aside."""
+    found = {RecordPart(each.lower()) for each in _FIELD_READ.findall(_QUOTED.sub(" ", expression))}
+    return tuple(sorted(found))
