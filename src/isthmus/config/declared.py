@@ -26,6 +26,8 @@ from isthmus.model.namespace import NamespaceNaming
 
 _FIXED: Final = ("name", "source", "target", "topics.naming", "groups.naming", "mm2")
 """The fields that a declared link has in another form, or not at all."""
+_WITH_DOTS: Final = ("properties", "transform.set")
+"""The maps whose keys may hold dots."""
 
 
 def declared_link(declaration: Declaration, source: Cluster, target: Cluster) -> Link:
@@ -63,7 +65,7 @@ def _section(declaration: Declaration, source: Cluster, target: Cluster) -> Link
     # A follower has one writer, so principals may only read there, unless declared otherwise.
     written["access"] = {"policy": AccessPolicy.READ_ONLY.value} if "principal" in kinds else {}
     for key, value in declaration.settings.items():
-        *way, last = key.split(".", 1) if key.startswith("properties.") else key.split(".")
+        *way, last = _keys_in(key)
         place: Any = written
         for name in way:
             place = place.setdefault(name, {}) if isinstance(place, dict) else None
@@ -86,6 +88,14 @@ def _section(declaration: Declaration, source: Cluster, target: Cluster) -> Link
         where = format_path(document.find_written(problem.path))
         raise ConfigError(f"link {declaration.name}: {where} {problem.message}", hint=problem.hint)
     return section
+
+
+def _keys_in(key: str) -> list[str]:
+    """Return the keys on the way to a setting: those that people choose may hold dots."""
+    for above in _WITH_DOTS:
+        if key.startswith(f"{above}."):
+            return [*above.split("."), key.removeprefix(f"{above}.")]
+    return key.split(".")
 
 
 def as_written(value: Any) -> Any:

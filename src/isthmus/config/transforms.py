@@ -15,7 +15,7 @@ from isthmus.errors import ConfigError
 from isthmus.model.links.transform import (
     Assignment,
     Decoding,
-    RecordErrorPolicy,
+    OnError,
     RecordFormat,
     RecordFunction,
     RecordPart,
@@ -53,7 +53,7 @@ def _transform(section: TransformSection, folder: str) -> Transform:
         drop=tuple(map(RecordPath.parse, section.drop)),
         python=None if section.python is None else RecordFunction.parse(section.python, folder),
         version=section.version or "",
-        on_error=RecordErrorPolicy(section.on_error),
+        on_error=OnError(section.on_error),
     )
 
 
@@ -168,7 +168,7 @@ def _later(place: Path, section: TransformSection) -> Iterator[Mistake]:
                 f"is {getattr(section.decode, name).format}, which is not supported yet",
                 "Formats are json, utf8 and none; a Python function may decode anything.",
             )
-    if section.on_error == RecordErrorPolicy.DEAD_LETTER:
+    if section.on_error == OnError.DEAD_LETTER:
         yield Mistake(
             (*place, "on_error"), "is dead-letter, which is not supported yet", "Set on_error: stop, or skip."
         )

@@ -15,8 +15,8 @@ from isthmus.model.kafka.transactions import AbortedPolicy, Visibility
 from isthmus.model.lane import Lane, LaneKey, LaneState
 from isthmus.model.link import Link
 from isthmus.model.links.firstlook import FirstLook
-from isthmus.model.links.transform import why_not_yet
 from isthmus.model.links.remedies import BEGIN_ANEW, SOURCE_RECREATED, explain_recreated, keep_or_delete
+from isthmus.model.links.transform import why_not_yet
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import EARLIEST_LOCAL
 from isthmus.model.problem import Problem, problem_of

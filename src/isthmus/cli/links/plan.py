@@ -24,20 +24,31 @@ from isthmus.cli.tables.columns import Cells, Column
 from isthmus.fabric.answers import LinkPlan, Plan, TopicPlan
 from isthmus.model.kafka.transactions import AbortedPolicy
 from isthmus.model.links.pauses import told_of
+from isthmus.model.links.transform import OnError, Transform, TransformWay
 from isthmus.model.loop import Change
 from isthmus.model.problem import Problem
 from isthmus.model.text.instant import written_instant
 from isthmus.model.text.plain import plain
-from isthmus.model.text.wording import format_count
+from isthmus.model.text.wording import first_few, format_count
 
 CHANGES_PENDING = 3
 _TOLD_MAX: Final = 10
+_WAYS: Final = {
+    TransformWay.PYTHON: "in the tasks that copy them, which takes milliseconds",
+    TransformWay.SQL: "by Spark's SQL, which takes as long as a small Spark job",
+}
+_FAILURES: Final = {
+    OnError.STOP: "stops its partition",
+    OnError.SKIP: "is left out, and counted",
+    OnError.DEAD_LETTER: "is left out, and kept in a topic of its own",
+}
 
 _COLUMNS: Final = (
     Column("link", Cells.NAME),
     Column("topic", Cells.NAME),
     Column("action"),
     Column("mode", gives_way=3),
+    Column("changed", gives_way=4),
     Column("aborted", gives_way=5),
     Column("partitions", Cells.NUMBER, gives_way=2),
     Column("refused"),
@@ -97,7 +108,7 @@ def _show_table(plan: Plan, output: OutputFormat) -> None:
     silent = set() if any(topic.refused for link in plan.links for topic in link.topics) else {"refused"}
     silent |= set() if any(link.aborted for link in plan.links) else {"aborted"}
     rows = [row for link in plan.links for row in _rows(link)]
-    silent |= set() if any(row["differences"] for row in rows) else {"differences"}
+    silent |= {name for name in ("differences", "changed") if not any(row[name] for row in rows)}
     columns = [column for column in _COLUMNS if column.name not in silent]
     render(rows, output, columns=columns)
 
@@ -110,6 +121,7 @@ def _rows(link: LinkPlan) -> list[Row]:
             "topic": format_topic(topic.source_topic, topic.topic),
             "action": str(topic.action),
             "mode": str(topic.mode),
+            "changed": "" if topic.transform is None else str(topic.transform.way),
             "aborted": _aborted_policy(link, topic),
             "partitions": topic.partition_count,
             **_refused_row(topic),
@@ -175,6 +187,7 @@ def _tell(link: LinkPlan) -> None:
         console.print(Text(printable(f"{link.link}: {pause}")))
     for problem in link.unmatched:
         _say("Warning", link.link, problem, "yellow")
+    _tell_transforms(link)
     _tell_transactions(link)
     _tell_changes(link)
     for problem in link.recommendations:
@@ -182,6 +195,22 @@ def _tell(link: LinkPlan) -> None:
     for name in link.no_longer_mirrored:
         known = Problem("no longer mirrored: the link does not select it", f"isthmus forget {link.link} {name}")
         _say("Note", f"{link.link}/{name}", known, "yellow")
+
+
+def _tell_transforms(link: LinkPlan) -> None:
+    """Print how records are changed on the way, for all topics of a transform together."""
+    changed: dict[str, tuple[Transform, list[str]]] = {}
+    for topic in link.topics:
+        if topic.transform is not None:
+            changed.setdefault(topic.transform.digest, (topic.transform, []))[1].append(str(topic.source_topic))
+    for transform, topics in changed.values():
+        where = "" if transform.way is None else f", {_WAYS[transform.way]}"
+        message = (
+            f"{link.link}: records of {first_few(topics)} are changed on the way: {transform.described}{where}. "
+            f"A record on which that fails {_FAILURES[transform.on_error]}. "
+            f"isthmus transform try {link.link} --topic {topics[0]} shows it on records."
+        )
+        console.print(Text(printable(message)))
 
 
 def _tell_transactions(link: LinkPlan) -> None:

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from isthmus.config.sections.fields import Pattern, Text
 from isthmus.config.sections.section import Section
-from isthmus.model.links.transform import Decoding, RecordErrorPolicy, RecordFormat
+from isthmus.model.links.transform import Decoding, OnError, RecordFormat
 
 _DECODING: Final = Decoding()
 _FORMATS: Final = tuple(each.value for each in RecordFormat)
@@ -80,7 +80,7 @@ class TransformSection(Section):
         None, description="Any text. Change it whenever what the function does is changed, so that it is known where."
     )
     on_error: Literal["stop", "skip", "dead-letter"] = Field(
-        RecordErrorPolicy.STOP.value,
+        OnError.STOP.value,
         description=(
             "The treatment of a record on which it fails: stop the partition before it; skip it, and count it; "
             "dead-letter is not possible yet."

@@ -128,7 +128,7 @@ class Decoding:
     fields: str = ""
 
 
-class RecordErrorPolicy(enum.StrEnum):
+class OnError(enum.StrEnum):
     """What becomes of a record that a transform fails on."""
 
     STOP = "stop"
@@ -205,7 +205,7 @@ class Transform(PlainValue):
     drop: Annotated[tuple[RecordPath, ...], texts] = ()
     python: Annotated[RecordFunction | None, str] = None
     version: str = ""
-    on_error: RecordErrorPolicy = RecordErrorPolicy.STOP
+    on_error: OnError = OnError.STOP
 
     def matches(self, topic: str) -> bool:
         """Return whether it is for a topic of the source, as far as earlier transforms of its link are not."""
