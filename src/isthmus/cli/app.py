@@ -43,6 +43,7 @@ COMMANDS: Final = {
     "verify": Command(
         "isthmus.cli.links.verify", "Prove that both sides hold the same records, or report the differences."
     ),
+    "transform": Command("isthmus.cli.links.transform", "Try how a link changes records on the way."),
     "groups": Command("isthmus.cli.links.groups", "Show and carry consumer groups; try a failover without one."),
     "pause": Command("isthmus.cli.links.pause", "Stop copying a link or a topic for a while."),
     "resume": Command("isthmus.cli.links.resume", "Resume paused links, topics and tasks."),

@@ -12,6 +12,7 @@ from isthmus.errors import ConfigError, IsthmusError
 from isthmus.fabric.comparing import OpenedWithSpark, comparison
 from isthmus.fabric.names import live_names
 from isthmus.fabric.opening import open_configuration
+from isthmus.fabric.trying import transform_trial
 from isthmus.kafka.session import ClientSession
 from isthmus.memory.claims import Claims
 from isthmus.memory.filtering import in_force, read_filters, write_filters
@@ -286,6 +287,7 @@ class AsyncFabric(OpenedWithSpark):
     names = live_names
     provenance = provenance_of
     comparison = comparison
+    transform_trial = transform_trial
 
     async def doctor(self) -> list[Finding]:
         """All that was found of this host, the clusters and the links, what is as it should be included. Each cluster

@@ -281,6 +281,7 @@ class Fabric(Shell[AsyncFabric]):
     forget = blocking(AsyncFabric.forget)
     forget_link = blocking(AsyncFabric.forget_link)
     verify = call_here(AsyncFabric.comparison)
+    transform_trial = call_here(AsyncFabric.transform_trial)
 
 
 def open_fabric(

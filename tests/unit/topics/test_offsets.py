@@ -15,6 +15,7 @@ from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.topic import LeftInTier, Parted, TopicIds
 from isthmus.model.lane import LaneState
 from isthmus.model.links.firstlook import FirstLook
+from isthmus.model.links.transform import Transform
 from isthmus.model.naming import SourceTopic
 from isthmus.model.offsets import EARLIEST, EARLIEST_LOCAL, LATEST, Cursor, OffsetPolicy, RemotePolicy
 from isthmus.model.problem import Problem
@@ -312,3 +313,30 @@ def test_what_is_seen_of_partitions_does_not_change_the_offsets(state: LaneState
         assert plan.mode is (TopicMode.REFUSED if is_refused else mode)
         assert (decision.state, decision.refusal is not None) == (state, is_refused)
         assert (decision.unexamined is None) is is_refused
+
+
+@pytest.mark.parametrize(
+    ("offsets", "recorded", "says"),
+    [
+        (SAME, None, "cannot keep the source's offsets"),
+        (AUTO, False, "was begun with the source's offsets, and its records are now to be changed"),
+        (AUTO, None, "records cannot be changed by expressions yet"),
+        (MAPPED, True, "records cannot be changed by expressions yet"),
+    ],
+)
+def test_records_that_are_changed_never_keep_their_offsets(
+    offsets: OffsetPolicy, recorded: bool | None, says: str
+) -> None:
+    """And what cannot be changed yet is not copied as it is."""
+    plan = planned(pair(target={}), offsets, recorded=recorded, transforms=(Transform(where="true"),))
+
+    assert plan.mode is TopicMode.REFUSED
+    assert says in plan.reasons[0].message
+    assert plan.reasons[0].hint
+
+
+def test_a_topic_that_a_transform_leaves_alone_keeps_its_offsets() -> None:
+    """The others of the link do not decide for it."""
+    others = Transform(topics=(TopicPattern.parse("others*"),), where="true")
+
+    assert planned(pair(target={}), AUTO, transforms=(others,)).mode is TopicMode.IDENTITY

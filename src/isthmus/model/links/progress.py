@@ -16,6 +16,7 @@ from isthmus.model.link import Link
 from isthmus.model.links.pair import PairState, pair_state
 from isthmus.model.links.pauses import Pause
 from isthmus.model.links.semantics import SEMANTICS_LOOP
+from isthmus.model.links.transform import Transform, summarize_transform
 from isthmus.model.links.writability import KeptBy
 from isthmus.model.loop import LoopProgress, LoopState
 from isthmus.model.namespace import Namespace, NamespaceMap
@@ -151,7 +152,8 @@ class TopicProgress(PlainValue):
 
     It is `topic` at the target, made of `source_topic`; `name` is the users' name of it, "" for the same. `upstream`
     are the clusters by which it came, the nearest first, if names show that. `parted` is the operator who made it
-    continue with mapped offsets since both sides had diverged.
+    continue with mapped offsets since both sides had diverged. `transform` is how its records are changed on the way,
+    null for as they are.
 
     Its state and problem are those of the partition that needs most attention.
     """
@@ -162,6 +164,7 @@ class TopicProgress(PlainValue):
     source_topic: SourceTopic
     upstream: Annotated[tuple[str, ...], "upstream_clusters"] = ()
     parted: Parted | None = None
+    transform: Annotated[Transform | None, summarize_transform] = None
     state: LaneState
     problem: Problem | None = None
     partitions: tuple[PartitionProgress, ...] = ()
@@ -459,6 +462,7 @@ def topic_of(
         source_topic=source_topic,
         name="" if link is None else link.names.topic(source_topic),
         upstream=() if link is None else link.upstream(source_topic),
+        transform=None if link is None else link.transform_of(source_topic),
         state=LaneState.STARTING if worst is None else worst.state,
         partitions=found,
         problem=None if worst is None else worst.problem,

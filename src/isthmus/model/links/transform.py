@@ -253,6 +253,20 @@ class Transform(PlainValue):
         return "; ".join(filter(None, parts))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformSummary:
+    """A transform in short: where it changes records, and what it does, in words."""
+
+    digest: str
+    way: TransformWay | None
+    described: str
+
+
+def summarize_transform(transform: Transform) -> TransformSummary:
+    """Return a transform in short."""
+    return TransformSummary(digest=transform.digest, way=transform.way, described=transform.described)
+
+
 _RUNNING: Final[frozenset[TransformWay]] = frozenset()
 """The ways that a run can go by now."""
 

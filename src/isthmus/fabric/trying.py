@@ -1,0 +1,144 @@
+"""A link's transform tried on records of its source. Nothing is changed anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from isthmus.errors import ConfigError, PlanRefused
+from isthmus.fabric.comparing import OpenedWithSpark
+from isthmus.kafka.batches.records import StoredRecord
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.listoffsets import PartitionKey
+from isthmus.kafka.log.offsets import log_ranges
+from isthmus.kafka.log.reading import OffsetRange
+from isthmus.kafka.log.samples import first_records, newest_records
+from isthmus.memory.filtering import in_force
+from isthmus.model.kafka.log import LogRange
+from isthmus.model.link import Link
+from isthmus.model.links.transform import Transform, TransformWay
+from isthmus.model.links.trial import TransformTrial, TriedRecord
+from isthmus.model.naming import SourceTopic
+from isthmus.spark.application import SparkApplication
+
+RECORDS_MAX: Final = 1_000
+_AT_ONCE: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The records to try: of one `partition` or all, the newest, or from `offset_begin` on, at most `limit`."""
+
+    partition: int | None = None
+    limit: int = 20
+    offset_begin: int | None = None
+
+
+async def transform_trial(
+    opened: OpenedWithSpark,
+    link: str,
+    topic: str,
+    *,
+    partition: int | None = None,
+    limit: int = 20,
+    offset_begin: int | None = None,
+) -> Callable[[], TransformTrial]:
+    """What tries the transform of a topic, named as at the source or as at the target, on records of the source: the
+    newest that consumers at read_committed see, or those from `offset_begin` on, at most `limit`. They are read here;
+    the function that is returned blocks while the transform works, for which expressions need Spark.
+
+    :raises ConfigError: There is no link of that name, it does not mirror the topic, or the topic has no such partition.
+    :raises PlanRefused: The link does not change records of the topic.
+    :raises ClusterError: The source does not answer.
+    """
+    if not 0 < limit <= RECORDS_MAX:
+        raise ConfigError(f"{limit} records cannot be tried at once", hint=f"Give 1 to {RECORDS_MAX:,}.")
+    (chosen,) = await in_force(opened.links(link), opened.session)
+    source_topic = _find_topic(chosen, topic)
+    transform = chosen.transform_of(source_topic)
+    if transform is None:
+        raise PlanRefused(
+            f"link {link} copies records of {topic} as they are: no transform is for it",
+            hint="isthmus plan shows the topics that are changed; docs/transforms.md has how to write a transform.",
+        )
+    wanted = Wanted(partition=partition, limit=limit, offset_begin=offset_begin)
+    records = await _read(opened.session.client(chosen.source), source_topic, wanted)
+
+    def try_it() -> TransformTrial:
+        return TransformTrial(
+            link=chosen.name,
+            source=chosen.source.alias,
+            topic=source_topic,
+            transform=transform,
+            records=_try(transform, chosen, source_topic, records, opened.application),
+        )
+
+    return try_it
+
+
+def _find_topic(link: Link, name: str) -> SourceTopic:
+    target = link.topics.find_target(name)
+    source = None if target is None else link.topics.source_of(target) or SourceTopic(name)
+    if source is None:
+        raise ConfigError(
+            f"link {link.name} does not mirror a topic named {name}", hint="isthmus plan shows those that it mirrors."
+        )
+    return source
+
+
+async def _read(client: Client, topic: SourceTopic, wanted: Wanted) -> list[tuple[int, StoredRecord]]:
+    """Read the wanted records, in the order of their times and of partitions; each with its partition."""
+    spans = await _spans(client, topic, wanted)
+    share = -(-wanted.limit // max(len(spans), 1)) if wanted.offset_begin is None else wanted.limit
+    turns = asyncio.Semaphore(_AT_ONCE)
+
+    async def read(span: OffsetRange, most: int) -> list[tuple[int, StoredRecord]]:
+        take = newest_records if wanted.offset_begin is None else first_records
+        async with turns:
+            return [(span.partition, record) for record in await take(client, span, most)]
+
+    found = await asyncio.gather(*(read(span, share) for span in spans))
+    merged = sorted((each for part in found for each in part), key=lambda each: (each[1].timestamp, each[0]))
+    return merged[-wanted.limit :]
+
+
+async def _spans(client: Client, topic: SourceTopic, wanted: Wanted) -> list[OffsetRange]:
+    """Return the ranges to look into, those that hold records alone."""
+    count = len((await client.metadata([topic])).topics[topic].partitions)
+    if not count:
+        raise ConfigError(f"{client.cluster.alias} has no topic {topic}", hint="isthmus plan shows those that it has.")
+    if wanted.partition is not None and wanted.partition >= count:
+        raise ConfigError(f"{topic} has no partition {wanted.partition}", hint=f"They are 0 to {count - 1}.")
+    if wanted.offset_begin is not None and wanted.partition is None and count > 1:
+        raise ConfigError(
+            f"{topic} has {count} partitions, each with offsets of its own", hint="Name one of them: --partition."
+        )
+    chosen: Collection[int] = range(count) if wanted.partition is None else (wanted.partition,)
+    keys: list[PartitionKey] = [(topic, number) for number in chosen]
+    outcomes = await log_ranges(client, keys)
+    for error in outcomes.errors.values():
+        raise error
+    spans = (_span(key, log, wanted) for key, log in sorted(outcomes.values.items()))
+    return [span for span in spans if not span.is_empty]
+
+
+def _span(key: PartitionKey, log: LogRange, wanted: Wanted) -> OffsetRange:
+    begin = log.start if wanted.offset_begin is None else max(wanted.offset_begin, log.start)
+    return OffsetRange(key[0], key[1], begin, log.stable_end)
+
+
+def _try(
+    transform: Transform,
+    link: Link,
+    topic: SourceTopic,
+    records: Sequence[tuple[int, StoredRecord]],
+    application: SparkApplication,
+) -> tuple[TriedRecord, ...]:
+    if transform.way is not TransformWay.PYTHON:
+        raise PlanRefused(
+            f"link {link.name} changes records of {topic} by expressions, which cannot be tried yet",
+            hint="A Python function can be.",
+        )
+    raise NotImplementedError
