@@ -14,7 +14,7 @@ LOOKING = {
     "groups key", "groups list", "groups translate", "help", "link describe", "link list", "local status",
     "gateway status", "namespace describe", "namespace list", "plan", "provenance", "quarantine list", "schemas diff",
     "schemas list", "status", "token list", "tree describe", "tree list", "tree plan", "tree show", "tree targets",
-    "tree verify", "wait",
+    "transform try", "tree verify", "wait",
 }  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from isthmus.config.reading.references import Resolution
 from isthmus.config.rules import one_writer, shape_rules, warnings
 from isthmus.config.schemarules import schema_settings
 from isthmus.config.sections.schema import FabricSection
+from isthmus.config.transforms import reference_problems
 from isthmus.config.treerules import taken_names, tree_conflicts, tree_links, trees_of
 from isthmus.config.values import clusters_of, ledger_of, links_of, log_of, metrics_of, spark_of
 from isthmus.errors import ConfigError
@@ -56,7 +57,7 @@ def parse(
     document = overridden(ConfigDocument.parse(text, name), environment)
     resolution = Resolution.of(document.root, environment, folder)
     fabric = _validate(resolution, document)
-    refuse(shape_rules(fabric, folder), document)
+    refuse([*shape_rules(fabric, folder), *reference_problems(resolution.referenced)], document)
 
     clusters = clusters_of(fabric, folder, resolution.origins)
     links = links_of(fabric, clusters, folder)

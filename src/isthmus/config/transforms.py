@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterable, Iterator
 from itertools import combinations
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from isthmus.config.reading.document import Path
 from isthmus.config.reading.problems import Mistake
@@ -13,9 +14,9 @@ from isthmus.config.sections.transform import DecodingSection, TransformSection
 from isthmus.config.taking import take
 from isthmus.errors import ConfigError
 from isthmus.model.links.transform import (
-    Assignment,
     Decoding,
     OnError,
+    PartAssignment,
     RecordFormat,
     RecordFunction,
     RecordPart,
@@ -37,6 +38,42 @@ def transforms_of(sections: tuple[TransformSection, ...], folder: str) -> tuple[
     return tuple(_transform(each, folder) for each in sections)
 
 
+def reference_problems(referenced: Iterable[Path]) -> Iterator[Mistake]:
+    """Yield the texts of transforms that come from outside the file: they may be secrets, and plans, Spark's UI and
+    the ledger show transforms.
+    """
+    for path in sorted(referenced, key=str):
+        if path[:1] == ("links",) and path[2:3] == ("transform",):
+            yield Mistake(
+                path,
+                "refers to a text outside the file, which would be shown: plans and Spark's UI show transforms",
+                "Write it out if it is no secret; else have a Python function read it (python: module:function).",
+            )
+
+
+def written_transforms(transforms: Iterable[Transform]) -> list[dict[str, Any]]:
+    """Return transforms in the form of the file."""
+    return [_written(each) for each in transforms]
+
+
+def _written(transform: Transform) -> dict[str, Any]:
+    decode = {
+        name: {"format": str(each.format), **({"fields": each.fields} if each.fields else {})}
+        for name, each in (("key", transform.key), ("value", transform.value))
+        if each != Decoding()
+    }
+    given = {
+        "topics": list(map(str, transform.topics)),
+        "decode": decode,
+        "where": transform.where,
+        "set": {str(each.path): each.expression for each in transform.sets},
+        "drop": list(map(str, transform.drop)),
+        "python": None if transform.python is None else str(transform.python),
+        "version": transform.version,
+    }
+    return {**{key: value for key, value in given.items() if value}, "on_error": str(transform.on_error)}
+
+
 def offsets_of(link: LinkSection) -> Literal["same", "mapped", "auto"]:
     """Return the offsets that a link asks for: where it says nothing of them, those that its transforms need."""
     is_given = "offsets" in link.topics.model_fields_set
@@ -49,7 +86,8 @@ def _transform(section: TransformSection, folder: str) -> Transform:
         key=_decoding(section.decode.key),
         value=_decoding(section.decode.value),
         where=section.where or "",
-        sets=tuple(Assignment(RecordPath.parse(path), each) for path, each in section.set.items()),
+        # Their order means nothing.
+        sets=tuple(PartAssignment(RecordPath.parse(path), each) for path, each in sorted(section.set.items())),
         drop=tuple(map(RecordPath.parse, section.drop)),
         python=None if section.python is None else RecordFunction.parse(section.python, folder),
         version=section.version or "",
@@ -80,17 +118,14 @@ def transform_problems(path: Path, link: LinkSection) -> Iterator[Mistake]:
 
 def _paths(place: Path, section: TransformSection) -> Iterator[Mistake]:
     found: list[tuple[Path, RecordPath]] = []
-    written: list[tuple[Path, str]] = [
-        *(((*place, "set", each), each) for each in section.set),
-        *(((*place, "drop", number), each) for number, each in enumerate(section.drop)),
-    ]
-    for where, text in written:
+    for key, text, expression in _named_paths(section):
+        where = (*place, *key)
         try:
             found.append((where, RecordPath.parse(text)))
         except ConfigError as error:
             yield Mistake(where, f"is wrong: {error.message}", error.hint)
             continue
-        if "drop" in where[len(place) :] and not found[-1][1].names:
+        if not expression and not found[-1][1].names:
             yield Mistake(
                 where,
                 f"is {text}, and only fields and headers can be dropped",
@@ -107,6 +142,14 @@ def _paths(place: Path, section: TransformSection) -> Iterator[Mistake]:
             )
 
 
+def _named_paths(section: TransformSection) -> Iterator[tuple[Path, str, str]]:
+    """Yield the keys of all paths that are set or dropped, the paths, and the expressions of those that are set."""
+    for text, expression in section.set.items():
+        yield ("set", text), text, expression
+    for number, text in enumerate(section.drop):
+        yield ("drop", number), text, ""
+
+
 def _decode(place: Path, section: TransformSection) -> Iterator[Mistake]:
     formats = {RecordPart(name): RecordFormat(getattr(section.decode, name).format) for name in ("key", "value")}
     for name in ("key", "value"):
@@ -117,18 +160,11 @@ def _decode(place: Path, section: TransformSection) -> Iterator[Mistake]:
                 f"is of no use with format {each.format}",
                 "Fields are those of json; leave it out.",
             )
-    expressions = {("where",): section.where or "", **{("set", path): text for path, text in section.set.items()}}
-    read: dict[Path, tuple[RecordPart, ...]] = {key: parts_with_fields(text) for key, text in expressions.items()}
-    for key, named in (
-        *((("set", text), text) for text in section.set),
-        *((("drop", number), text) for number, text in enumerate(section.drop)),
-    ):
-        try:
+    read: dict[Path, tuple[RecordPart, ...]] = {("where",): parts_with_fields(section.where or "")}
+    for key, named, expression in _named_paths(section):
+        with contextlib.suppress(ConfigError):
             found = RecordPath.parse(named)
-        except ConfigError:
-            continue
-        if found.is_field:
-            read[key] = (*read.get(key, ()), found.part)
+            read[key] = (*parts_with_fields(expression), *((found.part,) if found.is_field else ()))
     for key, parts in read.items():
         for part in dict.fromkeys(parts):
             if not formats[part].has_fields:
@@ -168,7 +204,7 @@ def _later(place: Path, section: TransformSection) -> Iterator[Mistake]:
                 f"is {getattr(section.decode, name).format}, which is not supported yet",
                 "Formats are json, utf8 and none; a Python function may decode anything.",
             )
-    if section.on_error == OnError.DEAD_LETTER:
+    if section.on_error == "dead-letter":
         yield Mistake(
             (*place, "on_error"), "is dead-letter, which is not supported yet", "Set on_error: stop, or skip."
         )

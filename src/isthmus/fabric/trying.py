@@ -18,17 +18,16 @@ from isthmus.kafka.log.samples import first_records, newest_records
 from isthmus.memory.filtering import in_force
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.link import Link
-from isthmus.model.links.transform import Transform, TransformWay
+from isthmus.model.links.transform import Transform, why_not_yet
 from isthmus.model.links.trial import TransformTrial, TriedRecord
 from isthmus.model.naming import SourceTopic
-from isthmus.spark.application import SparkApplication
 
 RECORDS_MAX: Final = 1_000
 _AT_ONCE: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class _Sample:
     """The records to try: of one `partition` or all, the newest, or from `offset_begin` on, at most `limit`."""
 
     partition: int | None = None
@@ -49,7 +48,7 @@ async def transform_trial(
     newest that consumers at read_committed see, or those from `offset_begin` on, at most `limit`. They are read here;
     the function that is returned blocks while the transform works, for which expressions need Spark.
 
-    :raises ConfigError: There is no link of that name, it does not mirror the topic, or the topic has no such partition.
+    :raises ConfigError: There is no link of that name, it does not mirror the topic, or that has no such partition.
     :raises PlanRefused: The link does not change records of the topic.
     :raises ClusterError: The source does not answer.
     """
@@ -63,7 +62,7 @@ async def transform_trial(
             f"link {link} copies records of {topic} as they are: no transform is for it",
             hint="isthmus plan shows the topics that are changed; docs/transforms.md has how to write a transform.",
         )
-    wanted = Wanted(partition=partition, limit=limit, offset_begin=offset_begin)
+    wanted = _Sample(partition=partition, limit=limit, offset_begin=offset_begin)
     records = await _read(opened.session.client(chosen.source), source_topic, wanted)
 
     def try_it() -> TransformTrial:
@@ -72,7 +71,7 @@ async def transform_trial(
             source=chosen.source.alias,
             topic=source_topic,
             transform=transform,
-            records=_try(transform, chosen, source_topic, records, opened.application),
+            records=_try(transform, chosen, source_topic, records),
         )
 
     return try_it
@@ -88,7 +87,7 @@ def _find_topic(link: Link, name: str) -> SourceTopic:
     return source
 
 
-async def _read(client: Client, topic: SourceTopic, wanted: Wanted) -> list[tuple[int, StoredRecord]]:
+async def _read(client: Client, topic: SourceTopic, wanted: _Sample) -> list[tuple[int, StoredRecord]]:
     """Read the wanted records, in the order of their times and of partitions; each with its partition."""
     spans = await _spans(client, topic, wanted)
     share = -(-wanted.limit // max(len(spans), 1)) if wanted.offset_begin is None else wanted.limit
@@ -104,7 +103,7 @@ async def _read(client: Client, topic: SourceTopic, wanted: Wanted) -> list[tupl
     return merged[-wanted.limit :]
 
 
-async def _spans(client: Client, topic: SourceTopic, wanted: Wanted) -> list[OffsetRange]:
+async def _spans(client: Client, topic: SourceTopic, wanted: _Sample) -> list[OffsetRange]:
     """Return the ranges to look into, those that hold records alone."""
     count = len((await client.metadata([topic])).topics[topic].partitions)
     if not count:
@@ -124,21 +123,14 @@ async def _spans(client: Client, topic: SourceTopic, wanted: Wanted) -> list[Off
     return [span for span in spans if not span.is_empty]
 
 
-def _span(key: PartitionKey, log: LogRange, wanted: Wanted) -> OffsetRange:
+def _span(key: PartitionKey, log: LogRange, wanted: _Sample) -> OffsetRange:
     begin = log.start if wanted.offset_begin is None else max(wanted.offset_begin, log.start)
     return OffsetRange(key[0], key[1], begin, log.stable_end)
 
 
 def _try(
-    transform: Transform,
-    link: Link,
-    topic: SourceTopic,
-    records: Sequence[tuple[int, StoredRecord]],
-    application: SparkApplication,
+    transform: Transform, link: Link, topic: SourceTopic, records: Sequence[tuple[int, StoredRecord]]
 ) -> tuple[TriedRecord, ...]:
-    if transform.way is not TransformWay.PYTHON:
-        raise PlanRefused(
-            f"link {link.name} changes records of {topic} by expressions, which cannot be tried yet",
-            hint="A Python function can be.",
-        )
-    raise NotImplementedError
+    if (problem := why_not_yet(transform)) is not None:
+        raise PlanRefused(problem.message, hint=problem.hint)
+    return ()

@@ -85,12 +85,13 @@ class DistributorRole:
 class Link:
     """An ordered pair of clusters and what goes from the source into the target: topics, and groups' positions.
 
-    `on_data_gap` is the policy for a partition whose source deleted records before they were copied, `on_divergence`
-    for a topic whose source lost records that were, and `on_source_deleted` for one that was deleted at the source;
-    `compaction_holes_max` is the number of offsets missing in a source partition up to which they are filled, and
-    beyond which the partition is refused. `mm2` are the settings for tools of MirrorMaker 2. `distributor` is the part
-    of one in a tree; all other links mirror. `transforms` change records on the way: the first that matches a topic. Of a declared link `mode` may be synchronous, as `sync` says, and
-    `mode_said` names the statement that set it: a new statement starts the mode again.
+    Of `transforms` the first that matches a topic changes its records on the way. `on_data_gap` is the policy for a
+    partition whose source deleted records before they were copied, `on_divergence` for a topic whose source lost
+    records that were, and `on_source_deleted` for one that was deleted at the source; `compaction_holes_max` is the
+    number of offsets missing in a source partition up to which they are filled, and beyond which the partition is
+    refused. `mm2` are the settings for tools of MirrorMaker 2. `distributor` is the part of one in a tree; all other
+    links mirror. Of a declared link `mode` may be synchronous, as `sync` says, and `mode_said` names the statement that
+    set it: a new statement starts the mode again.
     """
 
     name: str

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from isthmus.kafka.metadata import NO_TOPIC_ID
 from isthmus.model.kafka.topic import Parted, TopicIds
 from isthmus.model.lane import LaneState
+from isthmus.model.links.transform import Transform, why_not_yet
 from isthmus.model.offsets import EARLIEST, OffsetPolicy
 from isthmus.model.problem import Problem
 from isthmus.model.selection import TopicSettings
@@ -43,19 +44,16 @@ def choose(
     pair: TopicPair,
     recorded: TopicIds | None,
     same: Callable[[], TopicDecision],
-    *,
-    is_changed: bool = False,
+    transform: Transform | None = None,
 ) -> Choice:
-    """Choose the offsets of one topic; `same` is the decision about it with those of the source, which records that are
-    changed on the way cannot have.
+    """Choose the offsets of one topic; `same` is the decision about it with those of the source, which records that a
+    `transform` changes on the way cannot have.
     """
     policy = settings.offsets
     if recorded is not None and recorded.parted is not None:
         return Choice(is_mapped=True, reason=_parted_reason(recorded.parted))
-    if is_changed and (policy is OffsetPolicy.SAME or (recorded is not None and not recorded.is_mapped)):
-        return _changed_too_late(is_begun=recorded is not None)
-    if is_changed and recorded is None:
-        return Choice(is_mapped=True, reason=None if policy is OffsetPolicy.MAPPED else _CHANGED)
+    if transform is not None:
+        return _choose_changed(transform, policy, recorded)
     if recorded is None:
         if policy is not OffsetPolicy.AUTO:
             return Choice(policy is OffsetPolicy.MAPPED)
@@ -82,21 +80,24 @@ def choose(
     return Choice(is_mapped, refusal=refusal)
 
 
-def _changed_too_late(*, is_begun: bool) -> Choice:
-    """Refuse to change records that have the source's offsets, or are to have them."""
-    if not is_begun:
+def _choose_changed(transform: Transform, policy: OffsetPolicy, recorded: TopicIds | None) -> Choice:
+    """Choose the offsets of a topic whose records are changed: mapped ones, or none at all."""
+    problem = why_not_yet(transform)
+    if recorded is None and policy is OffsetPolicy.SAME:
         problem = Problem(
             "its records are changed on the way (transform), and cannot keep the source's offsets",
             "Set topics.offsets to auto or mapped, or leave it out.",
         )
-    else:
+    elif recorded is not None and not recorded.is_mapped:
         problem = Problem(
             "the topic was begun with the source's offsets, and its records are now to be changed on the way "
             "(transform)",
             "Have it begin again: under another name (topics.naming), or after its target topic was deleted. Or leave "
             "it as it is: a mapping of transform with its topic and nothing else, before the others.",
         )
-    return Choice(is_mapped=False, refusal=problem)
+    if problem is not None:
+        return Choice(is_mapped=recorded is not None and recorded.is_mapped, refusal=problem)
+    return Choice(is_mapped=True, reason=None if policy is OffsetPolicy.MAPPED else _CHANGED)
 
 
 def _parted_reason(parted: Parted) -> Problem:

@@ -16,7 +16,6 @@ from isthmus.model.lane import Lane, LaneKey, LaneState
 from isthmus.model.link import Link
 from isthmus.model.links.firstlook import FirstLook
 from isthmus.model.links.remedies import BEGIN_ANEW, SOURCE_RECREATED, explain_recreated, keep_or_delete
-from isthmus.model.links.transform import why_not_yet
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import EARLIEST_LOCAL
 from isthmus.model.problem import Problem, problem_of
@@ -145,9 +144,7 @@ def _topic(
 
     # A single partition's outlook for the run is considered later, and changes nothing about the offsets.
     transform = link.transform_of(pair.source_name)
-    choice = choose(
-        link.topics, pair, recorded, lambda: same(replace(pair, outlooks={})), is_changed=transform is not None
-    )
+    choice = choose(link.topics, pair, recorded, lambda: same(replace(pair, outlooks={})), transform)
     problem = claims.grant(
         Claim(
             link=link.name,
@@ -166,9 +163,6 @@ def _topic(
     problem = _other_topic(pair, recorded, link)
     if problem is not None:
         return _refuse(name, source_topic, problem, LaneState.TOPIC_RECREATED, pair)
-    problem = None if transform is None else why_not_yet(transform)
-    if problem is not None:
-        return _refuse(name, source_topic, problem, LaneState.REFUSED, pair)
     first = first_partitions(link.topics, pair, recorded, look)
     if choice.is_mapped:
         start = start_at(link.topics, pair.source)

@@ -30,6 +30,7 @@ from isthmus.fabric.opening import open_configuration
 from isthmus.model.configuration import Configuration
 from isthmus.model.kafka.transactions import AbortedPolicy, Visibility
 from isthmus.model.link import DataGapPolicy, DeletionPolicy, DivergencePolicy, Link
+from isthmus.model.links.transform import Transform
 from isthmus.model.namespace import NamespaceKind
 from isthmus.model.registers import Registers
 from isthmus.model.selection import TopicPattern
@@ -70,6 +71,7 @@ class LinkSummary:
     declared: bool
     topics_include: Annotated[tuple[TopicPattern, ...], texts]
     topics_exclude: Annotated[tuple[TopicPattern, ...], texts]
+    transforms: tuple[Transform, ...]
     namespaces: tuple[MappedNames, ...]
     limits: LinkLimits
     on_data_gap: DataGapPolicy

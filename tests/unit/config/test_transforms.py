@@ -5,8 +5,10 @@ from __future__ import annotations
 import pickle
 
 import pytest
+import yaml
 
 from isthmus import config
+from isthmus.cli.setup.config import resolve_configuration
 from isthmus.config.declared import declared_link
 from isthmus.errors import ConfigError
 from isthmus.model.link import Link
@@ -66,6 +68,21 @@ def test_transforms_are_read_and_the_first_that_matches_is_for_a_topic() -> None
     assert (form["topics"], form["python"]) == (["orders.*"], None)
     assert (plain(raw)["python"], raw.version) == ("company.rules:clean", "3")
     assert pickle.loads(pickle.dumps(orders)) == orders  # noqa: S301
+
+
+def test_what_is_shown_of_a_transform_can_be_read_again() -> None:
+    """As of the whole file."""
+    configuration = config.parse(WHOLE.replace("version: 3", "version: '3'"), environment={})
+    again = config.parse(yaml.safe_dump(resolve_configuration(configuration)), environment={})
+
+    assert again.links == configuration.links
+
+
+def test_texts_from_outside_the_file_are_refused_in_transforms() -> None:
+    """They may be secrets, and transforms are shown."""
+    text = linked("name: l, source: a, target: b, transform: {set: {key: \"concat(key, '${env:SALT}')\"}}")
+    with pytest.raises(ConfigError, match=r"links\[0\]\.transform\.set\.key refers to a text outside the file"):
+        config.parse(text, environment={"SALT": "pepper"})
 
 
 def test_one_mapping_stands_for_a_list_of_it() -> None:
@@ -134,7 +151,7 @@ def test_a_declared_link_has_transforms_unless_it_is_synchronous() -> None:
         clusters = config.parse(linked("name: l, source: a, target: b")).clusters
         return declared_link(declaration, clusters[0], clusters[1])
 
-    function = {"transform": {"python": "a:b"}}
+    function: dict[str, object] = {"transform": {"python": "a:b"}}
     assert declared(function).transforms[0].way is TransformWay.PYTHON
     assert len(declared({"transform": [{"topics": ["x"]}, {"python": "a:b"}]}).transforms) == 2
     single = declared({"transform.decode.value": "json", "transform.set.value.a": "1"}).transforms[0]

@@ -146,7 +146,7 @@ OVER_REST = {
 OF_THIS_HOST = (
     "config check", "config show", "context add", "context delete", "context list", "context show", "context use",
     "gateway serve", "help", "import", "init", "local down", "local status", "local up", "relay join",
-    "relay serve", "run", "serve", "token create", "token list", "token revoke",
+    "relay serve", "run", "serve", "token create", "token list", "token revoke", "transform try",
 )  # fmt: skip
 """They read and write files of this host, or are processes of it: docs/rest.md says so."""
 

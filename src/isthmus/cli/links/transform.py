@@ -64,9 +64,7 @@ def try_transform(
     if last and from_offset is not None:
         raise ConfigError("--last and --from-offset name different records", hint="Give one of both.")
     with Fabric(load_with_declared(path, link)) as fabric:
-        found = fabric.transform_trial(
-            link, topic, partition=partition, limit=limit, offset_begin=from_offset
-        )
+        found = fabric.transform_trial(link, topic, partition=partition, limit=limit, offset_begin=from_offset)
     if output.is_table:
         render([row for record in found.records for row in _rows(record)], output, columns=_COLUMNS)
         _tell(found)

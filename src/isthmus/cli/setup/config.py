@@ -25,6 +25,7 @@ from isthmus.cli.tables.columns import Cells, Column
 from isthmus.clusters.certificates import require_certificates
 from isthmus.config.overrides import variables
 from isthmus.config.sections.clientproperties import written_properties
+from isthmus.config.transforms import written_transforms
 from isthmus.fabric.async_fabric import AsyncFabric
 from isthmus.model.cluster import Cluster, Proxy, SchemaRegistry, Secret, Security
 from isthmus.model.configsettings import ConfigSettings
@@ -284,8 +285,9 @@ def _fields(value: DataclassInstance) -> dict[str, object]:
         del shown["principals"]
     if isinstance(value, Link):
         # Distributors are in no file: their trees are. Nor is an operator's statement about a declared link's mode.
-        for name in ("distributor", "mode", "mode_said"):
+        for name in ("distributor", "mode", "mode_said", "transforms"):
             del shown[name]
+        shown["transform"] = written_transforms(value.transforms)
     if isinstance(value, Security):
         # The origin of a text is no key of the file.
         del shown["origins"]

@@ -94,7 +94,7 @@ class RecordPath:
 
     def __str__(self) -> str:
         if self.part is RecordPart.HEADERS:
-            return f"{self.part}.{self.names[0]}"
+            return ".".join((self.part, *self.names))
         return ".".join((self.part, *(each if _FIELD.fullmatch(each) else f"`{each}`" for each in self.names)))
 
 
@@ -168,14 +168,14 @@ class RecordFunction:
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class PartAssignment:
     """A part of a record that gets the value of an expression in Spark SQL."""
 
     path: Annotated[RecordPath, str]
     expression: str
 
 
-def _by_path(assignments: Iterable[Assignment]) -> Mapping[str, str]:
+def _by_path(assignments: Iterable[PartAssignment]) -> Mapping[str, str]:
     return {str(each.path): each.expression for each in assignments}
 
 
@@ -201,7 +201,7 @@ class Transform(PlainValue):
     key: Decoding = Decoding()
     value: Decoding = Decoding()
     where: str = ""
-    sets: Annotated[tuple[Assignment, ...], "set", _by_path] = ()
+    sets: Annotated[tuple[PartAssignment, ...], "set", _by_path] = ()
     drop: Annotated[tuple[RecordPath, ...], texts] = ()
     python: Annotated[RecordFunction | None, str] = None
     version: str = ""
