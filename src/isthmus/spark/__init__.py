@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from isthmus.model.cluster import Cluster
     from isthmus.model.configuration import Configuration
     from isthmus.model.links.outcome import RunOutcome, Until
 
@@ -38,3 +40,23 @@ def run(
     fabric: Any = import_module("isthmus.fabric.fabric").open_fabric(config, spark=spark)
     outcome: RunOutcome = fabric.run(until=until, link=link, take_over=take_over, standby=standby)
     return outcome
+
+
+def register(spark: SparkSession, clusters: str | Path | Configuration | Iterable[Cluster]) -> None:
+    """Make clusters known to the data source `isthmus` in this session, each under its alias.
+
+    Then its option `cluster` is enough, and executors and other users of the session need no file.
+
+    :param clusters: The YAML file, the configuration, or the clusters themselves.
+    :raises ConfigError: The file cannot be used.
+    :raises SparkMissing: This Spark has no data sources in Python.
+    """
+    from pathlib import Path
+
+    from isthmus.model.configuration import Configuration
+
+    if isinstance(clusters, str | Path):
+        clusters = import_module("isthmus.config").load(clusters)
+    known = clusters.clusters if isinstance(clusters, Configuration) else clusters
+    # Executors import this package too, and shall not load the data source with it.
+    import_module("isthmus.spark.datasource").register(spark, known)

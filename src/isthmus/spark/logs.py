@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+import uuid
+from collections.abc import Collection, Iterator, Mapping
 from itertools import groupby
 from types import MappingProxyType
 from typing import NamedTuple, Self
@@ -11,7 +12,11 @@ from typing import NamedTuple, Self
 from isthmus.engine.batches.rebatch import Record, encode, records_of
 from isthmus.engine.mapped.flagging import flagged
 from isthmus.errors import ConfigError
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.listoffsets import READ_COMMITTED, PartitionKey
+from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.log.reading import LogReader, OffsetRange, StoredBatch
+from isthmus.kafka.metadata import NO_TOPIC_ID
 from isthmus.kafka.session import ClientSession
 from isthmus.model.cluster import Cluster
 from isthmus.model.copyflags import FlagsHeader, is_done_with
@@ -42,11 +47,21 @@ class Logs:
 
     `copying` is how distributors copy from a cluster, by its alias: records that they do not copy, because these were
     distributed at their level or below, are returned as aborted, and all others with the headers of their copies.
+    `topic_ids` are the ids that topics have to have, where that is known.
     """
 
-    def __init__(self, clusters: Mapping[str, Cluster], copying: Mapping[str, Copying] = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        clusters: Mapping[str, Cluster],
+        copying: Mapping[str, Copying] = MappingProxyType({}),
+        *,
+        isolation: int = READ_COMMITTED,
+        topic_ids: Mapping[str, uuid.UUID] = MappingProxyType({}),
+    ) -> None:
         self._clusters = clusters
         self._copying = copying
+        self._isolation = isolation
+        self._topic_ids = topic_ids
         self._loop = asyncio.new_event_loop()
         self._session = ClientSession()
         self._readers: dict[str, LogReader] = {}
@@ -61,7 +76,7 @@ class Logs:
     def read(self, alias: str, span: OffsetRange) -> Iterator[list[StoredBatch]]:
         """As `LogReader.read`."""
         if alias not in self._readers:
-            self._readers[alias] = LogReader(self._session.client(require_cluster(self._clusters, alias)))
+            self._readers[alias] = LogReader(self._client(alias), isolation=self._isolation, topic_ids=self._topic_ids)
         copying = self._copying.get(alias)
         stream = self._readers[alias].read(span)
         try:
@@ -75,6 +90,26 @@ class Logs:
                 )
         finally:
             self._loop.run_until_complete(stream.aclose())
+
+    def starts(self, alias: str, partitions: Collection[PartitionKey]) -> Mapping[PartitionKey, int]:
+        """Where the logs of partitions begin now.
+
+        :raises ClusterError: One of them cannot be asked.
+        """
+        found = self._loop.run_until_complete(log_ranges(self._client(alias), partitions)).all()
+        return {key: log.start for key, log in found.items()}
+
+    def is_recreated(self, alias: str, topic: str) -> bool:
+        """Whether the cluster names another topic id for a topic than it has to have.
+
+        :raises ClusterError: The cluster does not answer.
+        """
+        metadata = self._loop.run_until_complete(self._client(alias).metadata([topic]))
+        shown = metadata.topics[topic].topic_id if topic in metadata.topics else NO_TOPIC_ID
+        return NO_TOPIC_ID not in (shown, self._topic_ids.get(topic, NO_TOPIC_ID)) and shown != self._topic_ids[topic]
+
+    def _client(self, alias: str) -> Client:
+        return self._session.client(require_cluster(self._clusters, alias))
 
 
 def _split_by_copying(item: StoredBatch, copying: Copying) -> Iterator[StoredBatch]:

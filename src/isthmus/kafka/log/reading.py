@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from aiokafka.errors import KafkaError
@@ -118,6 +119,7 @@ class LogReader:
     :param stall_s: For how long a read may make no progress before it fails.
     :param fetch_bytes: The size limit of an answer, unless its first batch is larger.
     :param connect: Returns the connection to a node; by default the one that all requests of the client share.
+    :param topic_ids: The ids that topics have to have. Others are known from the first answer on.
     """
 
     def __init__(
@@ -128,8 +130,10 @@ class LogReader:
         stall_s: float = _STALL_S,
         fetch_bytes: int = FETCH_BYTES,
         connect: Callable[[int], Awaitable[Connection]] | None = None,
+        topic_ids: Mapping[str, uuid.UUID] = MappingProxyType({}),
     ) -> None:
         self._client = client
+        self._expected_ids = topic_ids
         self._connect = connect or client.connection
         self._alias = client.cluster.alias
         self._isolation = isolation
@@ -251,7 +255,7 @@ class LogReader:
 
         :raises ClusterError: It was shown by another one before.
         """
-        before = self._topic_ids.get(span.key, NO_TOPIC_ID)
+        before = self._topic_ids.get(span.key, self._expected_ids.get(span.topic, NO_TOPIC_ID))
         self._topic_ids[span.key] = topic_id
         if NO_TOPIC_ID not in (before, topic_id) and before != topic_id:
             raise ClusterError(

@@ -1,0 +1,221 @@
+"""Reads logs as a stream of micro-batches, whose offsets Spark keeps in its checkpoint. Needs Spark 4.2.
+
+Spark asks for offsets in a process of its own beside the driver, and again and again while nothing is new: so
+`latestOffset` waits for news for a moment before it answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from isthmus.errors import ClusterError, Unreachable
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.listoffsets import PartitionKey
+from isthmus.kafka.log.offsets import log_ranges
+from isthmus.model.cluster import Cluster
+from isthmus.spark.dataframes.planning import Frontier, Sight, advance, are_different, spans_between
+from isthmus.spark.dataframes.reading import RangeGroup, RowReader
+from isthmus.spark.dataframes.selection import ReadSettings
+from isthmus.spark.dataframes.survey import Watch, readable_end, resolve, survey
+from isthmus.spark.ranges import NumberedRange, group_ranges
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_PAUSES_S: Final = (0.02, 0.05, 0.08, 0.1)
+"""How long to wait between looks while nothing is new: a quarter of a second together."""
+_LOOK_S: Final = 0.06
+"""How long one look waits for answers. Those that take longer are met by a later look."""
+_GROUP_OFFSETS: Final = 1_000
+"""Small ranges of several partitions are read by one task, up to so many offsets: a task costs Spark some 30 ms."""
+_SILENCE_S: Final = 120.0
+_CONFIRM_S: Final = 2.0
+"""A broker that lags behind may name the former id of a topic, or the next one, before others do."""
+_ABSENCE_S: Final = 30.0
+ResultT = TypeVar("ResultT")
+
+
+class _Runtime(NamedTuple):
+    """What asks the cluster, in the process that plans micro-batches."""
+
+    loop: asyncio.AbstractEventLoop
+    client: Client
+    watch: Watch
+
+
+class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches in Spark's planning process, and reads them in its tasks. It is pickled for these."""
+
+    def __init__(self, cluster: Cluster, settings: ReadSettings, names: Sequence[str]) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._rows = RowReader(
+            clusters={cluster.alias: cluster},
+            mode=settings.mode,
+            names=tuple(names),
+            isolation=settings.isolation,
+            fails_on_loss=settings.fails_on_loss,
+        )
+        self._initial: dict[str, Any] | None = None
+        self._target: Sight | None = None
+        self._odd: dict[tuple[str, int | None], float] = {}
+        self._runtime: _Runtime | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_runtime": None}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        most = self._settings.offsets_max
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def initialOffset(self) -> dict[str, Any]:
+        # Spark asks twice, and has to get the same answer.
+        if self._initial is None:
+            self._initial = self._run(self._find_initial()).as_dict()
+        return self._initial
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        found = self._run(survey(self._running.client, self._settings.subscription))
+        starts = {key: log.start for key, log in found.logs.items()}
+        ends = {key: readable_end(log, self._settings.isolation) for key, log in found.logs.items()}
+        self._target = Sight(found.ids, frozenset(found.logs), starts, ends)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        read = Frontier.parse(start)
+        offsets_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        find = self._find_news(read, offsets_max) if self._target is None else self._approach(read, offsets_max)
+        found = self._run(find)
+        return start if found == read else found.as_dict()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        if self._runtime is None:
+            return None
+        watch = self._runtime.watch
+        ids, ends = (watch.ids, watch.ends) if self._target is None else (self._target.ids, self._target.ends)
+        return Frontier(ids, {key: end for key, end in ends.items() if key[0] in ids}).as_dict()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        reached = Frontier.parse(end)
+        spans = spans_between(Frontier.parse(start), reached)
+        numbered: list[tuple[NumberedRange, int]] = [
+            ((number, self._cluster.alias, span), span.offset_end - span.offset_begin)
+            for number, span in enumerate(spans)
+        ]
+        return [
+            RangeGroup(tuple(group), {span.topic: reached.ids[span.topic] for _, _, span in group})
+            for group in group_ranges(numbered, group_bytes=_GROUP_OFFSETS)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, RangeGroup)  # noqa: S101  # Spark gives back what it was given
+        return self._rows.read(partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Positions are in the checkpoint alone."""
+
+    def stop(self) -> None:
+        if self._runtime is not None:
+            loop, client, watch = self._runtime
+            loop.run_until_complete(watch.aclose())
+            loop.run_until_complete(client.aclose())
+            loop.close()
+            self._runtime = None
+
+    @property
+    def _running(self) -> _Runtime:
+        if self._runtime is None:
+            loop, client = asyncio.new_event_loop(), Client(self._cluster)
+            watch = Watch(client, self._settings.subscription, self._settings.isolation)
+            self._runtime = _Runtime(loop, client, watch)
+        return self._runtime
+
+    def _run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+        return self._running.loop.run_until_complete(work)
+
+    async def _find_initial(self) -> Frontier:
+        client, settings = self._running.client, self._settings
+        found = await survey(client, settings.subscription)
+        offsets = await resolve(
+            client,
+            settings.starting,
+            found.logs,
+            isolation=settings.isolation,
+            latest_if_late=settings.latest_if_late,
+        )
+        return Frontier(found.ids, offsets)
+
+    async def _approach(self, read: Frontier, offsets_max: int | None) -> Frontier:
+        """Find the next micro-batch on the way to the target of `Trigger.AvailableNow`."""
+        target = self._target
+        assert target is not None  # noqa: S101  # only called with one
+        left = {key for key, end in target.ends.items() if read.offsets.get(key) != end}
+        found = (await log_ranges(self._running.client, left)).all() if left else {}
+        starts = {**target.starts, **{key: log.start for key, log in found.items()}}
+        return self._advance(read, Sight(target.ids, target.partitions, starts, target.ends), offsets_max)
+
+    async def _find_news(self, read: Frontier, offsets_max: int | None) -> Frontier:
+        """Find the next micro-batch, or wait for news for a moment."""
+        watch = self._running.watch
+        for pause_s in chain(_PAUSES_S, (None,)):
+            await watch.look(_LOOK_S)
+            sight = self._believed(read, Sight(watch.ids, watch.partitions, {}, watch.ends))
+            new = [key for key in sight.partitions if _is_new(read, sight, key)]
+            starts = await watch.starts(new) if new else {}
+            found = self._advance(read, Sight(sight.ids, sight.partitions, starts, sight.ends), offsets_max)
+            if found != read:
+                return found
+            if pause_s is not None:
+                await asyncio.sleep(pause_s)
+        if time.monotonic() - watch.heard_at > _SILENCE_S:
+            raise watch.error or Unreachable(f"{self._cluster.alias} does not answer", cluster=self._cluster.alias)
+        return read
+
+    def _advance(self, read: Frontier, sight: Sight, offsets_max: int | None) -> Frontier:
+        return advance(read, sight, offsets_max=offsets_max, fails_on_loss=self._settings.fails_on_loss)
+
+    def _believed(self, read: Frontier, sight: Sight) -> Sight:
+        """Return a sight without what may be the answer of a broker that lags behind.
+
+        :raises ClusterError: A topic or the end of a log has been gone for too long, unless failOnDataLoss is false.
+        """
+        now = time.monotonic()
+        others = {topic for topic, topic_id in sight.ids.items() if are_different(read.ids.get(topic, ""), topic_id)}
+        selects = self._settings.subscription.selects
+        absent = {key for key in read.offsets if key not in sight.partitions and selects(*key, is_internal=False)}
+        if not self._running.watch.is_informed:
+            absent = set()
+        behind = {key for key, end in sight.ends.items() if end < read.offsets.get(key, 0) and key[0] not in others}
+        odd: set[tuple[str, int | None]] = {(topic, None) for topic in others} | absent | behind
+        self._odd = {each: self._odd.get(each, now) for each in odd}
+        gone = sorted(key for key in absent | behind if now - self._odd[key] > _ABSENCE_S)
+        if gone and self._settings.fails_on_loss:
+            raise _gone(gone[0], read.offsets[gone[0]])
+        unsure = {topic for topic in others if now - self._odd[topic, None] < _CONFIRM_S}
+        return Sight(
+            {topic: topic_id for topic, topic_id in sight.ids.items() if topic not in unsure},
+            frozenset(key for key in sight.partitions if key[0] not in unsure),
+            sight.starts,
+            sight.ends,
+        )
+
+
+def _is_new(read: Frontier, sight: Sight, key: PartitionKey) -> bool:
+    """Whether there may be something to read in a partition, or it has to be placed."""
+    if key not in read.offsets or read.ids.get(key[0], "") != sight.ids.get(key[0], ""):
+        return True
+    return sight.ends.get(key, 0) > read.offsets[key]
+
+
+def _gone(key: PartitionKey, offset: int) -> ClusterError:
+    return ClusterError(
+        f"{key[0]}-{key[1]} has not been there for {_ABSENCE_S:.0f} s, or its log ended before offset {offset}, up to "
+        "which it was read: was the topic deleted, or did a replica lead that was not in sync?",
+        hint="Set failOnDataLoss to false to wait for it for ever, or begin with a new checkpoint.",
+    )
