@@ -34,6 +34,12 @@ def registered(spark: SparkSession, east: LocalCluster, west: LocalCluster) -> S
     return spark
 
 
+ROWS: Final = (
+    "topic STRING, partition INT, offset BIGINT, timestamp_ms BIGINT, key BINARY, value BINARY, digest BINARY, "
+    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+)
+
+
 def logs(spark: SparkSession, topic: str, **options: str) -> DataFrame:
     return spark.read.format("isthmus").options(cluster="east", topics=topic, **options).load()
 
@@ -44,7 +50,8 @@ def test_records_are_rows(registered: SparkSession, pair: Pair) -> None:
     pair.produce(topic, 0, 60)
     pair.produce(topic, 60, partition=1)
 
-    rows = logs(registered, topic).orderBy("timestamp_ms").collect()
+    read = registered.read.format("isthmus").options(cluster="east", topics=topic)
+    rows = read.schema(ROWS).load().orderBy("timestamp_ms").collect()
 
     assert [row.timestamp_ms for row in rows] == [topics.SEPTEMBER + n * SECOND_MS for n in range(RECORDS)]
     assert [(row.partition, row.offset) for row in rows[58:62]] == [(0, 58), (0, 59), (1, 0), (1, 1)]
