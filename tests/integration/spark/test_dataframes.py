@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual
 
@@ -126,12 +126,14 @@ def test_aborted_records_are_rows_where_they_are_asked_for(
     transactions.abort(east, name, [Given(b"k", b"v", [], SEPTEMBER)] * 3, name)
     topics.produce(east, name, [Given(b"k", b"w", [], SEPTEMBER)])
     isthmus.spark.register(spark, [east.cluster()])
-    read = spark.read.format("isthmus").options(cluster="east", subscribe=name)
 
-    assert [row.offset for row in read.load().collect()] == [4]
-    marked = read.schema("IS_ABORTED BOOLEAN, offset BIGINT").load().orderBy("offset").collect()
+    def read() -> DataFrameReader:
+        return spark.read.format("isthmus").options(cluster="east", subscribe=name)
+
+    assert [row.offset for row in read().load().collect()] == [4]
+    marked = read().schema("IS_ABORTED BOOLEAN, offset BIGINT").load().orderBy("offset").collect()
     assert [tuple(row) for row in marked] == [(True, 0), (True, 1), (True, 2), (False, 4)]
-    assert read.option("includeHeaders", "false").load().columns[-1] == "timestampType"
+    assert read().option("includeHeaders", "false").load().columns[-1] == "timestampType"
 
 
 def test_options_say_where_to_begin_and_to_end(
