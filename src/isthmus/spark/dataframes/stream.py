@@ -173,7 +173,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return found
             if pause_s is not None:
                 await asyncio.sleep(pause_s)
-        if time.monotonic() - watch.heard_at > _SILENCE_S:
+        if watch.silent_s > _SILENCE_S:
             raise watch.error or Unreachable(f"{self._cluster.alias} does not answer", cluster=self._cluster.alias)
         return read
 

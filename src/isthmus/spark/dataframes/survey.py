@@ -168,12 +168,15 @@ class Watch:
         self._client = client
         self._subscription = subscription
         self._isolation = isolation
-        self._topics: dict[str, TopicMetadata] = {}
         self._metadata: Metadata | None = None
         self._fresh = Deadline(0.0)
         self._ends: dict[PartitionKey, int] = {}
         self._asking: dict[int, _Question] = {}
-        self.heard_at = time.monotonic()
+        self._silent_since: float | None = None
+        self.ids: Mapping[str, str] = {}
+        """The ids of the selected topics."""
+        self.partitions: frozenset[PartitionKey] = frozenset()
+        """The selected partitions."""
         self.error: ClusterError | None = None
         """Why the last question had no answer."""
 
@@ -183,12 +186,9 @@ class Watch:
         return self._metadata is not None
 
     @property
-    def ids(self) -> dict[str, str]:
-        return ids_of(self._topics)
-
-    @property
-    def partitions(self) -> frozenset[PartitionKey]:
-        return partitions_of(self._subscription, self._topics)
+    def silent_s(self) -> float:
+        """For how long (s) questions have been without any answer."""
+        return 0.0 if self._silent_since is None else time.monotonic() - self._silent_since
 
     @property
     def ends(self) -> dict[PartitionKey, int]:
@@ -224,15 +224,15 @@ class Watch:
         except ClusterError as error:
             if not error.retryable:
                 raise
-            self.error = error
+            self._note_silence(error)
             return
         ids = ids_of(topics)
-        known = self.ids
         # What was shown of a former topic is not true of the next one.
-        self._ends = {key: end for key, end in self._ends.items() if ids.get(key[0]) == known.get(key[0])}
-        self._topics, self._metadata = topics, metadata
+        self._ends = {key: end for key, end in self._ends.items() if ids.get(key[0]) == self.ids.get(key[0])}
+        self._metadata, self.ids = metadata, ids
+        self.partitions = partitions_of(self._subscription, topics)
         self._fresh = Deadline(_TOPICS_EVERY_S)
-        self.heard_at = time.monotonic()
+        self._silent_since = None
 
     def _ask_ends(self, metadata: Metadata) -> None:
         leaders, _ = leaders_of(metadata, self.partitions)
@@ -243,19 +243,24 @@ class Watch:
                 self._asking[node] = _Question(asyncio.create_task(asking), self.ids)
 
     def _take(self, question: _Question) -> None:
-        found, ids = question.task.result(), self.ids
+        found = question.task.result()
         for (topic, partition), end in found.values.items():
-            if end >= 0 and ids.get(topic) == question.ids.get(topic):
+            if end >= 0 and self.ids.get(topic) == question.ids.get(topic):
                 self._ends[topic, partition] = end
         self._hear(found)
 
     def _hear(self, found: Outcomes[PartitionKey, int]) -> None:
         if found.values:
-            self.heard_at = time.monotonic()
-        if found.errors:
+            self._silent_since = None
+        for error in found.errors.values():
             # Leaders have moved, or are gone.
-            self.error = next(iter(found.errors.values()))
             self._fresh = Deadline(0.0)
+            self._note_silence(error)
+
+    def _note_silence(self, error: ClusterError) -> None:
+        self.error = error
+        if self._silent_since is None:
+            self._silent_since = time.monotonic()
 
     async def aclose(self) -> None:
         """Give up questions that are open."""
