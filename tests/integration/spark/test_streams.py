@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from isthmus.local import LocalCluster
 from testing.patience import TERM_S
@@ -27,7 +27,7 @@ from testing.runs.command import ROOT
 
 pytestmark = pytest.mark.integration
 
-QUIET_S: Final = 5.0
+QUIET_S: Final = 5
 Places = list[tuple[str, int, int]]
 
 
@@ -68,7 +68,7 @@ class Stream:
     def once(self, **options: str) -> list[dict[str, Any]]:
         """Run a query up to what is there; the progress of its batches."""
         with self.running(is_once=True, **options) as query:
-            assert query.awaitTermination(TERM_S)
+            assert query.awaitTermination(int(TERM_S))
             return [json.loads(each.json) for each in query.recentProgress]
 
     def until(self, query: StreamingQuery, count: int) -> None:

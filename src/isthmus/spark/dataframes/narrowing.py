@@ -6,7 +6,7 @@ Spark evaluates them as well, so it is enough that no range is left out which ha
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -53,7 +53,7 @@ class Narrowing:
 
     def may_hold(self, topic: str, partition: int) -> bool:
         """Return whether rows of this partition may meet the conditions."""
-        place = {"topic": topic, "partition": partition}
+        place: dict[str, str | int] = {"topic": topic, "partition": partition}
         return all(each.may_hold(place[each.column]) for each in self.conditions if each.column in place)
 
     def narrow(self, span: OffsetRange) -> OffsetRange:
@@ -103,6 +103,6 @@ def conditions_of(filters: Iterable[Any]) -> Iterator[Condition]:
     for each in filters:
         is_negated = type(each).__name__ == "Not"
         inner = each.child if is_negated else each
-        path = getattr(inner, "attribute", ())
+        path: Sequence[str] = getattr(inner, "attribute", ())
         if len(path) == 1 and hasattr(inner, "value"):
             yield Condition(path[0].lower(), type(inner).__name__, inner.value, is_negated)
