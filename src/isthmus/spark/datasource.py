@@ -24,6 +24,7 @@ from pyspark.sql.types import StructType
 
 from isthmus.errors import SparkMissing
 from isthmus.model.cluster import Cluster
+from isthmus.spark.dataframes.hints import showing_hints
 from isthmus.spark.dataframes.options import GivenOptions, find_cluster
 from isthmus.spark.dataframes.selection import ReadSettings, mode_of
 from isthmus.spark.ranges import NumberedRange
@@ -74,10 +75,12 @@ class LogSource(DataSource):
     def name(cls) -> str:
         return cls.format_name
 
+    @showing_hints()
     def schema(self) -> StructType:
         options = GivenOptions(self.options)
         return default_schema(mode_of(options), includes_headers=options.flag("includeHeaders", True))
 
+    @showing_hints()
     def reader(self, schema: StructType) -> DataSourceReader:
         options = GivenOptions(self.options)
         check_schema(mode_of(options), schema)
@@ -86,6 +89,7 @@ class LogSource(DataSource):
         settings = ReadSettings.of_batch(options)
         return LogSourceReader(find_cluster(options, self.clusters), settings, schema.names)
 
+    @showing_hints()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         if find_spec("pyspark.sql.streaming.datasource") is None:
             raise SparkMissing(

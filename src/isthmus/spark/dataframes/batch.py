@@ -15,6 +15,7 @@ from isthmus.kafka.log.reading import LogReader, OffsetRange
 from isthmus.kafka.log.slices import slices
 from isthmus.kafka.log.timestamps import offsets_by_time
 from isthmus.model.cluster import Cluster
+from isthmus.spark.dataframes.hints import showing_hints
 from isthmus.spark.dataframes.narrowing import Narrowing, conditions_of
 from isthmus.spark.dataframes.planning import lost_records
 from isthmus.spark.dataframes.reading import RangeGroup, RowReader
@@ -79,6 +80,7 @@ class LogSourceReader(DataSourceReader):
         self._pushed = PushedFilters()
         vars(self)["pushFilters"] = self._pushed
 
+    @showing_hints()
     def partitions(self) -> list[InputPartition]:
         planned: list[InputPartition] = list(asyncio.run(self._plan()))
         # Spark reads an empty plan as one partition without a value; ours has no ranges.

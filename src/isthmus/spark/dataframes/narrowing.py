@@ -29,7 +29,7 @@ _EXACT: Final = ("EqualTo", "EqualNullSafe")
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class PushedCondition:
     """A condition on one column: the name of Spark's class of filters for it, as in `GreaterThan`, and its value."""
 
     column: str
@@ -49,7 +49,7 @@ class Condition:
 class Narrowing:
     """All of these conditions together."""
 
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[PushedCondition, ...] = ()
 
     def may_hold(self, topic: str, partition: int) -> bool:
         """Return whether rows of this partition may meet the conditions."""
@@ -98,11 +98,11 @@ def _number(value: Any, *, rounds_down: bool) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def conditions_of(filters: Iterable[Any]) -> Iterator[Condition]:
+def conditions_of(filters: Iterable[Any]) -> Iterator[PushedCondition]:
     """Yield the conditions that are understood of filters as Spark pushes them down."""
     for each in filters:
         is_negated = type(each).__name__ == "Not"
         inner = each.child if is_negated else each
         path: Sequence[str] = getattr(inner, "attribute", ())
         if len(path) == 1 and hasattr(inner, "value"):
-            yield Condition(path[0].lower(), type(inner).__name__, inner.value, is_negated)
+            yield PushedCondition(path[0].lower(), type(inner).__name__, inner.value, is_negated)

@@ -57,7 +57,7 @@ class Frontier:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class LogSight:
     """What a cluster shows of the selected topics: their ids, and where the logs of partitions begin and end. What it
     did not answer is left out.
     """
@@ -68,7 +68,7 @@ class Sight:
     ends: Mapping[PartitionKey, int]
 
 
-def advance(start: Frontier, sight: Sight, *, offsets_max: int | None, fails_on_loss: bool) -> Frontier:
+def advance(start: Frontier, sight: LogSight, *, offsets_max: int | None, fails_on_loss: bool) -> Frontier:
     """Return how far the next micro-batch reads: `start` where nothing is new.
 
     New partitions are only placed, at the beginning of their logs: so the batch that reads them has its begin in the

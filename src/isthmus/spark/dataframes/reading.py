@@ -16,6 +16,7 @@ from isthmus.kafka.log.listoffsets import READ_COMMITTED
 from isthmus.kafka.log.reading import OffsetRange
 from isthmus.model.cluster import Cluster
 from isthmus.spark.dataframes.columns import ABORTED, columns_named
+from isthmus.spark.dataframes.hints import showing_hints
 from isthmus.spark.dataframes.planning import lost_records
 from isthmus.spark.logs import Logs
 from isthmus.spark.ranges import NumberedRange
@@ -54,7 +55,8 @@ class RowReader:
         :raises ClusterError: A cluster cannot be read, or records were deleted while they were, with `fails_on_loss`.
         """
         rows = Rows(columns_named(self.mode, self.names), self.names)
-        with Logs(self.clusters, isolation=self.isolation, topic_ids=_parse(group.ids)) as logs:
+        logs = Logs(self.clusters, isolation=self.isolation, topic_ids=_parse(group.ids))
+        with showing_hints(), logs:
             for numbered in group.ranges:
                 yield from self._read(logs, rows, numbered)
             if self.fails_on_loss:

@@ -20,10 +20,11 @@ from isthmus.kafka.client import Client
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.model.cluster import Cluster
-from isthmus.spark.dataframes.planning import Frontier, Sight, advance, are_different, spans_between
+from isthmus.spark.dataframes.hints import showing_hints
+from isthmus.spark.dataframes.planning import Frontier, LogSight, advance, are_different, spans_between
 from isthmus.spark.dataframes.reading import RangeGroup, RowReader
 from isthmus.spark.dataframes.selection import ReadSettings
-from isthmus.spark.dataframes.survey import Watch, readable_end, resolve, survey
+from isthmus.spark.dataframes.survey import LogWatch, readable_end, resolve, survey
 from isthmus.spark.ranges import NumberedRange, group_ranges
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class _Runtime(NamedTuple):
 
     loop: asyncio.AbstractEventLoop
     client: Client
-    watch: Watch
+    watch: LogWatch
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -64,7 +65,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             fails_on_loss=settings.fails_on_loss,
         )
         self._initial: dict[str, Any] | None = None
-        self._target: Sight | None = None
+        self._target: LogSight | None = None
         self._odd: dict[tuple[str, int | None], float] = {}
         self._runtime: _Runtime | None = None
 
@@ -85,8 +86,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = self._run(survey(self._running.client, self._settings.subscription))
         starts = {key: log.start for key, log in found.logs.items()}
         ends = {key: readable_end(log, self._settings.isolation) for key, log in found.logs.items()}
-        self._target = Sight(found.ids, frozenset(found.logs), starts, ends)
+        self._target = LogSight(found.ids, frozenset(found.logs), starts, ends)
 
+    @showing_hints()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         read = Frontier.parse(start)
         offsets_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
@@ -101,6 +103,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ids, ends = (watch.ids, watch.ends) if self._target is None else (self._target.ids, self._target.ends)
         return Frontier(ids, {key: end for key, end in ends.items() if key[0] in ids}).as_dict()
 
+    @showing_hints()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         reached = Frontier.parse(end)
         spans = spans_between(Frontier.parse(start), reached)
@@ -132,10 +135,11 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _running(self) -> _Runtime:
         if self._runtime is None:
             loop, client = asyncio.new_event_loop(), Client(self._cluster)
-            watch = Watch(client, self._settings.subscription, self._settings.isolation)
+            watch = LogWatch(client, self._settings.subscription, self._settings.isolation)
             self._runtime = _Runtime(loop, client, watch)
         return self._runtime
 
+    @showing_hints()
     def _run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
         return self._running.loop.run_until_complete(work)
 
@@ -158,17 +162,17 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         left = {key for key, end in target.ends.items() if read.offsets.get(key) != end}
         found = (await log_ranges(self._running.client, left)).all() if left else {}
         starts = {**target.starts, **{key: log.start for key, log in found.items()}}
-        return self._advance(read, Sight(target.ids, target.partitions, starts, target.ends), offsets_max)
+        return self._advance(read, LogSight(target.ids, target.partitions, starts, target.ends), offsets_max)
 
     async def _find_news(self, read: Frontier, offsets_max: int | None) -> Frontier:
         """Find the next micro-batch, or wait for news for a moment."""
         watch = self._running.watch
         for pause_s in chain(_PAUSES_S, (None,)):
             await watch.look(_LOOK_S)
-            sight = self._believed(read, Sight(watch.ids, watch.partitions, {}, watch.ends))
+            sight = self._believed(read, LogSight(watch.ids, watch.partitions, {}, watch.ends))
             new = [key for key in sight.partitions if _is_new(read, sight, key)]
             starts = await watch.starts(new) if new else {}
-            found = self._advance(read, Sight(sight.ids, sight.partitions, starts, sight.ends), offsets_max)
+            found = self._advance(read, LogSight(sight.ids, sight.partitions, starts, sight.ends), offsets_max)
             if found != read:
                 return found
             if pause_s is not None:
@@ -177,10 +181,10 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise watch.error or Unreachable(f"{self._cluster.alias} does not answer", cluster=self._cluster.alias)
         return read
 
-    def _advance(self, read: Frontier, sight: Sight, offsets_max: int | None) -> Frontier:
+    def _advance(self, read: Frontier, sight: LogSight, offsets_max: int | None) -> Frontier:
         return advance(read, sight, offsets_max=offsets_max, fails_on_loss=self._settings.fails_on_loss)
 
-    def _believed(self, read: Frontier, sight: Sight) -> Sight:
+    def _believed(self, read: Frontier, sight: LogSight) -> LogSight:
         """Return a sight without what may be the answer of a broker that lags behind.
 
         :raises ClusterError: A topic or the end of a log has been gone for too long, unless failOnDataLoss is false.
@@ -198,7 +202,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if gone and self._settings.fails_on_loss:
             raise _gone(gone[0], read.offsets[gone[0]])
         unsure = {topic for topic in others if now - self._odd[topic, None] < _CONFIRM_S}
-        return Sight(
+        return LogSight(
             {topic: topic_id for topic, topic_id in sight.ids.items() if topic not in unsure},
             frozenset(key for key in sight.partitions if key[0] not in unsure),
             sight.starts,
@@ -206,7 +210,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
 
-def _is_new(read: Frontier, sight: Sight, key: PartitionKey) -> bool:
+def _is_new(read: Frontier, sight: LogSight, key: PartitionKey) -> bool:
     """Whether there may be something to read in a partition, or it has to be placed."""
     if key not in read.offsets or read.ids.get(key[0], "") != sight.ids.get(key[0], ""):
         return True

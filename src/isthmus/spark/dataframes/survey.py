@@ -158,7 +158,7 @@ class _Question(NamedTuple):
     ids: Mapping[str, str]
 
 
-class Watch:
+class LogWatch:
     """What is known of the selected logs, kept up to date by short questions. Use it in one event loop.
 
     A broker that does not answer delays only what it leads: its question stays open while others are asked again.

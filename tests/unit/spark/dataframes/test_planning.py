@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from isthmus.errors import ClusterError, ConfigError
 from isthmus.kafka.log.reading import OffsetRange
-from isthmus.spark.dataframes.planning import Frontier, Sight, advance, shares, spans_between
+from isthmus.spark.dataframes.planning import Frontier, LogSight, advance, shares, spans_between
 
 A, B = ("a", 0), ("a", 1)
 READ = Frontier({"a": "1"}, {A: 5, B: 5})
-SIGHT = Sight({"a": "1"}, frozenset({A, B}), {A: 0, B: 0}, {A: 9, B: 5})
+SIGHT = LogSight({"a": "1"}, frozenset({A, B}), {A: 0, B: 0}, {A: 9, B: 5})
 
 
-def step(read: Frontier, sight: Sight, *, offsets_max: int | None = None, fails_on_loss: bool = True) -> Frontier:
+def step(read: Frontier, sight: LogSight, *, offsets_max: int | None = None, fails_on_loss: bool = True) -> Frontier:
     return advance(read, sight, offsets_max=offsets_max, fails_on_loss=fails_on_loss)
 
 
@@ -34,13 +34,13 @@ def test_a_batch_reads_up_to_the_ends() -> None:
 @pytest.mark.parametrize(
     "sight",
     [
-        Sight({}, frozenset(), {}, {}),
-        Sight({"a": "1"}, frozenset({A, B}), {}, {A: 9}),
-        Sight({"a": "1"}, frozenset({A, B}), {A: 0, B: 0}, {}),
-        Sight({"a": "1"}, frozenset({A}), {A: 0}, {A: 3}),
+        LogSight({}, frozenset(), {}, {}),
+        LogSight({"a": "1"}, frozenset({A, B}), {}, {A: 9}),
+        LogSight({"a": "1"}, frozenset({A, B}), {A: 0, B: 0}, {}),
+        LogSight({"a": "1"}, frozenset({A}), {A: 0}, {A: 3}),
     ],
 )
-def test_what_is_not_known_stays_where_it_is(sight: Sight) -> None:
+def test_what_is_not_known_stays_where_it_is(sight: LogSight) -> None:
     """No topic, no beginning, no end, or one that lies before what was read: none of them proves anything."""
     assert step(READ, sight) == READ
 
@@ -71,7 +71,7 @@ def test_deleted_records_are_an_error_or_are_counted() -> None:
 
 def test_a_topic_that_was_created_again_is_an_error_or_begun_anew() -> None:
     """From the beginning of its log, once all its partitions have shown it."""
-    again = Sight({"a": "2"}, frozenset({A, B}), {A: 0, B: 0}, {A: 2, B: 1})
+    again = LogSight({"a": "2"}, frozenset({A, B}), {A: 0, B: 0}, {A: 2, B: 1})
 
     with pytest.raises(ClusterError, match=r"topic a was deleted and created again.*a-0 from 5 on, a-1 from 5 on"):
         step(READ, again)
