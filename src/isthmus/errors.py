@@ -4,6 +4,8 @@
     ├── ConfigError                     2   the YAML file or the command line is wrong
     ├── PlanRefused                     6   the request cannot be carried out as it is
     ├── GateNotMet                      5   a wait ended before its condition was met
+    ├── RowRefused                      24  a row of a DataFrame cannot be written to Kafka
+    ├── EpochRefused                    25  what a target has of a sink contradicts what is to be written
     ├── RequestRefused                      the REST API does not accept a request as it was sent
     │   └── TokenRefused                    it came without a token that may do this
     ├── ClusterError                        one cluster and its answer
@@ -99,6 +101,30 @@ class GateNotMet(IsthmusError):
     remedy = (
         "Give it more time (`--timeout`), or find the cause with `isthmus status`: a pause, no controller, a topic "
         "that has stopped."
+    )
+
+
+class RowRefused(IsthmusError):
+    """A row of a DataFrame cannot be written to Kafka. Nothing of its epoch becomes visible."""
+
+    exit_code = 24
+    error_code = "ISTH-ROW"
+    remedy = (
+        "Correct the column, the topic or the limit that the message names, and write again: docs/spark.md has every "
+        "column. A query that is started again on its checkpoint goes on with the same rows."
+    )
+
+
+class EpochRefused(IsthmusError):
+    """The position that a target has of a sink contradicts what is to be written: another query, a later epoch, or
+    other rows. Nothing of this attempt becomes visible.
+    """
+
+    exit_code = 25
+    error_code = "ISTH-EPOCH"
+    remedy = (
+        "The message names the position and what contradicts it. Usually another query uses the same name, or a query "
+        "was started from an older copy of its checkpoint: docs/spark.md has each case."
     )
 
 

@@ -203,6 +203,15 @@ def behind_proxy(
     properties: Mapping[str, str] = _NONE,
 ) -> Iterator[tuple[LocalCluster, Proxy]]:
     """A cluster of one broker with a second listener, which is advertised as the proxy's port."""
+    cluster, port, proxied = start_proxied(name, heap_mb=heap_mb, fast_start=fast_start, properties=properties)
+    with cluster, Proxy(port, proxied, delay_s=delay_s) as proxy:
+        yield cluster, proxy
+
+
+def start_proxied(
+    name: str, *, heap_mb: int = 256, fast_start: bool = True, properties: Mapping[str, str] = _NONE
+) -> tuple[LocalCluster, int, int]:
+    """Such a cluster, the port that it advertises, on which nothing listens yet, and the one that this leads to."""
     base_port, (proxied, port) = cluster_ports(1, 2)
     (ports,) = choose_ports(1, base_port, secure=False, mutual_tls=False)
     listeners = {"PLAINTEXT": ports.plaintext, "PROXIED": proxied, "CONTROLLER": ports.controller}
@@ -223,8 +232,7 @@ def behind_proxy(
             "listener.security.protocol.map": ",".join(f"{listener}:PLAINTEXT" for listener in listeners),
         },
     )
-    with cluster, Proxy(port, proxied, delay_s=delay_s) as proxy:
-        yield cluster, proxy
+    return cluster, port, proxied
 
 
 def cluster_ports(brokers: int, others: int = 0, *, secure: bool = False) -> tuple[int, list[int]]:

@@ -33,7 +33,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 try:
-    from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.datasource import (
+        DataSource,
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
 except ModuleNotFoundError as error:
     raise SparkMissing(
         f"Spark {pyspark.__version__} has no data sources in Python, which came with Spark 4.0",
@@ -42,6 +48,7 @@ except ModuleNotFoundError as error:
 
 from isthmus.spark.dataframes.batch import LogSourceReader, RangesReader
 from isthmus.spark.dataframes.columns import check_schema, default_schema
+from isthmus.spark.dataframes.sink import BatchSinkWriter
 
 FORMAT: Final = "isthmus"
 
@@ -66,7 +73,10 @@ def ranges_option(groups: Iterable[Iterable[NumberedRange]]) -> str:
 
 
 class LogSource(DataSource):
-    """Gives Spark the schema and the readers. Only subclasses made by `register` know clusters without a file."""
+    """Gives Spark the schema, the readers and the writers.
+
+    Only subclasses made by `register` know clusters without a file.
+    """
 
     clusters: ClassVar[Mapping[str, Cluster]] = {}
     format_name: ClassVar[str] = FORMAT
@@ -102,3 +112,14 @@ class LogSource(DataSource):
         check_schema(mode_of(options), schema)
         settings = ReadSettings.of_stream(options)
         return LogStreamReader(find_cluster(options, self.clusters), settings, schema.names)
+
+    @showing_hints()
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return BatchSinkWriter(self.options, self.clusters, schema, overwrite=overwrite)
+
+    @showing_hints()
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        # Before Spark 4.1 this cannot be imported.
+        from isthmus.spark.dataframes.sinkstream import StreamSinkWriter
+
+        return StreamSinkWriter(self.options, self.clusters, schema, overwrite=overwrite)

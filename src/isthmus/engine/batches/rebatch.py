@@ -64,22 +64,23 @@ def _legacy_records(batch: Batch) -> list[Record]:
 
 def encode(records: Sequence[Record], codec: int) -> Batch:
     """Encode records with consecutive offsets as one dense batch of magic 2. All have timestamps, or none has."""
-    builder = _new_builder()
+    builder = new_builder()
     append = builder.append
     try:
         for delta, (_, timestamp, key, value, headers) in enumerate(records):
             append(delta, timestamp, key, value, headers)
     except UnicodeEncodeError:
-        return _place_batch(encode_records(record[1:] for record in records), records[0].offset, codec)
-    return _place_batch(builder.build(), records[0].offset, codec)
+        return place_batch(encode_records(record[1:] for record in records), records[0].offset, codec)
+    return place_batch(builder.build(), records[0].offset, codec)
 
 
-def _new_builder() -> DefaultRecordBatchBuilder:
-    # Uncompressed, as the builder's own LZ4 uses the slowest level: batches are compressed in this module.
-    return DefaultRecordBatchBuilder(_MAGIC, 0, 0, -1, -1, -1, _BUILDER_BYTES)
+def new_builder(bytes_max: int = _BUILDER_BYTES) -> DefaultRecordBatchBuilder:
+    """Return a builder of an uncompressed batch, as its own LZ4 uses the slowest level: `place_batch` compresses."""
+    return DefaultRecordBatchBuilder(_MAGIC, 0, 0, -1, -1, -1, bytes_max)
 
 
-def _place_batch(built: bytes | bytearray, base_offset: int, codec: int) -> Batch:
+def place_batch(built: bytes | bytearray, base_offset: int, codec: int) -> Batch:
+    """Return the batch that was built, at this offset and compressed by this codec."""
     plain = memoryview(built)
     batch = next(scan(plain))
     # Remove the leader epoch 0 that the builder writes: it would be a false statement about the source's log.
@@ -119,7 +120,7 @@ def join(batches: Sequence[Batch]) -> Batch:
 
     :raises ValueError: The batches cannot be decoded, or hold other records than their headers promise.
     """
-    builder = _new_builder()
+    builder = new_builder()
     append = builder.append
     base_offset, delta = batches[0].base_offset, 0
     try:
@@ -135,7 +136,7 @@ def join(batches: Sequence[Batch]) -> Batch:
         raise ValueError(f"the batches from offset {base_offset} on cannot be decoded: {error}") from error
     if base_offset + delta != batches[-1].offset_end:
         raise ValueError(f"the batches from offset {base_offset} on hold other records than their headers promise")
-    return _place_batch(builder.build(), base_offset, batches[0].codec)
+    return place_batch(builder.build(), base_offset, batches[0].codec)
 
 
 def _join_records(batches: Sequence[Batch]) -> Batch:

@@ -9,6 +9,8 @@ them. The next owner of a transactional id continues an open transaction (`find`
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
+from collections.abc import Collection
 from functools import partial
 from typing import Any, Final
 
@@ -33,13 +35,15 @@ _TIMEOUT_MS: Final = 900_000
 """The maximum that brokers allow by default: an engine that is away for longer loses its open transaction."""
 _PATIENCE_S: Final = 30.0
 _PAUSE_S: Final = 0.005
+_OUTAGE_S: Final = 0.2
 
 
 class Transaction:
     """One transactional id of ours. `is_open` means that a transaction was begun and not yet ended.
 
     `sequence` is the next sequence of its producer in the partition. `may_send`, if given, is checked before each
-    request that changes it. Requests answered with one of the `passing` error codes are repeated for `patience_s`.
+    request that changes it. Requests answered with one of the `passing` error codes are repeated for `patience_s`, and
+    with `outlasts` also those without an answer: every request has the same result if it is made twice.
     """
 
     def __init__(
@@ -51,6 +55,7 @@ class Transaction:
         may_send: Permission | None = None,
         patience_s: float = _PATIENCE_S,
         passing: frozenset[int] = codes.TRANSACTION_PASSES,
+        outlasts: bool = False,
     ) -> None:
         self.transactional_id = transactional_id
         self.producer_id = -1
@@ -62,6 +67,11 @@ class Transaction:
         self._may_send = may_send
         self._patience_s = patience_s
         self._passing = passing
+        self._outlasts = outlasts
+
+    def adopt(self, producer_id: int, epoch: int) -> None:
+        """Act as this producer of the transactional id, whose transaction may be open."""
+        self.producer_id, self.epoch, self.is_open = producer_id, epoch, True
 
     async def probe(self) -> None:
         """Check whether we may use the transactional id, without disturbing its present user.
@@ -168,20 +178,26 @@ class Transaction:
 
         :raises ClusterError: The coordinator does not answer or does not allow it.
         """
+        await self.add([key])
+
+    async def add(self, keys: Collection[PartitionKey]) -> None:
+        """Add partitions to the transaction, which begins with the first ones.
+
+        :raises ClusterError: The coordinator does not answer or does not allow it.
+        """
         topic_class: Any = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
-        add = AddPartitionsToTxnRequest(
+        partitions = defaultdict[str, list[int]](list)
+        for topic, partition in keys:
+            partitions[topic].append(partition)
+        request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=self.producer_id,
             v3_and_below_producer_epoch=self.epoch,
-            v3_and_below_topics=[topic_class(name=key[0], partitions=[key[1]])],
+            v3_and_below_topics=[topic_class(name=name, partitions=found) for name, found in partitions.items()],
             max_version=3,
         )
-        await self._ask(
-            add,
-            lambda a: a.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code,
-            "adding a partition to a transaction",
-            on_topic("WRITE", key[0]),
-        )
+        what = "adding a partition to a transaction"
+        await self._ask(request, _code_of_added, what, on_topic("WRITE", *partitions))
         self.is_open = True
 
     async def end(self, *, commit: bool) -> None:
@@ -228,9 +244,15 @@ class Transaction:
     async def _ask(self, request: Any, code_of: Any, what: str, *rights: Right, patience_s: float | None = None) -> Any:
         deadline = Deadline(self._patience_s if patience_s is None else patience_s)
         while True:
-            answer = await self._client.coordinator(
-                "transaction", self.transactional_id, request, may_send=self._may_send
-            )
+            try:
+                answer = await self._client.coordinator(
+                    "transaction", self.transactional_id, request, may_send=self._may_send
+                )
+            except Unreachable:
+                if not self._outlasts or deadline.passes_within(_OUTAGE_S):
+                    raise
+                await asyncio.sleep(_OUTAGE_S)
+                continue
             code = code_of(answer)
             if code == codes.NONE:
                 return answer
@@ -252,3 +274,10 @@ class Transaction:
     def _refusal(self, code: int, what: str, right: Right, *others: Right) -> ClusterError:
         what = f"{what} of {self.transactional_id}"
         return codes.error_for(code, what, right, *others, cluster=self._client.cluster.alias)
+
+
+def _code_of_added(answer: Any) -> int:
+    """The error code of an answer to AddPartitionsToTxn. One refused partition keeps the others from being added."""
+    results = [each for topic in answer.results_by_topic_v3_and_below for each in topic.results_by_partition]
+    found = {each.partition_error_code for each in results} - {codes.NONE}
+    return min(found - {codes.OPERATION_NOT_ATTEMPTED} or found, default=codes.NONE)
