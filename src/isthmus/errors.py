@@ -4,8 +4,8 @@
     ├── ConfigError                     2   the YAML file or the command line is wrong
     ├── PlanRefused                     6   the request cannot be carried out as it is
     ├── GateNotMet                      5   a wait ended before its condition was met
-    ├── RowRefused                      24  a row of a DataFrame cannot be written to Kafka
-    ├── EpochRefused                    25  what a target has of a sink contradicts what is to be written
+    ├── RowRefused                          a row of a DataFrame cannot be written to Kafka
+    ├── EpochRefused                        what a target has of a sink contradicts what is to be written
     ├── RequestRefused                      the REST API does not accept a request as it was sent
     │   └── TokenRefused                    it came without a token that may do this
     ├── ClusterError                        one cluster and its answer
@@ -107,7 +107,6 @@ class GateNotMet(IsthmusError):
 class RowRefused(IsthmusError):
     """A row of a DataFrame cannot be written to Kafka. Nothing of its epoch becomes visible."""
 
-    exit_code = 24
     error_code = "ISTH-ROW"
     remedy = (
         "Correct the column, the topic or the limit that the message names, and write again: docs/spark.md has every "
@@ -120,7 +119,6 @@ class EpochRefused(IsthmusError):
     other rows. Nothing of this attempt becomes visible.
     """
 
-    exit_code = 25
     error_code = "ISTH-EPOCH"
     remedy = (
         "The message names the position and what contradicts it. Usually another query uses the same name, or a query "

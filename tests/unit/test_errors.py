@@ -26,6 +26,8 @@ CODES = {
     "ISTH-CONFIG": 2,
     "ISTH-GATE": 5,
     "ISTH-REQUEST": 1,
+    "ISTH-ROW": 1,
+    "ISTH-EPOCH": 1,
     "ISTH-TOKEN": 1,
     "ISTH-PLAN-REFUSED": 6,
     "ISTH-CLUSTER": 1,

@@ -37,7 +37,7 @@ Split = Callable[[Batch, int], list[Batch]]
 """Splits a batch into several, each of at most so many bytes unless it holds a single record."""
 
 
-class SentBatch(NamedTuple):
+class UnansweredBatch(NamedTuple):
     """A batch without an answer yet, and its first sequence."""
 
     batch: Batch
@@ -54,17 +54,17 @@ class ProducedPartition:
     key: PartitionKey
     place: LogPlace | None
     waiting: deque[Batch] = field(default_factory=deque)
-    sent: deque[SentBatch] = field(default_factory=deque)
+    sent: deque[UnansweredBatch] = field(default_factory=deque)
     sequence: int = 0
     outstanding: int = 0
     is_added: bool = False
     is_started: bool = False
     is_broken: bool = False
 
-    def take_head(self) -> SentBatch:
+    def take_head(self) -> UnansweredBatch:
         """Move the first waiting batch to those that were sent."""
         batch = self.waiting.popleft()
-        head = SentBatch(batch, self.sequence)
+        head = UnansweredBatch(batch, self.sequence)
         self.sequence += batch.record_count
         self.sent.append(head)
         return head
