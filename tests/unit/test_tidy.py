@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from house.source import Function, Module, read_modules
+from house.structure import find_circles
 
 ROOT = Path(__file__).parents[2]
 FUNCTION_LINES_MAX = 70
@@ -98,6 +99,14 @@ def test_a_class_name_stands_for_one_thing() -> None:
                     given.setdefault(ast.unparse(target), []).append(str(path))
     assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
     assert {name: paths for name, paths in given.items() if name in homes} == {}
+
+
+def test_files_of_two_folders_know_each_other_in_one_direction() -> None:
+    """No circle leads from one folder into another, not even through imports that only type checkers follow."""
+    files = {module.name: module for module in read_modules("src") if module.path.name != "__init__.py"}
+    graph = {name: set(module.imports) & files.keys() - {name} for name, module in files.items()}
+    circles = find_circles(graph)
+    assert [each for each in circles if len({files[name].path.parent for name in each}) > 1] == []
 
 
 def test_a_predicate_only_answers() -> None:

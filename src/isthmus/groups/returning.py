@@ -1,4 +1,5 @@
-"""Topics of the source that are copies of the target's own, under whatever names: group positions there go home.
+"""The topics of a link, and those among them that return: copies of the target's own topics at the source, under
+whatever names. Group positions on them go home.
 
 `X.orders` at Y is made of `orders` at X by a link from X to Y. A link from Y to X that carries a group turns its
 position on `X.orders` into the one on `orders`, by the records of the link from X in the ledger at Y. So consumers of
@@ -9,16 +10,18 @@ from __future__ import annotations
 
 import contextlib
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 from isthmus.errors import NotAuthorized, PlanRefused
 from isthmus.groups.positions.carrying import Standing
 from isthmus.groups.positions.mirrored import ended_partitions, mirrored_topics
-from isthmus.groups.positions.translation import TargetPosition, Translation
+from isthmus.groups.positions.translation import TargetPosition, Translation, by_offset, by_time
 from isthmus.kafka.client import Client
 from isthmus.lanes.maps import LinkMaps, gapless_from
 from isthmus.ledger.maps import LaneMap
 from isthmus.memory.links import LedgerMemory
+from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.naming import SourceTopic, SourceTopicPartition, TargetTopic
 
 
@@ -99,6 +102,47 @@ class ReturningTopics:
             if position > lane.cursor.target_offset:
                 # More records may have been copied than the map has yet.
                 found.unreached.add(at)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPaths:
+    """The topics of a link. `mirrored` maps those of the source to those of the target: those that the link copies, and
+    those that came from the target as copies, whose originals are `home`.
+    """
+
+    mirrored: Mapping[SourceTopic, TargetTopic]
+    maps: LinkMaps
+    returning: ReturningTopics
+    home: frozenset[TargetTopic] = frozenset()
+
+    @property
+    def mapped(self) -> frozenset[TargetTopic]:
+        """The topics of the target whose offsets differ from those at the source."""
+        return frozenset(
+            topic
+            for topic in self.mirrored.values()
+            if (self.returning.is_mapped(topic) if topic in self.home else self.maps.is_mapped(topic))
+        )
+
+    async def translation(
+        self, settings: GroupSettings, wanted: Collection[TargetPosition], source: Client, target: Client
+    ) -> Translation:
+        """Translate positions at the source into positions at the target.
+
+        :raises ClusterError: A cluster as a whole did not answer.
+        """
+        back = {at for at in wanted if at[0][0] in self.home}
+        asked = set(wanted) - back
+        found = self.returning.translation(back)
+        if settings.way == "timestamp":
+            timed = asked
+        else:
+            # Another program copied the records there: their times show where to.
+            timed = {at for at in asked if settings.way == "mapped" and self.maps.is_before(*at)}
+            found |= by_offset(settings, asked - timed, self.maps)
+        if timed:
+            found.offsets |= await by_time(settings, timed, self.mirrored, source, target)
         return found
 
 

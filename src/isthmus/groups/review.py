@@ -15,8 +15,7 @@ from isthmus.groups.observation import GroupsView, observe_groups
 from isthmus.groups.plan import GroupPlan, plan_groups, plan_troubled
 from isthmus.groups.positions.carrying import Standing
 from isthmus.groups.positions.mirrored import ended_partitions, mirrored_topics
-from isthmus.groups.positions.translation import TopicPaths
-from isthmus.groups.returning import ReturningTopics
+from isthmus.groups.returning import ReturningTopics, TopicPaths
 from isthmus.groups.uncarried import plan_gone, plan_name_clash, plan_unlisted, plan_unsupported
 from isthmus.kafka import codes
 from isthmus.kafka.client import Client

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from isthmus.groups.positions.carrying import Standing
 from isthmus.kafka.client import Client
@@ -14,9 +14,6 @@ from isthmus.lanes.maps import LinkMaps, mapped_position
 from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.naming import SourceTopic, TargetTopic, TargetTopicPartition, TopicT
 from isthmus.model.translation import timestamp_to_look_up
-
-if TYPE_CHECKING:
-    from isthmus.groups.returning import ReturningTopics
 
 RANGES_S: Final = 3.0
 _MS_PER_S: Final = 1000
@@ -41,47 +38,6 @@ class Translation:
         return Translation(self.offsets | other.offsets, self.unreached | other.unreached, self.untold | other.untold)
 
 
-@dataclass(frozen=True, slots=True)
-class TopicPaths:
-    """The topics of a link. `mirrored` maps those of the source to those of the target: those that the link copies, and
-    those that came from the target as copies, whose originals are `home`.
-    """
-
-    mirrored: Mapping[SourceTopic, TargetTopic]
-    maps: LinkMaps
-    returning: ReturningTopics
-    home: frozenset[TargetTopic] = frozenset()
-
-    @property
-    def mapped(self) -> frozenset[TargetTopic]:
-        """The topics of the target whose offsets differ from those at the source."""
-        return frozenset(
-            topic
-            for topic in self.mirrored.values()
-            if (self.returning.is_mapped(topic) if topic in self.home else self.maps.is_mapped(topic))
-        )
-
-    async def translation(
-        self, settings: GroupSettings, wanted: Collection[TargetPosition], source: Client, target: Client
-    ) -> Translation:
-        """Translate positions at the source into positions at the target.
-
-        :raises ClusterError: A cluster as a whole did not answer.
-        """
-        back = {at for at in wanted if at[0][0] in self.home}
-        asked = set(wanted) - back
-        found = self.returning.translation(back)
-        if settings.way == "timestamp":
-            timed = asked
-        else:
-            # Another program copied the records there: their times show where to.
-            timed = {at for at in asked if settings.way == "mapped" and self.maps.is_before(*at)}
-            found |= by_offset(settings, asked - timed, self.maps)
-        if timed:
-            found.offsets |= await _by_time(settings, timed, self.mirrored, source, target)
-        return found
-
-
 def by_offset(settings: GroupSettings, wanted: Iterable[TargetPosition], maps: LinkMaps) -> Translation:
     """Translate positions without any request: the same offsets where the topic has the same, else by its map."""
     found = Translation()
@@ -104,13 +60,18 @@ def by_offset(settings: GroupSettings, wanted: Iterable[TargetPosition], maps: L
     return found
 
 
-async def _by_time(
+async def by_time(
     settings: GroupSettings,
     wanted: Iterable[TargetPosition],
     mirrored: Mapping[SourceTopic, TargetTopic],
     source: Client,
     target: Client,
 ) -> dict[TargetPosition, int]:
+    """Translate positions by the times of their records, less a margin: to the first record at the target that is not
+    older. Partitions that do not answer are left out.
+
+    :raises ClusterError: A cluster as a whole did not answer, or a partition's leader could not look up times.
+    """
     sources = {target_topic: source_topic for source_topic, target_topic in mirrored.items()}
     found: dict[TargetPosition, int] = {}
     for positions in rounds(wanted):
