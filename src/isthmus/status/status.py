@@ -28,7 +28,7 @@ from isthmus.ledger.documents.kinds import EndedPartition, TopicDocument
 from isthmus.local.host import liveness_of
 from isthmus.memory.closed import find_reserved
 from isthmus.memory.filtering import apply_overrides
-from isthmus.memory.links import LedgerMemory, LinkMemory, now_ms, read_ledger
+from isthmus.memory.links import LedgerMemory, LinkMemory, ledger_within, now_ms, read_ledger
 from isthmus.memory.parted import going_on
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.transactions import AbortedPolicy, OpenTransaction
@@ -264,11 +264,15 @@ class _Reading:
 class StatusReader:
     """Reads how links stand, again and again; from the second time on with rates, and with earlier answers.
 
-    Without a session it has clients of its own: then use it with `async with`.
+    Without a session it has clients of its own: then use it with `async with`. A step of a look takes no longer than
+    `patience_s`; by default the ledger is read for as long as that takes, and the other steps have `PATIENCE_S`.
     """
 
-    def __init__(self, links: tuple[Link, ...], session: ClientSession | None = None) -> None:
+    def __init__(
+        self, links: tuple[Link, ...], session: ClientSession | None = None, *, patience_s: float | None = None
+    ) -> None:
         self._links = links
+        self._ledger_s, self._patience_s = patience_s, PATIENCE_S if patience_s is None else patience_s
         self._is_session_ours = session is None
         self._session = session or ClientSession()
         self._before: dict[str, _Reading] = {}
@@ -285,19 +289,20 @@ class StatusReader:
     async def read(self) -> tuple[LinkProgress, ...]:
         """Read all links; a cluster that does not answer makes its links UNAVAILABLE."""
         ledgers = {link.target.alias: self._session.client(link.target) for link in self._links}
-        found = dict(zip(ledgers, await asyncio.gather(*map(_ledger, ledgers.values())), strict=True))
+        reading = (_ledger(client, self._ledger_s) for client in ledgers.values())
+        found = dict(zip(ledgers, await asyncio.gather(*reading), strict=True))
         return tuple(await asyncio.gather(*(self._read(link, found[link.target.alias]) for link in self._links)))
 
     async def _read(self, link: Link, ledger: LedgerMemory | Problem) -> LinkProgress:
         ledger_problem = ledger if isinstance(ledger, Problem) else None
         known = LinkMemory(link.name) if isinstance(ledger, Problem) else ledger.of(link.name)
         link = apply_overrides(link, known.documents)
-        reading = _Reading(link, known, ledger_problem)
+        reading = _Reading(link, known, ledger_problem, self._patience_s)
         target = self._session.client(link.target)
         await reading.take(self._session.client(link.source), target, self._before.get(link.name))
         if link.name not in self._aborted and not reading.target.is_away:
             with contextlib.suppress(ClusterError, TimeoutError):
-                async with asyncio.timeout(PATIENCE_S):
+                async with asyncio.timeout(self._patience_s):
                     self._aborted[link.name] = (await find_treatment(link, target)).policy
         before, seen = self._before.get(link.name), self._seen[link.name]
         topics, parted = [], going_on(link.name, known.documents)
@@ -443,8 +448,10 @@ def _evidence(
     )
 
 
-async def _ledger(client: Client) -> LedgerMemory | Problem:
-    """Read the ledger of a cluster, or return why that failed."""
+async def _ledger(client: Client, patience_s: float | None) -> LedgerMemory | Problem:
+    """Read the ledger of a cluster, or return why that failed, or took longer than `patience_s`, if that is given."""
+    if patience_s is not None:
+        return await ledger_within(client, patience_s)
     try:
         return await read_ledger(client)
     except ClusterError as error:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Final
 
+from isthmus.deadline import Deadline
 from isthmus.errors import ConfigError
 from isthmus.kafka.session import ClientSession
 from isthmus.memory.filtering import in_force
@@ -15,12 +17,16 @@ from isthmus.memory.named import NamedLink
 from isthmus.model.link import Link
 from isthmus.model.links.progress import LinkProgress, TopicProgress
 from isthmus.model.naming import TargetTopic
+from isthmus.model.state import AGED_S
+from isthmus.model.text.elapsed import ago
 from isthmus.model.text.plain import Flat, Hidden, PlainValue, computed_field, tenths, texts
 from isthmus.model.text.wording import format_count
 from isthmus.status.condition import SourceEnds, WaitCondition, source_ends
-from isthmus.status.status import StatusReader
+from isthmus.status.status import PATIENCE_S, StatusReader
 
 LOOK_S: Final = 1.0
+_STEP_MIN_S: Final = 3.0
+"""The shortest patience with one step of a look: however short the wait, a cluster that answers is seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +46,7 @@ class Waiting(PlainValue):
     """Whether the conditions are met, and how the link or the topic stands.
 
     One look while waiting: `unmet` are the conditions that do not hold, `elapsed_s` is since the wait began.
+    `look_age_s` is how old the look is (s), if the next one did not end in time.
 
     `topic` is the one waited for, as it is called at the target, or `None` for the whole link. `is_of_pairs` means that
     the conditions are about the state of the link's pairs.
@@ -50,6 +57,7 @@ class Waiting(PlainValue):
     unmet: Hidden[tuple[WaitCondition, ...]]
     elapsed_s: Hidden[float]
     is_of_pairs: Hidden[bool] = False
+    look_age_s: Hidden[float] = 0.0
 
     @property
     def is_met(self) -> bool:
@@ -86,7 +94,9 @@ class Waiting(PlainValue):
         lag = "unknown" if self.lag_records is None else f"{self.lag_records:,}"
         waiting = self.found.waiting_records
         held = f", {format_count(waiting, 'offset waits', 'offsets wait')} for open transactions" if waiting > 0 else ""
-        return f"{self.name} is {self.state}, lag {lag}{held}"
+        age_s = self.found.age_s + self.look_age_s
+        as_of = f" (as of {ago(age_s)})" if age_s > AGED_S else ""
+        return f"{self.name} is {self.state}, lag {lag}{as_of}{held}"
 
     @property
     def missing(self) -> str:
@@ -117,26 +127,51 @@ async def wait_until(
     """Look once a second until all conditions hold, or the time is over; at least once. The last look has the result.
     A subject is caught up when it holds all that its source had at the first look that succeeded: producers may go on.
 
-    The topic is named as at the source or as at the target. A cluster that is away is waited for, too.
+    The topic is named as at the source or as at the target. A cluster that is away is waited for, too: the first look
+    is finished all the same, and a later one is given up when the time is over.
 
     :raises ConfigError: There is no such link, or it does not mirror the topic.
     """
-    begun = time.monotonic()
+    begun, deadline = time.monotonic(), Deadline(timeout_s)
     name = None if topic is None else await _find_topic(one.link, topic, one.session)
-    reader = StatusReader((one.link,), one.session)
+    reader = StatusReader((one.link,), one.session, patience_s=_patience_s(timeout_s))
     ends: SourceEnds | None = None
+    look: Waiting | None = None
     while True:
-        (progress,) = await reader.read()
+        if look is None:
+            (progress,) = await reader.read()
+        # The last look begins when the time is over, and may take as long as any pause.
+        elif (again := await _read(reader, max(deadline.left_s, LOOK_S))) is not None:
+            progress = again
+        else:
+            elapsed_s = time.monotonic() - begun
+            return replace(look, elapsed_s=elapsed_s, look_age_s=elapsed_s - look.elapsed_s)
+        elapsed_s = time.monotonic() - begun
         found = progress if name is None else _topic(progress, name)
         ends = source_ends(found) if ends is None and found is not None else ends
         unmet = tuple(each for each in conditions if found is None or not each.holds(found, ends))
-        elapsed_s = time.monotonic() - begun
         is_of_pairs = any(each.is_of_pairs for each in conditions)
         look = Waiting(link=progress, topic=name, unmet=unmet, elapsed_s=elapsed_s, is_of_pairs=is_of_pairs)
         on_look(look)
-        if look.is_met or elapsed_s >= timeout_s:
+        if look.is_met or deadline.has_passed:
             return look
-        await asyncio.sleep(min(LOOK_S, timeout_s - elapsed_s))
+        await asyncio.sleep(min(LOOK_S, deadline.left_s))
+
+
+def _patience_s(timeout_s: float) -> float | None:
+    """Return how long a step of a look may take: half of a short wait, as both clusters may hang; one that only looks
+    once has as long as any status.
+    """
+    return max(min(timeout_s / 2, PATIENCE_S), _STEP_MIN_S) if timeout_s else None
+
+
+async def _read(reader: StatusReader, timeout_s: float) -> LinkProgress | None:
+    """Read the only link of a reader; `None` if that takes longer than `timeout_s`."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            (progress,) = await reader.read()
+            return progress
+    return None
 
 
 async def _find_topic(link: Link, topic: str, session: ClientSession) -> TargetTopic:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from isthmus.local import LocalCluster
+from isthmus.status.status import PATIENCE_S
 from testing.patience import TERM_S
 from testing.records import topics
 from testing.records.topics import Given
@@ -57,9 +58,28 @@ def test_time_that_is_over_has_an_exit_code_of_its_own(shell: Shell) -> None:
     """5, the conditions that did not hold, and what to do; scripts get the last look."""
     code, said, messages = told(shell.start("wait", shell.stem, "--for", "lag<=99", "--timeout", "0", "-o", "json"))
     assert (code, json.loads(said)["unmet"]) == (5, ["lag<=99"])
-    assert "lag 100 after 0, and not lag<=99" in messages
+    assert "lag 100 after 0 s, and not lag<=99" in messages
     assert "Start one: isthmus run" in messages
     assert shell.run("wait", shell.stem, "--for", "lag<=100", "--timeout", "0")["met"] is True
+
+
+def test_a_look_at_a_cluster_that_hangs_is_given_up_when_the_time_is_over(shell: Shell, east: LocalCluster) -> None:
+    """The message has the time that passed, and what was seen last."""
+    waiting = shell.start("wait", shell.stem, "--for", "caught-up", "--timeout", "4s", "-o", "json")
+    assert waiting.stderr is not None
+    first = waiting.stderr.readline()
+    try:
+        for broker in east.brokers:
+            broker.pause()
+        code, said, messages = told(waiting)
+    finally:
+        for broker in east.brokers:
+            broker.resume()
+    assert "lag 100; waiting for caught-up" in first
+    found = json.loads(said)
+    assert (code, found["met"], found["status"]["lag_records"]) == (5, False, 100)
+    assert 4 <= found["elapsed_seconds"] < PATIENCE_S
+    assert f"lag 100 after {found['elapsed_seconds']:.0f} s, and not caught-up" in messages
 
 
 def test_what_cannot_be_waited_for_is_told_at_once(shell: Shell) -> None:

@@ -61,8 +61,8 @@ def wait(
     on. Records in open transactions at the source count as missing, except for `committed`.
 
     Ends with 0 as soon as it is so, and with 5 when the time is over. Clusters that are away are waited for. The wait
-    needs no controller on this host: the logs and the ledger are looked at, once a second. Several are waited for at
-    once, each until it is so, and the time is that of all of them.
+    needs no controller on this host: the logs and the ledger are looked at, once a second; the first look is finished
+    whatever the time. Several are waited for at once, each until it is so, and the time is that of all of them.
     """
     targets = list(dict.fromkeys(names))
     timeout_s = parse_duration(timeout)
@@ -77,7 +77,7 @@ def wait(
             return await asyncio.gather(*(_wait_for(fabric, each, wanted[each], timeout_s, line) for each in targets))
 
         found = dict(zip(targets, ask_fabric(configuration, wait_for_all), strict=True))
-    failures = {name: failed for name, each in found.items() if (failed := _failure(each, timeout))}
+    failures = {name: failed for name, each in found.items() if (failed := _failure(each))}
     if len(targets) == 1:
         (outcome,) = found.values()
         if isinstance(outcome, Waiting):
@@ -99,10 +99,10 @@ async def _wait_for(
         return error
 
 
-def _failure(found: Waiting | IsthmusError, timeout: str) -> IsthmusError | None:
+def _failure(found: Waiting | IsthmusError) -> IsthmusError | None:
     if isinstance(found, IsthmusError):
         return found
-    return None if found.is_met else _too_late(found, timeout)
+    return None if found.is_met else _too_late(found)
 
 
 def _show(
@@ -155,11 +155,11 @@ def _row(look: Waiting) -> Row:
     }
 
 
-def _too_late(look: Waiting, timeout: str) -> GateNotMet:
+def _too_late(look: Waiting) -> GateNotMet:
     problem = _problem(look)
     reason = f": {problem.message}" if problem else ""
     hint = problem.hint if problem and problem.hint else _hint(look)
-    return GateNotMet(f"{look.described} after {timeout}, and not {look.missing}{reason}", hint=hint)
+    return GateNotMet(f"{look.described} after {look.elapsed_s:,.0f} s, and not {look.missing}{reason}", hint=hint)
 
 
 def _problem(look: Waiting) -> Problem | None:
