@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import typer
 from rich.text import Text
 
 from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.cli.tables.columns import Cells, Column
 from isthmus.errors import ConfigError
 from isthmus.fabric.answers import DeclaredLink, DeclaredTree
+from isthmus.model.problem import Problem, all_in_full
 from isthmus.model.text.plain import plain
 from isthmus.model.trees.treedeclaration import TreeDeclaration
 
@@ -82,6 +84,21 @@ def notes_of(found: DeclaredLink | DeclaredTree) -> Iterator[str]:
         yield f"{alias} does not answer: declarations that were made there meanwhile are not known here"
     for alias in found.behind:
         yield f"{alias} does not know all of it yet"
+
+
+def unread_in_words(unread: Mapping[str, Problem]) -> str:
+    """Return that the declarations on these clusters are not known, and why."""
+    return f"the declarations on {', '.join(unread)} are not known: {all_in_full(unread.values())}"
+
+
+def end_unread(found: Sequence[object], unread: Mapping[str, Problem]) -> None:
+    """Name the clusters whose declarations are not known; where nothing was found elsewhere, end with 1: what is
+    missing proves nothing.
+    """
+    if unread:
+        tell(unread_in_words(unread))
+        if not found:
+            raise typer.Exit(1)
 
 
 def tell(text: str) -> None:

@@ -65,6 +65,7 @@ class DeclaredTrees(Shell[AsyncDeclaredTrees]):
     """The trees that are declared on the clusters; see `AsyncDeclaredTrees`."""
 
     all = blocking(AsyncDeclaredTrees.all)
+    read_with_problems = blocking(AsyncDeclaredTrees.read_with_problems)
     describe = blocking(AsyncDeclaredTrees.describe)
     create = blocking(AsyncDeclaredTrees.create)
     update = blocking(AsyncDeclaredTrees.update)

@@ -85,8 +85,7 @@ class AsyncDeclaredLinks:
         """
         _, declared = await read_declarations(self._configuration, self._session)
         links = tuple(declared.links.values()) if deleted else declared.links.living
-        unread = {alias: why for alias, why in declared.away.items() if alias in declared.unread}
-        return tuple(self._standing(declared, each) for each in links), unread
+        return tuple(self._standing(declared, each) for each in links), declared.unknown_on
 
     async def describe(self, name: str, *, half_deleted: bool = False) -> DeclaredLink:
         """Return the link of that name, with the topics in its target's ledger that continue with mapped offsets. With

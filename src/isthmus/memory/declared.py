@@ -95,6 +95,11 @@ class Declared:
             raise cluster_error(problem, f"{alias} has to answer for the handshake: {problem.message}", cluster=alias)
         return End(cluster_id=self.ids[alias], alias=alias)
 
+    @property
+    def unknown_on(self) -> dict[str, Problem]:
+        """The clusters whose declarations are not known, with the reasons."""
+        return {alias: why for alias, why in self.away.items() if alias in self.unread}
+
     def is_there(self, alias: str) -> bool:
         """Whether a cluster answers."""
         return alias in self.ids and alias not in self.away

@@ -45,6 +45,13 @@ def problem_of(error: IsthmusError) -> Problem:
     return Problem(error.message, error.hint, error.error_code)
 
 
+def all_in_full(problems: Iterable[Problem]) -> str:
+    """The sentences of several problems, and then each remedy once, on one line."""
+    found = list(problems)
+    messages, hints = (dict.fromkeys(each.message for each in found), dict.fromkeys(each.hint for each in found))
+    return Problem("; ".join(messages), " ".join(filter(None, hints))).in_full
+
+
 def exit_code_of(problems: Iterable[Problem | None]) -> int:
     """Return the exit code for the problems of links, `None` for one without.
 

@@ -39,9 +39,18 @@ class AsyncDeclaredTrees:
 
         :raises PlanRefused: A newer Isthmus wrote a ledger.
         """
+        return (await self.read_with_problems(deleted=deleted))[0]
+
+    async def read_with_problems(
+        self, *, deleted: bool = False
+    ) -> tuple[tuple[DeclaredTree, ...], Mapping[str, Problem]]:
+        """Return the same, and by alias why the declarations on clusters could not be read.
+
+        :raises PlanRefused: A newer Isthmus wrote a ledger.
+        """
         _, declared = await read_declarations(self._configuration, self._session)
         trees = tuple(declared.trees.values()) if deleted else declared.trees.living
-        return tuple(self._standing(declared, each) for each in trees)
+        return tuple(self._standing(declared, each) for each in trees), declared.unknown_on
 
     async def describe(self, name: str, *, half_deleted: bool = False) -> DeclaredTree:
         """Return the tree of that name. With `half_deleted` it may be one whose deletion a cluster does not know yet,

@@ -12,7 +12,7 @@ import yaml
 from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.options import ConfigOption, DeclaringDryRun, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, render
-from isthmus.cli.saying import notes_of, show_said, text_of
+from isthmus.cli.saying import end_unread, notes_of, show_said, text_of
 from isthmus.cli.setup.config import load_configuration
 from isthmus.cli.tables.columns import Cells, Column
 from isthmus.config.declared import changes_of, parse_assignment
@@ -86,12 +86,16 @@ def list_trees(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Show the trees that are declared on the clusters of the file, merged over all that answer."""
-    found = Fabric(load_configuration(path)).declared_trees.all(deleted=deleted)
+    """Show the trees that are declared on the clusters of the file, merged over all that answer.
+
+    Clusters that do not are named; where none is known for that reason it ends with 1.
+    """
+    found, unread = Fabric(load_configuration(path)).declared_trees.read_with_problems(deleted=deleted)
     if output.is_table:
         render([_row(each) for each in found], output, columns=_COLUMNS)
     else:
         render([plain(each) for each in found], output, names=[each.declaration.name for each in found])
+    end_unread(found, unread)
 
 
 def describe(

@@ -22,7 +22,7 @@ from isthmus.cli.options import (
     VerboseOption,
 )
 from isthmus.cli.output import OutputFormat, Row, render
-from isthmus.cli.saying import notes_of, show_said, tell, text_of
+from isthmus.cli.saying import end_unread, notes_of, show_said, tell, text_of
 from isthmus.cli.setup.config import ask_fabric, load_configuration, load_with_declared
 from isthmus.cli.several import each_shown
 from isthmus.cli.steps import tell_step
@@ -151,11 +151,7 @@ def list_links(
         render([_row(each) for each in found], output, columns=_COLUMNS)
     else:
         render([plain(each) for each in found], output, names=[each.declaration.name for each in found])
-    if unread:
-        why = "; ".join(each.in_full for each in unread.values())
-        tell(f"the declarations on {', '.join(unread)} are not known: {why}")
-    if unread and not found:
-        raise typer.Exit(1)
+    end_unread(found, unread)
 
 
 @app.command()

@@ -21,6 +21,7 @@ from isthmus.cli.logs import log_into, note
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
+from isthmus.cli.saying import unread_in_words
 from isthmus.cli.tables.columns import Cells, Column
 from isthmus.clusters.certificates import require_certificates
 from isthmus.config.overrides import variables
@@ -131,10 +132,7 @@ def load_with_declared(path: Path | None, *links: str | None) -> Configuration:
     if not configuration.links:
         message = "there are no links: write them into the file, or declare them (isthmus link create)"
         if configuration.unread:
-            away = "; ".join(each.in_full for each in configuration.unread.values())
-            message = (
-                f"no link is known, and the declarations on {', '.join(configuration.unread)} are not known: {away}"
-            )
+            message = f"no link is known, and {unread_in_words(configuration.unread)}"
         elif configuration.left_out:
             names = ", ".join(configuration.left_out)
             message = (

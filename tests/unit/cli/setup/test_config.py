@@ -11,6 +11,7 @@ import typer
 import yaml
 
 from isthmus import config
+from isthmus.cli.clusters.treedeclaring import list_trees
 from isthmus.cli.links.link import list_links
 from isthmus.cli.links.status import status
 from isthmus.cli.output import OutputFormat
@@ -126,12 +127,14 @@ def test_links_of_a_cluster_that_is_away_are_not_known(path: Path, capsys: Captu
         status(path=path)
     with pytest.raises(typer.Exit) as listed:
         list_links(path=path)
+    with pytest.raises(typer.Exit) as trees:
+        list_trees(path=path)
     with pytest.raises(ConfigError, match="no link named orders") as unknown:
         load_with_declared(path).link("orders")
 
     told = capsys.readouterr().err
-    assert (ended.value.exit_code, listed.value.exit_code) == (1, 1)
-    assert "the declarations on east are not known: " in told
+    assert (ended.value.exit_code, listed.value.exit_code, trees.value.exit_code) == (1, 1, 1)
+    assert [line.partition(": ")[0] for line in told.splitlines()].count("the declarations on east are not known") == 2
     assert "no link is known, and the declarations on east are not known: " in told
     assert "there are no links" not in told
     assert "declarations on east are not known" in unknown.value.hint
