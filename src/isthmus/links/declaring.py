@@ -324,7 +324,7 @@ class AsyncDeclaredLinks:
         check_ids(ends, cluster_ids)
         if ends[0].cluster_id == ends[1].cluster_id:
             raise PlanRefused(
-                f"{source} and {target} are the same cluster ({ends[0].cluster_id})",
+                f"source {source} and target {target} are the same cluster ({ends[0].cluster_id})",
                 hint="A link goes from one cluster into another: correct bootstrap_servers of one of them.",
             )
         known = declared.links.get(name, Declaration(name=name, registers=()))

@@ -20,6 +20,7 @@ from isthmus.model.namespace import Namespace
 from isthmus.model.problem import Problem, cluster_error, problem_of
 from isthmus.model.registers import Register, Registers, Statement, find_overruled
 from isthmus.model.text.plain import Flat, Hidden, PlainValue, TextOrNull, computed_field, plain
+from isthmus.model.text.wording import which_are
 from isthmus.model.trees.reshaping import TreeShape, apply_shape
 from isthmus.model.trees.switching import TargetChoice
 from isthmus.model.trees.tree import Tree, TreeNode, TreeSettings
@@ -142,7 +143,7 @@ class Declared:
         away = f"; {', '.join(self.away)} did not answer" if self.away else ""
         return ConfigError(
             f"no {kind} {name} is declared on the clusters that answered{away}",
-            hint=f"Declared are {', '.join(names) or 'none'}. {hint}",
+            hint=f"{which_are('declared', names)} {hint}",
         )
 
     def behind(self, declaration: Declaration | TreeDeclaration) -> tuple[str, ...]:

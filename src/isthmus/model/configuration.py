@@ -13,6 +13,7 @@ from isthmus.model.problem import Problem
 from isthmus.model.process.logsettings import LogSettings
 from isthmus.model.process.timings import USUAL, Timings
 from isthmus.model.schemas.content import SchemaSettings
+from isthmus.model.text.wording import which_are
 from isthmus.model.trees.tree import TreeSettings
 
 
@@ -111,7 +112,7 @@ class Configuration:
 def _unknown(what: str, name: str, known: Iterable[str], *, unread: Iterable[str] = ()) -> ConfigError:
     names = list(known)
     nearest = get_close_matches(name, names, n=1)
-    hint = f"Did you mean {nearest[0]}?" if nearest else f"Configured are: {', '.join(names) or 'none'}."
+    hint = f"Did you mean {nearest[0]}?" if nearest else which_are("configured", names)
     if away := ", ".join(unread):
         hint += f" The declarations on {away} are not known, as it does not answer."
     return ConfigError(f"there is no {what} named {name}", hint=hint)

@@ -41,6 +41,7 @@ from isthmus.model.links.writability import KEPT, is_enforced
 from isthmus.model.namespace import Namespace
 from isthmus.model.problem import cluster_error
 from isthmus.model.registers import RESERVED, Registers
+from isthmus.model.text.wording import which_are
 from isthmus.namespaces.contest import check_deletable, format_namespace, require_unchanged
 from isthmus.namespaces.members import EndedTransactions, attachments, check_let_go, ended_in, members_of
 from isthmus.namespaces.namespace import ASYNC_ONLY, NamespaceReport
@@ -431,7 +432,7 @@ class AsyncNamespaces:
             names.append(f"{each.namespace.kind} {each.namespace}")
         raise ConfigError(
             f"no {namespace.kind} namespace {namespace} is declared on {self._cluster.alias}",
-            hint=f"Declared are: {', '.join(names) or 'none'}.",
+            hint=which_are("declared", names),
         )
 
     async def _reports(

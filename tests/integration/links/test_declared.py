@@ -516,7 +516,7 @@ def test_what_cannot_be_declared_is_refused(
     for configuration in (both, cut(both, "east")):
         with pytest.raises(PlanRefused, match="new links are asynchronous"):
             Fabric(configuration).declarations.create(name, source="east", target="west", maps=[each], mode="sync")
-    with pytest.raises(PlanRefused, match="are the same cluster"):
+    with pytest.raises(PlanRefused, match="source east and target east are the same cluster"):
         create(target="east")
     with pytest.raises(ConfigError, match="no cluster named nowhere"):
         create(target="nowhere")

@@ -128,7 +128,7 @@ def test_what_ends_a_command_is_kept(tmp_path: Path) -> None:
     line = json.loads((tmp_path / "log.jsonl").read_text().splitlines()[-1])
     assert (line["level"], line["logger"]) == ("error", "isthmus")
     assert line["message"] == (
-        "ISTH-CONFIG: there is no link named nowhere. Configured are: east-west. The declarations on east, west are "
+        "ISTH-CONFIG: there is no link named nowhere. Configured are east-west. The declarations on east, west are "
         "not known, as it does not answer."
     )
 

@@ -79,6 +79,7 @@ def test_whether_something_is_declared_is_for_its_clusters_to_tell() -> None:
     assert isinstance(found, ConfigError)
     assert found.message == "no link clicks is declared on the clusters that answered; west did not answer"
     assert found.hint == "Declared are orders. Look."
+    assert Declared(ids=IDS).unknown("link", [], "clicks", "Look.").hint == "None is declared. Look."
     none = Declared(away={**away, "east": Problem("no right", "Ask.", "ISTH-NOT-AUTHORIZED")})
     silent = none.unknown("link", [], "clicks", "Look.")
     assert isinstance(silent, Unreachable)

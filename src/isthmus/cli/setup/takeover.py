@@ -26,6 +26,7 @@ from isthmus.interop.drafting import Draft
 from isthmus.interop.files import write_all
 from isthmus.interop.predecessors import copying_flows, predecessor_of
 from isthmus.model.configuration import Configuration
+from isthmus.model.problem import Problem
 from isthmus.model.text.plain import plain
 from isthmus.model.text.wording import format_count
 
@@ -182,7 +183,7 @@ def _rows(link: LinkTakeover, topic: TopicTakeover) -> list[Row]:
 def _row(each: PartitionTakeover) -> Row:
     fields = plain(each)
     shown = {column.name: fields[column.name] for column in COLUMNS[2:-1]}
-    why = [each.problem.in_full] if each.problem is not None else []
+    why = [each.problem.message] if each.problem is not None else []
     if each.gap is not None:
         why.append(f"the source deleted [{each.gap.offset_begin}, {each.gap.offset_end}) before it was copied")
     if each.found is not None and each.found.repeated_to >= 0:
@@ -194,7 +195,8 @@ def _row(each: PartitionTakeover) -> Row:
         why.append(f"{format_count(each.found.aborted, 'record')} of aborted transactions copied")
     if each.problem is None and each.found is not None and each.found.foreign:
         why.append(f"{format_count(each.found.foreign, 'record')} of others passed over")
-    return {**{key: "-" if value is None else value for key, value in shown.items()}, "why": "; ".join(why) or "-"}
+    told = Problem("; ".join(why) or "-", "" if each.problem is None else each.problem.hint)
+    return {**{key: "-" if value is None else value for key, value in shown.items()}, "why": told.in_full}
 
 
 def _summary(each: LinkTakeover) -> str:

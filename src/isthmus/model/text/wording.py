@@ -18,6 +18,12 @@ def format_count(count: float, noun: str, plural: str | None = None) -> str:
     return f"{shown} {noun if shown == '1' else plural or f'{noun}s'}"
 
 
+def which_are(done: str, names: Iterable[str]) -> str:
+    """Format all names of a kind as a sentence: `Declared are a, b.`, or `None is declared.`"""
+    every = ", ".join(names)
+    return f"{done.capitalize()} are {every}." if every else f"None is {done}."
+
+
 def first_few(names: Iterable[str], most: int = 3) -> str:
     """Format the first of many names, and how many more there are: `a, b, c and 1,200 more`."""
     every = list(names)

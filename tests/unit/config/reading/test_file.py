@@ -441,4 +441,4 @@ def test_unknown_names_suggest_the_nearest() -> None:
     assert caught.value.hint == "Did you mean east-west?"
     with pytest.raises(ConfigError) as caught:
         configuration.cluster("north")
-    assert caught.value.hint == "Configured are: east, west."
+    assert caught.value.hint == "Configured are east, west."
