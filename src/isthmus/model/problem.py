@@ -65,6 +65,6 @@ def exit_code_of(problems: Iterable[Problem | None]) -> int:
     return codes.get(found[0].code, IsthmusError.exit_code)
 
 
-def cluster_error(problem: Problem, message: str, *, cluster: str) -> ClusterError:
+def cluster_error(problem: Problem, message: str, *, cluster: str = "") -> ClusterError:
     """Return an error of the problem's kind: a cluster is not available for a purpose."""
     return _OF_CLUSTERS.get(problem.code, ClusterError)(message, cluster=cluster, hint=problem.hint)

@@ -6,7 +6,7 @@ import asyncio
 import importlib.util
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
@@ -27,14 +27,14 @@ from isthmus.cli.setup.config import ask_fabric, load_with_declared
 from isthmus.cli.tables.grid import Grid
 from isthmus.cli.tables.rows import TASK_COLUMNS, progress_names, status_columns, status_rows, task_row
 from isthmus.cli.tables.view import Sorting, View
-from isthmus.errors import ConfigError
+from isthmus.errors import ClusterError, ConfigError, IsthmusError
 from isthmus.fabric.answers import StatusReader
 from isthmus.fabric.async_fabric import AsyncFabric
 from isthmus.model.links.pauses import told_of
 from isthmus.model.links.progress import LinkProgress
 from isthmus.model.links.writability import KeptBy
 from isthmus.model.loop import LoopState
-from isthmus.model.problem import exit_code_of
+from isthmus.model.problem import Problem, cluster_error, exit_code_of
 from isthmus.model.state import ControllerState, LinkState
 from isthmus.model.text.duration import parse_duration
 from isthmus.model.text.elapsed import ago
@@ -76,7 +76,8 @@ def status(
 
     Values that cannot be read now are shown as last known, with their age. Exits with 1 if something is in the way of
     copying, and where it is in the way of every link with the code it has; a pause, or that no controller runs, is not.
-    With --topic that is about these topics, and so are the sums; one that is nowhere is an error.
+    With --topic that is about these topics, and so are the sums; one that is nowhere is an error, and so is a cluster
+    that does not answer if nobody else knows of one.
 
     --watch shows a table that moves on a terminal, and with the extra `terminal` a screen to scroll, sort and narrow
     down. In a pipe, and with -o json, it prints a line of JSON for each look: {"at": ..., "links": [...]}.
@@ -105,7 +106,9 @@ def status(
         return
     found = ask_fabric(configuration, lambda fabric: fabric.status(link=link))
     links = view.of(found)
-    _require_topics(found, view)
+    missing = _missing_error(found, configuration.unread, view)
+    if missing is not None and not (links and isinstance(missing, ClusterError)):
+        raise missing
     if tasks:
         _show_tasks(links, output, only_problems=problems)
     elif output.is_table:
@@ -117,28 +120,37 @@ def status(
     if not output.has_problems:
         tell_problems(links)
         _tell_controllers(links)
+    if missing is not None:
+        raise missing
     # Sorting and filters do not change the exit code.
-    judged = View(topics=view.topics).of(found)
+    _end(View(topics=view.topics).of(found), is_unknown=not found and bool(configuration.unread))
+
+
+def _end(judged: Sequence[LinkProgress], *, is_unknown: bool) -> None:
+    """End with the code of these links, unless all is well; with 1 if it is unknown whether there are any."""
     code = exit_code_of(progress.problem for progress in judged)
-    if code or (not found and configuration.unread) or any(progress.is_unfinished for progress in judged):
+    if code or is_unknown or any(progress.is_unfinished for progress in judged):
         raise typer.Exit(code or 1)
 
 
-def _require_topics(links: Sequence[LinkProgress], view: View) -> None:
-    """Check that each requested topic is there, as far as it can be known.
-
-    :raises ConfigError: It is not, although all clusters answer.
+def _missing_error(links: Sequence[LinkProgress], unread: Mapping[str, Problem], view: View) -> IsthmusError | None:
+    """Return the error that a requested topic is nowhere; where a link cannot know that, or links are not known, the
+    error that this is unknown, with the reason. `None` if all requested topics are there.
     """
     known = sorted({str(name) for link in links for topic in link.topics for name in (topic.topic, topic.source_topic)})
     missing = [each for each in view.topics if not any(map(each.matches, known))]
-    if missing and not any(link.problem for link in links):
-        near = nearest(missing[0], known)
-        meant = f"Did you mean {near}? " if near else ""
-        raise ConfigError(
-            f"no link mirrors a topic {missing[0]}",
-            field="--topic",
-            hint=f"{meant}isthmus status -o name shows which topics there are.",
-        )
+    if not missing:
+        return None
+    problems = [link.problem for link in links if link.problem is not None]
+    if (problem := next(iter([*problems, *unread.values()]), None)) is not None:
+        return cluster_error(problem, f"it is unknown whether a link mirrors a topic {missing[0]}: {problem.message}")
+    near = nearest(missing[0], known)
+    meant = f"Did you mean {near}? " if near else ""
+    return ConfigError(
+        f"no link mirrors a topic {missing[0]}",
+        field="--topic",
+        hint=f"{meant}isthmus status -o name shows which topics there are.",
+    )
 
 
 def _show_tasks(links: Sequence[LinkProgress], output: OutputFormat, *, only_problems: bool) -> None:

@@ -17,7 +17,7 @@ from isthmus.cli.links.status import status
 from isthmus.cli.output import OutputFormat
 from isthmus.cli.setup.config import check, load_configuration, load_with_declared, resolve_configuration, show
 from isthmus.config.reading.places import SMALLEST
-from isthmus.errors import ConfigError
+from isthmus.errors import ConfigError, Unreachable
 
 Capture = pytest.CaptureFixture[str]
 SECURED = """\
@@ -125,6 +125,8 @@ def test_links_of_a_cluster_that_is_away_are_not_known(path: Path, capsys: Captu
 
     with pytest.raises(typer.Exit) as ended:
         status(path=path)
+    with pytest.raises(Unreachable, match="it is unknown whether a link mirrors a topic orders"):
+        status(topic=["orders"], path=path)
     with pytest.raises(typer.Exit) as listed:
         list_links(path=path)
     with pytest.raises(typer.Exit) as trees:
