@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -12,9 +12,11 @@ import yaml
 from pydantic import ValidationError
 
 from isthmus.config.reading.document import ConfigDocument, format_path
-from isthmus.config.reading.problems import shape_problems
+from isthmus.config.reading.keys import find_unknown
+from isthmus.config.reading.problems import shape_problems, unknown_key
 from isthmus.config.rules import section_problems
 from isthmus.config.sections.schema import LinkSection
+from isthmus.config.sections.section import Section
 from isthmus.config.values import link_of
 from isthmus.errors import ConfigError
 from isthmus.model.cluster import Cluster
@@ -78,7 +80,7 @@ def _section(declaration: Declaration, source: Cluster, target: Cluster) -> Link
     try:
         section = LinkSection.model_validate(written)
     except ValidationError as error:
-        problem = next(iter(shape_problems(error)))
+        problem = next(iter(shape_problems(error, LinkSection)))
         where = format_path(document.find_written(problem.path))
         raise ConfigError(
             f"link {declaration.name}: {where} {problem.message}",
@@ -96,6 +98,17 @@ def _keys_in(key: str) -> list[str]:
         if key.startswith(f"{above}."):
             return [*above.split("."), key.removeprefix(f"{above}.")]
     return key.split(".")
+
+
+def check_unset(unset: Iterable[str], root: type[Section] = LinkSection) -> None:
+    """Check that a declared link, or the `root`, has these settings that go back to their defaults.
+
+    :raises ConfigError: It knows no such key.
+    """
+    for key in unset:
+        if (path := find_unknown(tuple(_keys_in(key)), root)) is not None:
+            mistake = unknown_key(path, root)
+            raise ConfigError(f"{format_path(path)} {mistake.message}", field=format_path(path), hint=mistake.hint)
 
 
 def as_written(value: Any) -> Any:

@@ -86,7 +86,7 @@ def _section(link: str, name: str, kind: type[_SectionT], values: Mapping[str, A
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        problem = next(iter(shape_problems(error)))
+        problem = next(iter(shape_problems(error, kind)))
         where = format_path((name, *problem.path))
         raise ConfigError(
             f"link {link}: {where} {problem.message}",

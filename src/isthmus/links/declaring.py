@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from isthmus.access.enforcement import Keeping, made_against_readers
 from isthmus.access.readers import settle_reading
-from isthmus.config.declared import check_settings, declared_link
+from isthmus.config.declared import check_settings, check_unset, declared_link
 from isthmus.doctor.handshake import handshake, semantics_of
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
 from isthmus.kafka.session import ClientSession
@@ -165,6 +165,7 @@ class AsyncDeclaredLinks:
             values |= await self._semantics(name)
 
         def values_for(known: Declaration) -> dict[str, Any]:
+            check_unset(key for key, value in (settings or {}).items() if value is None and key not in known.settings)
             if change is not None:
                 change.require_as_checked(known)
             return values

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import Any
 
+from isthmus.config.declared import check_unset
 from isthmus.config.declaredtree import check_tree_keys
+from isthmus.config.sections.trees import TreeSection
 from isthmus.config.treerules import taken_names, tree_conflicts, tree_links
 from isthmus.doctor.handshake import handshake
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
@@ -116,7 +118,8 @@ class AsyncDeclaredTrees:
         """
         wanted = flat_settings(settings)
         check_tree_keys(wanted)
-        return await self._change(name, as_registers(wanted), dry_run=dry_run)
+        unset = {key for key, value in wanted.items() if value is None}
+        return await self._change(name, as_registers(wanted), unset=unset, dry_run=dry_run)
 
     async def delete(self, name: str, *, dry_run: bool = False) -> DeclaredTree:
         """Delete the tree: its distributors end. Topics stay as they are. A deletion that one of its clusters does not
@@ -148,10 +151,17 @@ class AsyncDeclaredTrees:
         return None
 
     async def _change(
-        self, name: str, values: Mapping[str, Any], *, is_repeatable: bool = False, dry_run: bool
+        self,
+        name: str,
+        values: Mapping[str, Any],
+        *,
+        unset: Set[str] = frozenset(),
+        is_repeatable: bool = False,
+        dry_run: bool,
     ) -> DeclaredTree:
         declarations, declared = await read_declarations(self._configuration, self._session)
         known = _require_declared(declared, name, half_deleted=is_repeatable)
+        check_unset(sorted(unset - known.settings.keys()), TreeSection)
         after = self._after(declared, known, values)
         return await self._write(declarations, declared, known, after, dry_run=dry_run)
 

@@ -543,6 +543,8 @@ def test_what_cannot_be_declared_is_refused(
     for given in ({"mode": "sync"}, {"settings": {"mode": "sync"}}):
         with pytest.raises(PlanRefused, match="cannot be synchronous: it is DISCONNECTED, and has to be FOLLOWING"):
             links.update(name, **given)
+    with pytest.raises(ConfigError, match="foo is not a known key"):
+        links.update(name, settings={"foo": None})
     wanted = read_manifest(json.dumps(plain(links.describe(name))), "described")
     create(settings=wanted.settings, mode=wanted.mode, maps=wanted.maps, cluster_ids=wanted.cluster_ids)
     with pytest.raises(PlanRefused, match=r"west is cluster .* here, and elsewhere in the file"):

@@ -19,9 +19,9 @@ def section_of(annotation: Any) -> type[Section] | None:
     return next((section for section in found if section is not None), None)
 
 
-def section_at(path: Path) -> type[Section] | None:
-    """Return the section at a path of the file, `None` if there is none."""
-    section: type[Section] | None = FabricSection
+def section_at(path: Path, root: type[Section] = FabricSection) -> type[Section] | None:
+    """Return the section at a path of the file, or of one of its sections, the `root`; `None` if there is none."""
+    section: type[Section] | None = root
     rest = list(path)
     while rest and section is not None:
         field = section.model_fields.get(str(rest.pop(0)))
@@ -46,6 +46,17 @@ def inner(annotation: Any, key: str | int) -> Any:
         return None if field is None else _bare(field.annotation)
     arguments = get_args(annotation)
     return _bare(arguments[1 if get_origin(annotation) is dict else 0]) if arguments else None
+
+
+def find_unknown(path: Path, root: type[Section]) -> Path | None:
+    """Return the path of the first key that its section does not have; `None` if all are known."""
+    annotation: Any = root
+    for end, part in enumerate(path, start=1):
+        has_keys = isinstance(annotation, type) and issubclass(annotation, Section)
+        annotation = inner(annotation, part) if has_keys or get_origin(annotation) is dict else None
+        if annotation is None:
+            return path[:end]
+    return None
 
 
 def _bare(annotation: Any) -> Any:

@@ -13,6 +13,8 @@ from pydantic_core import ErrorDetails
 
 from isthmus.config.reading.document import ConfigDocument, Path, format_path
 from isthmus.config.reading.keys import section_at
+from isthmus.config.sections.schema import FabricSection
+from isthmus.config.sections.section import Section
 from isthmus.errors import ConfigError
 
 
@@ -52,17 +54,17 @@ def refusal(problems: Iterable[Mistake], document: ConfigDocument) -> ConfigErro
     )
 
 
-def shape_problems(error: ValidationError) -> Iterator[Mistake]:
-    """Yield the problems pydantic found, without ever repeating a value: it may be a secret."""
+def shape_problems(error: ValidationError, root: type[Section] = FabricSection) -> Iterator[Mistake]:
+    """Yield the problems pydantic found in a `root`, without ever repeating a value: it may be a secret."""
     for detail in error.errors(include_url=False):
         # pydantic marks a map's key by an additional last part; the key itself is in the path already.
         path = detail["loc"][:-1] if detail["loc"][-1:] == ("[key]",) else detail["loc"]
         if detail["type"] == "extra_forbidden":
-            yield _unknown_key(path)
+            yield unknown_key(path, root)
         elif detail["type"] == "missing":
-            yield Mistake(path, "is missing", _about(path))
+            yield Mistake(path, "is missing", _about(path, root))
         else:
-            yield Mistake(path, _wrong(detail), _about(path))
+            yield Mistake(path, _wrong(detail), _about(path, root))
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
@@ -72,19 +74,20 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return next(iter(get_close_matches(snake, names, n=1, cutoff=0.5)), None)
 
 
-def _unknown_key(path: Path) -> Mistake:
-    section = section_at(path[:-1])
+def unknown_key(path: Path, root: type[Section] = FabricSection) -> Mistake:
+    """Return the mistake that the section around it does not have the key at the end of this path of a `root`."""
+    section = section_at(path[:-1], root)
     known = [] if section is None else list(section.model_fields)
     near = nearest(str(path[-1]), known)
-    listed = f"Known here: {', '.join(known)}."
+    listed = f"Known here: {', '.join(known)}." if known else f"{format_path(path[:-1])} has no keys of its own."
     return Mistake(path, "is not a known key", listed if near is None else f"Did you mean {near}? {listed}")
 
 
-def _about(path: Path) -> str:
+def _about(path: Path, root: type[Section]) -> str:
     """Return the purpose of the field at the path; for a list's item, that of the list."""
     names = [position for position, part in enumerate(path) if isinstance(part, str)]
     for position in reversed(names):
-        section = section_at(path[:position])
+        section = section_at(path[:position], root)
         if section is not None and path[position] in section.model_fields:
             field = section.model_fields[str(path[position])]
             return f"{path[position]}: {field.description}"
