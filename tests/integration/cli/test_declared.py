@@ -66,6 +66,8 @@ def test_links_are_declared_and_shown_and_tell_what_they_leave(
         topics.create(cluster, topic)
         topics.produce(cluster, topic, records(3))
     between = ("--source", "east", "--target", "west", "--map", f"{name}.a-:{name}.x-")
+    bare = CliRunner().invoke(app, ["link", "create", name, *between[:4], "--dry-run", "-c", shell.file])
+    assert f"nothing is copied: isthmus link attach {name} --map local-:remote-" in " ".join(bare.stderr.split())
     created = shell.read("link", "create", name, *between)
     topic_map = {"kind": "topic", "source": f"{name}.a-*", "target": f"{name}.x-*", "exact": False}
     assert (created["link"], created["attached"]) == (name, [topic_map])

@@ -133,6 +133,9 @@ def create(
         dry_run=dry_run,
     )
     _show(found, output, dry_run=dry_run)
+    if not found.declaration.maps and output.is_table:
+        attach = f"isthmus link attach {found.declaration.name} --map local-:remote-"
+        tell(f"nothing is attached, so nothing is copied: {attach} has remote-* of {wanted.target} follow")
 
 
 @app.command("list")
