@@ -124,6 +124,7 @@ class LinkLedger:
         self._keeping_s = keeping_s
         self.was_lost = False
         self.opened_at = 0.0
+        self._heard_at = 0.0
 
     @property
     def generation(self) -> int:
@@ -132,6 +133,10 @@ class LinkLedger:
     @property
     def problem(self) -> ClusterError | PlanRefused | None:
         return self._error or self._unkept
+
+    def silence_s(self, now: float) -> float:
+        """Return for how long (s) the ledger was neither read nor written by the moment `now` (monotonic)."""
+        return max(now - self._heard_at, 0.0)
 
     @property
     def beat(self) -> int:
@@ -165,7 +170,7 @@ class LinkLedger:
         ]
         for batch in in_batches((self._make_beat(), *loose)):
             await self.write(*batch)
-        self.opened_at = time.monotonic()
+        self.opened_at = self._heard_at = time.monotonic()
 
     def close(self) -> None:
         self._tail.close()
@@ -211,6 +216,7 @@ class LinkLedger:
                 except BaseException:
                     self._doubtful |= {key for key in keys if kind_of(key) not in OTHERS}
                     raise
+                self._heard_at = time.monotonic()
                 self._doubtful -= keys
                 for change in changes:
                     if isinstance(change, Document):
@@ -322,7 +328,7 @@ class LinkLedger:
         while True:
             try:
                 is_of_others = await self._look()
-                self._error = None
+                self._error, self._heard_at = None, time.monotonic()
                 if is_of_others:
                     await asyncio.sleep(GATHER_S)
             except ClusterError as error:

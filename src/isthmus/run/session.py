@@ -341,6 +341,7 @@ class Session:
             transactions=lanes.watch.transactions,
             groups=self._groups.progress,
             loops=(*self._main_loops(), *self._loops.progress, verify_loop(verified)),
+            silence_s=ledger.silence_s(now),
             is_held=ledger.is_held,
             is_away=self._away is not None,
             has_begun=self.has_begun,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from isthmus.errors import Unreachable
 from isthmus.model.kafka.transactions import OpenTransaction
 from isthmus.model.lane import LaneKey, LaneReport
 from isthmus.model.link import Link
@@ -13,8 +14,8 @@ from isthmus.model.links.progress import ControllerProgress, GroupProgress, Link
 from isthmus.model.loop import LoopProgress
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import TargetTopic
-from isthmus.model.problem import Problem
-from isthmus.model.state import LinkEvidence, link_state
+from isthmus.model.problem import Problem, problem_of
+from isthmus.model.state import AGED_S, LinkEvidence, link_state
 from isthmus.run.lanesview import LanesView, topics_of
 from isthmus.run.state.course import RunCourse, Stage
 from isthmus.spark.leases.progress import RunProgress
@@ -30,7 +31,8 @@ class SessionView:
     looked for. `paused` is what an operator has paused, `problem` what the last look found. `reports` are the last ones
     of all lanes, `idle` the lanes that do not run now: the session itself looks where their source ends. `looked_s` is
     how long ago topics were looked at on both sides, `waiting_s` how long lanes have waited for open `transactions` of
-    the source. `loops` are the states of everything that the link synchronizes.
+    the source. `loops` are the states of everything that the link synchronizes. `silence_s` is for how long the ledger
+    at the target was neither read nor written.
 
     `is_held`: a client quota holds back what is written into the ledger. `is_away`: a cluster did not answer at the
     last look. `has_begun`: the clusters were looked at, and a lease has been heard unless there was no work for one.
@@ -47,6 +49,7 @@ class SessionView:
     transactions: tuple[OpenTransaction, ...] = ()
     groups: tuple[GroupProgress, ...] = ()
     loops: tuple[LoopProgress, ...] = ()
+    silence_s: float = 0.0
     is_held: bool = False
     is_away: bool = False
     has_begun: bool = False
@@ -64,6 +67,7 @@ def progress_of(
 ) -> LinkProgress:
     """Return how a link stands at the moment `now` (monotonic s, `at_ms` by the wall clock), or stood when it ended."""
     is_at_work, plan, paused = course.stage is Stage.AT_WORK, view.plan, view.paused
+    silence = _find_silence(link, view) if is_at_work else None
     controller = course.find_controller(is_held=is_at_work and view.is_held)
     lanes = LanesView(
         controller=controller,
@@ -82,7 +86,7 @@ def progress_of(
         controller=controller,
         has_failed=course.error is not None,
         is_standing_by=is_standing_by,
-        is_away=course.stage is Stage.AWAY or (is_at_work and view.is_away),
+        is_away=course.stage is Stage.AWAY or (is_at_work and view.is_away) or silence is not None,
         is_paused=paused.is_whole,
         has_begun=is_at_work and view.has_begun,
         is_impaired=any(topic.is_unfinished for topic in topics),
@@ -104,5 +108,21 @@ def progress_of(
         leases=copied.leases,
         aborted=None if plan is None or plan.aborted is None else plan.aborted.policy,
         transactions=view.transactions,
-        problem=course.problem or (view.problem if is_at_work else None),
+        problem=course.problem or (view.problem if is_at_work else None) or silence,
+    )
+
+
+def _find_silence(link: Link, view: SessionView) -> Problem | None:
+    """Return the problem that the target is silent, `None` while it is heard, or a quota holds back what it answers: a
+    look at both clusters may wait longer for one that hangs, and meanwhile no lane is heard.
+    """
+    if view.silence_s <= AGED_S or view.is_held:
+        return None
+    alias = link.target.alias
+    return problem_of(
+        Unreachable(
+            f"{alias} was not heard for more than {AGED_S:g} s: its ledger could be neither read nor written",
+            cluster=alias,
+            hint="Check that its brokers run and can be reached from here. The link goes on by itself.",
+        )
     )

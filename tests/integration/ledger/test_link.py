@@ -34,6 +34,7 @@ from isthmus.ledger.documents.kinds import (
 from isthmus.ledger.fencing import FencedWriter, write_by_one
 from isthmus.ledger.link import LinkLedger, newest, read_documents
 from isthmus.ledger.log import LedgerTail, LedgerWriter, News, Poll
+from isthmus.ledger.pulse import BEAT_S
 from isthmus.ledger.records import Deletion, Entry
 from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, ensure_topic, locate
 from isthmus.ledger.view import LedgerView
@@ -496,6 +497,28 @@ def test_the_ledger_goes_on_without_its_leader(west3: LocalCluster, topic: Calla
         writer.close()
 
     run(work, west3)
+
+
+def test_a_controller_knows_how_long_its_ledger_is_silent(west: LocalCluster, topic: Callable[[str], str]) -> None:
+    """While brokers hang, and answer none of its looks and beats; it is heard again when they go on."""
+
+    async def work(client: Client) -> None:
+        ledger = LinkLedger(client, topic("link"))
+        await ledger.open()
+        running = asyncio.create_task(ledger.run())
+        await eventually(lambda: ledger.beat > 1)
+        for broker in west.brokers:
+            broker.pause()
+        try:
+            await eventually(lambda: ledger.silence_s(time.monotonic()) > 2 * BEAT_S)
+        finally:
+            for broker in west.brokers:
+                broker.resume()
+        await eventually(lambda: ledger.silence_s(time.monotonic()) < BEAT_S)
+        running.cancel()
+        ledger.close()
+
+    run(work, west)
 
 
 def test_a_leader_without_its_replicas_lets_no_distributor_write(

@@ -15,7 +15,7 @@ from isthmus.model.links.pauses import NO_PAUSES, Pauses
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.model.selection import TopicPattern, TopicSettings
-from isthmus.model.state import RUNNING, ControllerState, LinkState
+from isthmus.model.state import AGED_S, RUNNING, ControllerState, LinkState
 from isthmus.run.sessionview import SessionView, progress_of
 from isthmus.run.state.course import RunCourse, Stage
 from isthmus.spark.leases.progress import RunProgress
@@ -46,6 +46,7 @@ VIEWS = st.builds(
     plan=st.sampled_from([None, LinkPlan(link="l", source="east", target="west", topics=(REFUSED,))]),
     paused=st.sampled_from([NO_PAUSES, Pauses.of([None])]),
     problem=st.sampled_from([None, AWAY]),
+    silence_s=st.sampled_from([0.0, AGED_S, AGED_S + 1.0]),
     is_held=st.booleans(),
     is_away=st.booleans(),
     has_begun=st.booleans(),
@@ -61,12 +62,18 @@ def test_a_link_is_active_only_while_its_session_shows_that_it_works(
     for event in events:
         EVENTS[event](course)
     found = progress_of(LINK, course, view, RunProgress(), is_standing_by=is_standing_by, now=0.0, at_ms=0)
-    hidden = is_standing_by or view.is_away or view.paused.is_whole or not view.has_begun
+    is_silent = view.silence_s > AGED_S and not view.is_held
+    hidden = is_standing_by or view.is_away or is_silent or view.paused.is_whole or not view.has_begun
     assert (found.state in RUNNING) == (course.is_at_work and course.error is None and not hidden)
     assert found.state is not LinkState.ACTIVE or view.plan is None
     assert (found.state is LinkState.FAILED) == (course.error is not None)
     assert (found.controller.state is ControllerState.NONE) == ("end" in events)
-    assert found.problem == (course.problem or (view.problem if course.stage is Stage.AT_WORK else None))
+    known = course.problem or (view.problem if course.stage is Stage.AT_WORK else None)
+    if known is None and course.stage is Stage.AT_WORK and is_silent:
+        assert found.problem is not None
+        assert found.problem.message.startswith("west was not heard for more than 10 s")
+    else:
+        assert found.problem == known
 
 
 def test_what_was_known_of_a_link_is_shown_while_a_cluster_is_away() -> None:
