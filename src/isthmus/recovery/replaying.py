@@ -230,7 +230,7 @@ class Replayer:
                         rows.append(self._row(each))
         if transaction is not None and rows:
             leader = LogLeader(self.destination, (self.into, partition))
-            transaction.sequence = 0
+            transaction.continue_at(0)
             try:
                 for parcel in parcels(rows):
                     await transaction.write(leader, parcel, term_s=_WRITE_S)

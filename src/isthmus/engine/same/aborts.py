@@ -66,6 +66,10 @@ class LoneTransaction:
     sequence: int = 0
     is_open: bool = False
 
+    def note_appended(self, records: int) -> None:
+        """Note that these records were appended: it is open, and the next sequence is behind them."""
+        self.sequence, self.is_open = (self.sequence + records) & SEQUENCE_MASK, True
+
 
 class Aborts:
     """The transactions of all lanes, one for each producer of the source with transactional records.
@@ -237,9 +241,9 @@ class Aborts:
         with contextlib.suppress(UnsupportedByBroker):
             await transaction.find(run.target)
         if transaction.is_open:
-            # Sequences begin at 0 with every epoch, also in a transaction that holds no record yet.
+            # It may hold no record yet.
             state = await self._state(run, transaction.producer_id)
-            transaction.sequence = _next(state) if state is not None and state.epoch == transaction.epoch else 0
+            transaction.continue_at(_next(state) if state is not None and state.epoch == transaction.epoch else 0)
             return transaction
         if source_producer_id == NO_PRODUCER:
             return transaction

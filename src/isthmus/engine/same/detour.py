@@ -26,7 +26,7 @@ from isthmus.engine.state.writer import AppendVerdict
 from isthmus.errors import ClusterError
 from isthmus.kafka import codes
 from isthmus.kafka.batches.aborted import ABORT, COMMIT, control_type
-from isthmus.kafka.batches.batch import HEADER_BYTES, SEQUENCE_MASK, Batch, check_batch, stamp
+from isthmus.kafka.batches.batch import HEADER_BYTES, Batch, check_batch, stamp
 from isthmus.kafka.log import produce
 from isthmus.kafka.transactions.transaction import Transaction
 from isthmus.model.kafka.rights import on_topic
@@ -242,8 +242,7 @@ class Detour:
         if code != codes.NONE:
             self._engine.faults.judged(run, run.writer.answered(code, -1), code, message, batch)
             raise Refused
-        transaction.is_open = True
-        transaction.sequence = (transaction.sequence + batch.record_count) & SEQUENCE_MASK
+        transaction.note_appended(batch.record_count)
         run.writer.advanced_unsequenced(batch.record_count)
         self._engine.timed(batch, time.time() * 1000)
         self._engine.advanced(run, pieces, batch.record_count)

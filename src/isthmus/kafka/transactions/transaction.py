@@ -24,7 +24,7 @@ from kafka.protocol.producer import (
 from isthmus.deadline import Deadline
 from isthmus.errors import BrokerRefused, ClusterError, Unreachable
 from isthmus.kafka import codes
-from isthmus.kafka.batches.batch import Batch, stamp
+from isthmus.kafka.batches.batch import SEQUENCE_MASK, Batch, stamp
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.leader import LogLeader
 from isthmus.kafka.log.listoffsets import PartitionKey
@@ -215,6 +215,14 @@ class Transaction:
         )
         await self._ask(request, lambda a: a.error_code, "ending a transaction")
         self.is_open = False
+
+    def continue_at(self, sequence: int) -> None:
+        """Write next with this sequence: those of a partition begin at 0 with every epoch."""
+        self.sequence = sequence
+
+    def note_appended(self, records: int) -> None:
+        """Note that these records were appended: it is open, and the next sequence is behind them."""
+        self.sequence, self.is_open = (self.sequence + records) & SEQUENCE_MASK, True
 
     async def write(self, leader: LogLeader, batch: Batch, *, term_s: float | None = None) -> int:
         """Append a batch as a whole transaction, the only one of its producer there. Return its base offset. With
