@@ -42,7 +42,7 @@ class Maps:
 
     def note(self, engine: Engine) -> None:
         """Remember how far the lanes are now."""
-        self.final = engine.lanes.final(engine.lanes.transits())
+        self.final = engine.lanes.find_final(engine.lanes.transits())
         for key, transit in engine.lanes.transits().items():
             self.cursors[key] = transit.cursor
             self.ranges.setdefault(key, []).extend(transit.ranges)

@@ -19,10 +19,10 @@ from testing.values.looks import NOWHERE, PRODUCER
 class Heard:
     """Faults that are noted, in the state that tells them apart."""
 
-    def judged(self, run: LaneRun, verdict: AppendVerdict, error_code: int, *_: Any) -> None:
+    def handle_verdict(self, run: LaneRun, verdict: AppendVerdict, error_code: int, *_: Any) -> None:
         run.fail(LaneState.BLOCKED, f"{verdict} {error_code}")
 
-    def damaged(self, run: LaneRun, offset: int, what: str) -> None:
+    def block_damaged(self, run: LaneRun, offset: int, what: str) -> None:
         run.fail(LaneState.BLOCKED, f"damaged at {offset}: {what}")
 
     def append_lost(self, runs: list[LaneRun], error: ClusterError) -> None:

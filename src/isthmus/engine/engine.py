@@ -324,7 +324,7 @@ class Engine:
                 self.advanced(run, parcel.pieces, batch.record_count)
                 self._offer(run)
             else:
-                self.faults.judged(run, verdict, answer.error_code, answer.error_message, batch)
+                self.faults.handle_verdict(run, verdict, answer.error_code, answer.error_message, batch)
 
     def timed(self, batch: Batch, now_ms: float) -> None:
         """Count the latency of these records, which are at the target at `now_ms` (since 1970)."""

@@ -96,7 +96,7 @@ class Faults:
         elif code == codes.OFFSET_OUT_OF_RANGE:
             self._handle_out_of_range(run, fetched)
         elif code == codes.CORRUPT_MESSAGE:
-            self.unreadable(run, "its broker answers CORRUPT_MESSAGE")
+            self.note_unreadable(run, "its broker answers CORRUPT_MESSAGE")
         elif code in codes.AUTHORIZATION:
             _fail_denied(run, "the source does not allow reading", self._source, on_topic("READ", run.source[0]))
             self._resolver.add(run, DENIED_RETRY_S)
@@ -149,17 +149,17 @@ class Faults:
             run.transit.doubt(lost_from)
         self._resolver.add(run, RETRY_S)
 
-    def unreadable(self, run: LaneRun, what: str) -> None:
+    def note_unreadable(self, run: LaneRun, what: str) -> None:
         """Handle damaged records of the source at `read_offset`."""
         self._engine.stop_reading(run)
         if run.intake.pending:
             # The pieces read before can still be written.
             run.intake.cut()
         else:
-            self.damaged(run, run.intake.read_offset, what)
+            self.block_damaged(run, run.intake.read_offset, what)
             self._resolver.add(run, DENIED_RETRY_S)
 
-    def gated(self, run: LaneRun, schema_id: int) -> None:
+    def await_schema(self, run: LaneRun, schema_id: int) -> None:
         """Wait: the next record has a schema that the target's registry is not known to hold."""
         self._engine.stop_reading(run)
         if run.intake.pending:
@@ -190,7 +190,7 @@ class Faults:
         )
         self._resolver.add(run, DENIED_RETRY_S)
 
-    def damaged(self, run: LaneRun, offset: int, what: str) -> None:
+    def block_damaged(self, run: LaneRun, offset: int, what: str) -> None:
         """Block the lane: bytes of the source are damaged."""
         run.fail(
             LaneState.BLOCKED,
@@ -209,7 +209,7 @@ class Faults:
 
     # Writing
 
-    def judged(
+    def handle_verdict(
         self,
         run: LaneRun,
         verdict: AppendVerdict,
@@ -238,7 +238,9 @@ class Faults:
                 self._handle_too_large(run, reason, sent)
             case AppendVerdict.REFUSED if error_code == codes.CORRUPT_MESSAGE and sent is not None and not crc_ok(sent):
                 run.intake.spoil()
-                self.damaged(run, sent.base_offset, f"the checksum of the batch at offset {sent.base_offset} is wrong")
+                self.block_damaged(
+                    run, sent.base_offset, f"the checksum of the batch at offset {sent.base_offset} is wrong"
+                )
                 self._resolver.add(run, DENIED_RETRY_S)
             case AppendVerdict.REFUSED:
                 run.fail(

@@ -334,11 +334,11 @@ class SourceReader:
             size = self._offer(run, fetched)
         except SchemaMissing as missing:
             self.remove(run)
-            self._engine.faults.gated(run, missing.schema_id)
+            self._engine.faults.await_schema(run, missing.schema_id)
             return 0
         except ValueError as error:
             self.remove(run)
-            self._engine.faults.unreadable(run, str(error))
+            self._engine.faults.note_unreadable(run, str(error))
             return 0
         self._go_on(run, fetched)
         self._engine.received(run, size)

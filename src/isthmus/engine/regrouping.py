@@ -16,8 +16,8 @@ from isthmus.kafka.batches.batch import Batch, scan
 class Judges(Protocol):
     """Handles a batch that is damaged or was not appended."""
 
-    def damaged(self, run: LaneRun, offset: int, what: str, /) -> None: ...
-    def judged(
+    def block_damaged(self, run: LaneRun, offset: int, what: str, /) -> None: ...
+    def handle_verdict(
         self,
         run: LaneRun,
         verdict: AppendVerdict,
@@ -57,7 +57,7 @@ def regroup(run: LaneRun, piece: Piece, engine: Regrouping) -> None:
             batches = rebatch.dense(batch, begin=run.writer.position)
         _check_complete(batch, batches, run.writer.position)
     except ValueError as error:
-        raise damaged(run, error, engine.faults) from error
+        raise mark_damaged(run, error, engine.faults) from error
     # A new batch has no producer id, and transactions are distinguished by it.
     batches = [part._replace(producer_id=batch.producer_id) for part in batches]
     is_plain = not (piece.is_aborted or piece.is_undecided)
@@ -74,10 +74,10 @@ def _is_plain(piece: Piece, part: Batch, run: LaneRun) -> bool:
     return not piece.is_undecided and passes(part, run.lane.batch_bytes_max)
 
 
-def damaged(run: LaneRun, error: ValueError, faults: Judges) -> Refused:
+def mark_damaged(run: LaneRun, error: ValueError, faults: Judges) -> Refused:
     """Mark the pending pieces as damaged, so that they are read again. Return the exception to raise."""
     run.intake.spoil()
-    faults.damaged(run, run.position, str(error))
+    faults.block_damaged(run, run.position, str(error))
     return Refused()
 
 

@@ -274,7 +274,7 @@ class Resolver:
                 "Run again to start over with the topics that exist then." if side == "target" else "",
                 DENIED_RETRY_S,
             )
-        if routes.denied(topic):
+        if routes.is_denied(topic):
             return Absence(
                 LaneState.NOT_AUTHORIZED,
                 f"the {side} does not let us see a topic: {on_topic('DESCRIBE', topic)} is missing",

@@ -69,7 +69,7 @@ class Roster:
                 transits[key] = run.transit
         return transits
 
-    def final(self, keys: Iterable[LaneKey]) -> frozenset[LaneKey]:
+    def find_final(self, keys: Iterable[LaneKey]) -> frozenset[LaneKey]:
         """The mapped lanes among these of which certainly no record lies behind their transits: they are over, and
         nothing else of them was sent.
         """

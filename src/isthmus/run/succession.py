@@ -90,7 +90,7 @@ class Succession:
                 asked_at = time.monotonic()
                 poll = await tail.poll()
             except ClusterError as error:
-                vigil.unreadable()
+                vigil.note_unreadable()
                 is_passing = error.retryable or is_missing(error)
                 if not is_passing or time.monotonic() - readable_at > _DEAF_S:
                     raise

@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 from isthmus.kafka.batches.aborted import ABORT, control_type
 from isthmus.kafka.batches.batch import CODEC_MASK, CODECS, LOG_APPEND_TIME, RECORDS_BEGIN, Batch
 from isthmus.kafka.batches.records import header_key, records_in
-from isthmus.kafka.log.reading import OffsetRange, StoredBatch, unreadable
+from isthmus.kafka.log.reading import OffsetRange, StoredBatch, unreadable_error
 
 if TYPE_CHECKING:
     from hashlib import _Hash as HASH
@@ -235,7 +235,7 @@ def decoded_records(batch: Batch, origin: RowOrigin) -> Iterable[Any]:
         records = records_in(batch)
     except (KafkaError, ValueError) as error:
         where = f"offset {batch.base_offset} of {origin.span}"
-        raise unreadable(origin.cluster, where, error) from error
+        raise unreadable_error(origin.cluster, where, error) from error
     begin, end = origin.span.offset_begin, origin.span.offset_end
     if begin <= batch.base_offset and batch.offset_end <= end:
         return records

@@ -47,7 +47,7 @@ def judged(error_code: int, message: str | None = None) -> tuple[LaneRun, float]
             run.heal()
             now = time.monotonic()
             verdict = AppendVerdict.RECREATED if error_code == codes.UNKNOWN_TOPIC_ID else AppendVerdict.RESOLVE
-            engine.faults.judged(run, verdict, error_code, message)
+            engine.faults.handle_verdict(run, verdict, error_code, message)
             return run, engine._resolver._due[run] - now
 
     return asyncio.run(scenario())
@@ -110,12 +110,12 @@ def test_what_does_not_pass_is_told_and_tried_less_often(code: int, state: LaneS
             run.heal()
             run.writer.placed(100)
             for _ in range(5):
-                engine.faults.judged(run, AppendVerdict.RESOLVE, code)
+                engine.faults.handle_verdict(run, AppendVerdict.RESOLVE, code)
             now = time.monotonic()
             assert (engine._resolver._due[run] - now < 0.1, run.report().state) == (True, LaneState.ACTIVE)
             for _ in range(9):
                 engine._resolver._due.clear()
-                engine.faults.judged(run, AppendVerdict.RESOLVE, code)
+                engine.faults.handle_verdict(run, AppendVerdict.RESOLVE, code)
             assert 0.5 < engine._resolver._due[run] - time.monotonic() <= 1.0
             found = run.health.evidence.hindrance(now + PATIENCE_S)
             assert found is not None

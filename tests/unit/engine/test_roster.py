@@ -78,11 +78,11 @@ def test_only_a_lane_that_is_over_has_a_last_word() -> None:
             transit=SimpleNamespace(is_final=is_final),
         )
 
-    assert _roster_of(lane(is_over=True)).final([KEYS[0]]) == {KEYS[0]}
+    assert _roster_of(lane(is_over=True)).find_final([KEYS[0]]) == {KEYS[0]}
     for each in (
         lane(is_over=False),
         lane(is_over=True, is_writing=True),
         lane(is_over=True, is_untold=True),
         lane(is_over=True, is_final=False),
     ):
-        assert not _roster_of(each).final([KEYS[0]])
+        assert not _roster_of(each).find_final([KEYS[0]])

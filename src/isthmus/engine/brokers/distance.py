@@ -89,7 +89,7 @@ class Distances:
                 for node_id in self._nodes() - self._far_s.keys():
                     self._far_s[node_id] = 0.0
                     group.create_task(self._measure(node_id, RoundTrip()))
-                await self._routes.heard()
+                await self._routes.wait_for_news()
 
     def _nodes(self) -> set[int]:
         leaders = self._routes.leaders

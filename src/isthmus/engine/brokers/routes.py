@@ -96,7 +96,7 @@ class Routes(Generic[TopicT]):
         """A broker and the in-sync replicas of the partitions that it leads."""
         return self._acknowledging.get(node_id, frozenset((node_id,)))
 
-    async def heard(self) -> None:
+    async def wait_for_news(self) -> None:
         """Wait for the next metadata of the cluster. For a single listener."""
         self._heard.clear()
         await self._heard.wait()
@@ -158,7 +158,7 @@ class Routes(Generic[TopicT]):
         if last - first > GONE_AFTER_S:
             raise TopicGone
 
-    def denied(self, topic: TopicT) -> bool:
+    def is_denied(self, topic: TopicT) -> bool:
         """Whether the cluster denies us the topic's metadata."""
         return self._codes.get(topic) == codes.TOPIC_AUTHORIZATION_FAILED
 

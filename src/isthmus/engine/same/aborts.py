@@ -93,7 +93,7 @@ class Aborts:
         for key in [key for key in self._known if key[0] is run]:
             del self._known[key]
 
-    def verified(self) -> None:
+    def note_verification(self) -> None:
         """Note that brokers verify transactions with a coordinator: none is begun without one from now on."""
         self._is_verified = True
 
@@ -126,7 +126,7 @@ class Aborts:
             await self._check_end(run)
         return None
 
-    async def undecided(self, run: LaneRun, source_producer_id: int) -> LoneTransaction | Transaction:
+    async def find_undecided(self, run: LaneRun, source_producer_id: int) -> LoneTransaction | Transaction:
         """Find the transaction for records of a producer of the source before it is known how they end. It is alone,
         unless an earlier owner left one open that has a coordinator.
 

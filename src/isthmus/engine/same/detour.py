@@ -16,7 +16,7 @@ from isthmus.engine.batches.pieces import Piece, passes
 from isthmus.engine.brokers.producer import ProducerIdentity
 from isthmus.engine.brokers.routes import TargetRoutes
 from isthmus.engine.parcels import gathered
-from isthmus.engine.regrouping import Regrouping, damaged, regroup
+from isthmus.engine.regrouping import Regrouping, mark_damaged, regroup
 from isthmus.engine.run import LaneRun, Refused
 from isthmus.engine.same.aborts import UNVERIFIED, Aborts, LoneTransaction
 from isthmus.engine.same.filler import RECORDS_PER_BATCH, filler
@@ -153,7 +153,7 @@ class Detour:
         commit = kind == COMMIT
         transaction: Transaction | LoneTransaction | None
         if run.transactions.is_whole:
-            transaction = await self._aborts.undecided(run, batch.producer_id)
+            transaction = await self._aborts.find_undecided(run, batch.producer_id)
         elif commit:
             # Open if the lane was whole before. In a compacted topic it may be aborted, and its end cleaned away.
             transaction = None if run.lane.is_compacted else self._aborts.left_alone(run, batch.producer_id)
@@ -178,7 +178,7 @@ class Detour:
             # The target would refuse it, but a transaction begun in vain times out, and its end takes an offset.
             check_batch(batch)
         except ValueError as error:
-            raise damaged(run, error, self._engine.faults) from error
+            raise mark_damaged(run, error, self._engine.faults) from error
         transaction = await self._aborted_transaction(run, batch)
         if not transaction.is_open and await self._omission.applies(run):
             # Another lane has found meanwhile that brokers verify transactions.
@@ -195,7 +195,7 @@ class Detour:
         if batch.base_offset != run.writer.position or not passes(batch, run.lane.batch_bytes_max):
             regroup(run, piece, self._engine)
             return
-        transaction = await self._aborts.undecided(run, batch.producer_id)
+        transaction = await self._aborts.find_undecided(run, batch.producer_id)
         if not transaction.is_open and not await self._may_begin(run, transaction):
             self._engine.go_by_records(run)
             raise Refused
@@ -235,12 +235,12 @@ class Detour:
             and (run.transactions.is_whole or not transaction.is_open)
         ):
             run.writer.refused()
-            self._aborts.verified()
+            self._aborts.note_verification()
             return False
         if code == codes.NOT_ENOUGH_REPLICAS and isinstance(transaction, LoneTransaction) and not transaction.is_open:
             await self._aborts.find_coordinator(run, transaction)
         if code != codes.NONE:
-            self._engine.faults.judged(run, run.writer.answered(code, -1), code, message, batch)
+            self._engine.faults.handle_verdict(run, run.writer.answered(code, -1), code, message, batch)
             raise Refused
         transaction.note_appended(batch.record_count)
         run.writer.advanced_unsequenced(batch.record_count)
@@ -260,7 +260,7 @@ class Detour:
             code, message, base = await self._append_at(run, batch, append, None)
             verdict = run.writer.answered(code, base)
             if verdict is not AppendVerdict.ADVANCED:
-                self._engine.faults.judged(run, verdict, code, message, batch)
+                self._engine.faults.handle_verdict(run, verdict, code, message, batch)
                 raise Refused
         if run.writer.position == end and self._engine.may_go_on(run):
             # If the deletion is refused, the fillers still have to be deleted when the lane is placed again.
@@ -294,7 +294,7 @@ class Detour:
     ) -> tuple[int, str | None]:
         code, message, base = await self._append_at(run, batch, append, transactional_id)
         if code == codes.NONE and base != run.writer.position:
-            self._engine.faults.judged(run, AppendVerdict.BROKEN, code, f"base offset {base}")
+            self._engine.faults.handle_verdict(run, AppendVerdict.BROKEN, code, f"base offset {base}")
             raise Refused
         return code, message
 

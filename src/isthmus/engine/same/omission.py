@@ -73,7 +73,7 @@ class Omission:
                 if end > run.writer.position:
                     break
                 run.intake.spoil()
-                self._engine.faults.damaged(run, end, str(error))
+                self._engine.faults.block_damaged(run, end, str(error))
                 raise Refused from error
             end = batch.offset_end
         return end

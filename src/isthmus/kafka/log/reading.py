@@ -77,7 +77,7 @@ def committed_view(batches: Iterable[Batch], aborted: Iterable[tuple[int, int]])
     return (StoredBatch(batch, view.advance(batch)) for batch in batches)
 
 
-def unreadable(alias: str, what: str, error: Exception) -> BrokerRefused:
+def unreadable_error(alias: str, what: str, error: Exception) -> BrokerRefused:
     """Build the error for stored bytes that cannot be decoded; `what` names them."""
     return BrokerRefused(
         f"{alias} delivers bytes that are no records at {what}: {error}",
@@ -239,7 +239,7 @@ class LogReader:
         try:
             batches = [modern(batch) for batch in scan(part.records)]
         except (ValueError, KafkaError) as error:
-            raise unreadable(self._alias, f"offset {offset} of {span}", error) from error
+            raise unreadable_error(self._alias, f"offset {offset} of {span}", error) from error
         found = [item for item in committed_view(batches, part.aborted) if item.batch.offset_end > offset]
         # Without records up to the end of the range, the cleaner has left none there.
         if not found and (part.records or part.end < span.offset_end or await find_in_tier(connection, wants)):

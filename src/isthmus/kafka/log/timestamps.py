@@ -12,7 +12,7 @@ from isthmus.kafka.batches.records import records_in
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.leaders import ask_leaders
 from isthmus.kafka.log.listoffsets import PartitionKey, list_offsets
-from isthmus.kafka.log.reading import LogReader, OffsetRange, unreadable
+from isthmus.kafka.log.reading import LogReader, OffsetRange, unreadable_error
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.naming import TopicT
 
@@ -98,7 +98,7 @@ def _stamps(batch: Batch, key: PartitionKey) -> list[tuple[int, int]]:
     try:
         return [(r.offset, _NO_TIMESTAMP if r.timestamp is None else r.timestamp) for r in records_in(batch)]
     except Exception as error:
-        raise unreadable("the source", f"offset {batch.base_offset} of {key[0]}-{key[1]}", error) from error
+        raise unreadable_error("the source", f"offset {batch.base_offset} of {key[0]}-{key[1]}", error) from error
 
 
 async def offsets_by_time(

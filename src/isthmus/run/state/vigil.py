@@ -61,7 +61,7 @@ class Vigil:
         if self._turn is Turn.WAIT and asked_at - self._quiet_since >= self._silence_s + self.controller.held_s:
             self._turn = Turn.FREE
 
-    def unreadable(self) -> None:
+    def note_unreadable(self) -> None:
         """Note that the ledger cannot be read: the controller is not silent because of that."""
         self._quiet_since = None
 

@@ -250,7 +250,7 @@ class LeaseTask:
                 poll = await self._tail.poll()
             except ClusterError:
                 # The ledger may be moving to another broker or being created again; the tenure limits how long.
-                self._tenure.unreadable(lasting_s())
+                self._tenure.note_unreadable(lasting_s())
                 await asyncio.sleep(RETRY_S)
                 continue
             if poll.is_other_log:
@@ -313,7 +313,7 @@ class LeaseTask:
             try:
                 if self._has_written:
                     await self._engine.at_rest(parting)
-                    transits, final = self._engine.lanes.transits(), self._engine.lanes.final(parting)
+                    transits, final = self._engine.lanes.transits(), self._engine.lanes.find_final(parting)
                     await self._maps.save(transits, final=final, term_s=PROGRESS_S)
                 self._let_go_of = revision
                 task_document = self._build_task_document(min(self._tenure.ended_through, self._spec.generation - 1))
@@ -335,7 +335,7 @@ class LeaseTask:
         # The next owner finds out by itself what could not be written here.
         with contextlib.suppress(ClusterError):
             transits = self._engine.lanes.transits()
-            await self._maps.save(transits, final=self._engine.lanes.final(transits), term_s=_RELEASE_TERM_S)
+            await self._maps.save(transits, final=self._engine.lanes.find_final(transits), term_s=_RELEASE_TERM_S)
         try:
             marks = self._marks()
             self._milestones.note_marks(self._lanes, marks)

@@ -64,7 +64,7 @@ class Tenure:
         """Note that the ledger was read up to `position`; `at_end` if that was its end at `asked_at`."""
         self._position = position
         if not at_end:
-            self.unreadable(asked_at)
+            self.note_unreadable(asked_at)
             return
         self._known_at = asked_at
         if self._deaf_since is not None and asked_at >= self._deaf_since:
@@ -72,7 +72,7 @@ class Tenure:
             self._beat_at += max(asked_at - max(self._deaf_since, self._beat_at), 0.0)
             self._deaf_since = None
 
-    def unreadable(self, now: float) -> None:
+    def note_unreadable(self, now: float) -> None:
         """Note that the ledger, or its end, could not be read."""
         if self._deaf_since is None:
             self._deaf_since = now
@@ -82,7 +82,7 @@ class Tenure:
         decoded, or the machine slept) no lease could read the ledger, and silence does not count.
         """
         if now - self._ticked_at > STALL_S:
-            self.unreadable(self._ticked_at)
+            self.note_unreadable(self._ticked_at)
         self._ticked_at = now
 
     def note_loss(self) -> None:

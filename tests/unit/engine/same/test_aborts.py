@@ -63,10 +63,10 @@ def test_what_is_known_of_a_transaction_outlives_that_brokers_begin_to_verify() 
 
     async def work() -> None:
         aborts = Aborts(cast(TargetRoutes, SimpleNamespace(client=Asked())), "link", lambda: True)
-        begun = await aborts.undecided(run, producer)
+        begun = await aborts.find_undecided(run, producer)
         begun.is_open, begun.sequence = False, 17
-        aborts.verified()
-        found = await aborts.undecided(run, producer)
+        aborts.note_verification()
+        found = await aborts.find_undecided(run, producer)
         assert (found.is_open, found.sequence) == (False, 17)
 
     asyncio.run(work())
@@ -84,14 +84,14 @@ def test_of_many_transactions_those_that_have_ended_are_forgotten(monkeypatch: p
 
     async def work() -> None:
         aborts = Aborts(cast(TargetRoutes, SimpleNamespace(client=Asked())), "link", lambda: True)
-        ended, still_open = [await aborts.undecided(run, producer) for producer in (1, 2)]
+        ended, still_open = [await aborts.find_undecided(run, producer) for producer in (1, 2)]
         ended.is_open = False
         for producer in range(3, KNOWN_MAX + 2):
-            await aborts.undecided(run, producer)
+            await aborts.find_undecided(run, producer)
         assert len(aborts._known) < KNOWN_MAX
         assert [each.producer_id for each in aborts.all_left_alone(run)] == [lone_producer_id(2)]
-        assert await aborts.undecided(run, 2) is still_open
-        found = await aborts.undecided(run, 1)
+        assert await aborts.find_undecided(run, 2) is still_open
+        found = await aborts.find_undecided(run, 1)
         assert (found.is_open, found.sequence) == (False, 42)
 
     asyncio.run(work())

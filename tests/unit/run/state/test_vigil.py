@@ -66,7 +66,7 @@ def test_silence_counts_only_while_something_could_be_heard() -> None:
     """Time in which the ledger was away, or was not read to its end, says nothing of the controller."""
     deaf = vigil()
     deaf.note_look(AT_S + 9, at_end=True)
-    deaf.unreadable()
+    deaf.note_unreadable()
     assert deaf.turn(Liveness.UNKNOWN) is Turn.WAIT
     deaf.note_look(AT_S + 20, at_end=False)
     assert deaf.turn(Liveness.UNKNOWN) is Turn.WAIT
@@ -188,7 +188,7 @@ class Waiting(RuleBasedStateMachine):
     def lose_ledger(self, after_s: int) -> None:
         """It cannot be read at all."""
         self.wait(after_s)
-        self.vigil.unreadable()
+        self.vigil.note_unreadable()
         self.quiet_s, self.pending_s = None, 0.0
 
     @rule()

@@ -166,7 +166,7 @@ def test_nothing_is_written_after_ten_seconds_without_the_ledger() -> None:
     assert lease.write_until < BEGUN
     announce(lease, BEGUN + 20)
     assert lease.write_until == BEGUN + 20 + SILENCE_S
-    lease.unreadable(BEGUN + 21)
+    lease.note_unreadable(BEGUN + 21)
     assert lease.write_until == BEGUN + 20 + SILENCE_S
     assert lease.ending(BEGUN + 45) is None
     lease.note_look(BEGUN + 45, 200, at_end=False)
@@ -219,7 +219,7 @@ def test_silence_does_not_count_while_nothing_could_be_heard() -> None:
     """The controller may have been as cut off as the lease was: it gets its ten seconds again."""
     lease = tenure(ended_through=1)
     announce(lease)
-    lease.unreadable(BEGUN)
+    lease.note_unreadable(BEGUN)
     assert lease.ending(BEGUN + 30) is None
     lease.note_look(BEGUN + 31, 106, at_end=True)
     assert lease.ending(BEGUN + 40) is None
@@ -255,7 +255,7 @@ def test_a_ledger_that_cannot_be_read_now_and_then_hides_no_silence() -> None:
     for at in range(0, 18, 2):
         assert lease.ending(BEGUN + at) is None
         if at % 4:
-            lease.unreadable(BEGUN + at + 1)
+            lease.note_unreadable(BEGUN + at + 1)
         else:
             lease.note_look(BEGUN + at + 1, 104, at_end=False)
         assert lease.ending(BEGUN + at + 1) is None
