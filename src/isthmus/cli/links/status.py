@@ -93,16 +93,9 @@ def status(
         )
     configuration = load_with_declared(path, link)
     if watch:
-        reader = AsyncFabric(configuration).reader(link)
-        if is_lines:
-            asyncio.run(_tell(reader, view, interval_s))
-        elif _has_screen():
-            # Loaded only if it is shown: the library is an extra, and takes its time.
-            from isthmus.cli.tables.screen import show_screen
-
-            show_screen(reader, view, interval_s, by_partition=partitions)
-        else:
-            asyncio.run(_watch(reader, view, interval_s, partitions))
+        _show_moving(
+            AsyncFabric(configuration).reader(link), view, interval_s, is_lines=is_lines, by_partition=partitions
+        )
         return
     found = ask_fabric(configuration, lambda fabric: fabric.status(link=link))
     links = view.of(found)
@@ -124,6 +117,18 @@ def status(
         raise missing
     # Sorting and filters do not change the exit code.
     _end(View(topics=view.topics).of(found), is_unknown=not found and bool(configuration.unread))
+
+
+def _show_moving(reader: StatusReader, view: View, interval_s: float, *, is_lines: bool, by_partition: bool) -> None:
+    if is_lines:
+        asyncio.run(_tell(reader, view, interval_s))
+    elif _has_screen():
+        # Loaded only if it is shown: the library is an extra, and takes its time.
+        from isthmus.cli.tables.screen import show_screen
+
+        show_screen(reader, view, interval_s, by_partition=by_partition)
+    else:
+        asyncio.run(_watch(reader, view, interval_s, by_partition))
 
 
 def _end(judged: Sequence[LinkProgress], *, is_unknown: bool) -> None:

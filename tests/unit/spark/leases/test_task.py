@@ -185,7 +185,7 @@ def test_lanes_that_were_taken_away_tell_where_they_end_before_they_are_let_go_o
         tenure = SimpleNamespace(revision=2, parting=frozenset({gone}), ended_through=0, is_clean=True, beat=5)
         monkeypatch.setattr(task, "Tenure", lambda *_: tenure)
         lease = cast(Any, task.LeaseTask(cast(Any, specified(1, company=1))))
-        roster = SimpleNamespace(transits=dict, final=lambda _: (), reports=lambda: last, is_clean=True)
+        roster = SimpleNamespace(transits=dict, find_final=lambda _: (), reports=lambda: last, is_clean=True)
         lease._engine = SimpleNamespace(at_rest=nothing, lanes=roster, latency=[])
         lease._maps = SimpleNamespace(save=nothing)
         lease._writer = SimpleNamespace(append=append)
