@@ -52,6 +52,9 @@ def find_unknown(path: Path, root: type[Section]) -> Path | None:
     """Return the path of the first key that its section does not have; `None` if all are known."""
     annotation: Any = root
     for end, part in enumerate(path, start=1):
+        if get_origin(annotation) is tuple and isinstance(part, str):
+            # A single item may be written without its list.
+            annotation = section_of(annotation)
         has_keys = isinstance(annotation, type) and issubclass(annotation, Section)
         annotation = inner(annotation, part) if has_keys or get_origin(annotation) is dict else None
         if annotation is None:
