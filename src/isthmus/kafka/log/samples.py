@@ -9,7 +9,7 @@ from aiokafka.errors import KafkaError
 
 from isthmus.kafka.batches.records import StoredRecord, records_in
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.reading import LogReader, OffsetRange, unreadable
+from isthmus.kafka.log.reading import LogReader, OffsetRange, unreadable_error
 
 _FETCH_BYTES: Final = 1 << 20
 _WIDER: Final = 8
@@ -32,7 +32,7 @@ async def first_records(client: Client, span: OffsetRange, most: int) -> list[St
                     records = records_in(batch)
                 except (ValueError, KafkaError) as error:
                     where = f"offset {batch.base_offset} of {span}"
-                    raise unreadable(client.cluster.alias, where, error) from error
+                    raise unreadable_error(client.cluster.alias, where, error) from error
                 found += [_stored(each) for each in records if span.offset_begin <= each.offset < span.offset_end]
             if len(found) >= most:
                 break
