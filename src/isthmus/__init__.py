@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from isthmus import spark
     from isthmus.errors import IsthmusError
     from isthmus.fabric.async_fabric import AsyncFabric
+    from isthmus.fabric.background import BackgroundRun
     from isthmus.fabric.fabric import Fabric
     from isthmus.fabric.fabric import open_fabric as open  # noqa: A004 - isthmus.open reads like pathlib's
+    from isthmus.fabric.status import FabricStatus
     from isthmus.model.links.outcome import RunOutcome
     from isthmus.model.links.progress import LinkProgress
     from isthmus.topics.plan import Plan
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "AsyncFabric",
+    "BackgroundRun",
     "Fabric",
+    "FabricStatus",
     "IsthmusError",
     "LinkProgress",
     "Plan",
@@ -38,7 +42,9 @@ __all__ = [
 
 _HOMES: Final = {
     "AsyncFabric": ("isthmus.fabric.async_fabric", "AsyncFabric"),
+    "BackgroundRun": ("isthmus.fabric.background", "BackgroundRun"),
     "Fabric": ("isthmus.fabric.fabric", "Fabric"),
+    "FabricStatus": ("isthmus.fabric.status", "FabricStatus"),
     "IsthmusError": ("isthmus.errors", "IsthmusError"),
     "LinkProgress": ("isthmus.model.links.progress", "LinkProgress"),
     "Plan": ("isthmus.topics.plan", "Plan"),

@@ -143,6 +143,7 @@ async def running(
     finally:
         controller.stop()
         await asyncio.gather(run[0].task, return_exceptions=True)
+        workers.leave()
 
 
 async def ends(cluster: LocalCluster, name: str, *, partitions: int = 1) -> list[int]:

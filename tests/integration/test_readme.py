@@ -59,12 +59,30 @@ def test_spark_submit(folder: Path, east: LocalCluster, west: LocalCluster, flig
     assert oracle.assert_same(east, west, flights) == 100
 
 
+def test_notebook(tmp_path: Path) -> None:
+    """The example starts clusters, mirrors in the background, queries its status, stops and compares, as in a kernel,
+    where an event loop runs already. What its cells show is HTML.
+    """
+    shown = _run(tmp_path, sys.executable, "-m", "testing.runs.notebook", str(ROOT / "examples" / "notebook.ipynb"))
+    outputs = re.findall(r"^Out: (.*)$", shown, re.MULTILINE)
+    plan, outcome, begun, caught_up, in_trouble, stopped, verified = outputs
+    assert "create 1" in plan
+    assert "1,000 records" in outcome
+    assert "caught up" in outcome
+    assert "run of east-west is active" in begun
+    assert "run of east-west is active" in caught_up
+    assert shown.count("|orders|") == 3
+    assert in_trouble == "0"
+    assert "500 records" in stopped
+    assert "east and west hold the same: 1,500 records compared" in verified
+
+
 def _blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
 
 
 def _run(folder: Path, *command: str) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYSPARK_PYTHON": sys.executable}
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=TERM_S)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -16,7 +16,9 @@ def test_public_names_are_these() -> None:
     """Whatever is public is public on purpose, and there."""
     names = [
         "AsyncFabric",
+        "BackgroundRun",
         "Fabric",
+        "FabricStatus",
         "IsthmusError",
         "LinkProgress",
         "Plan",

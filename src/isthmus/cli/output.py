@@ -18,7 +18,8 @@ from rich.text import Text
 from rich.tree import Tree
 
 from isthmus.cli.tables.columns import Cells, Column
-from isthmus.cli.tables.grid import Grid, printable
+from isthmus.cli.tables.grid import Grid
+from isthmus.model.text.wording import printable
 
 __all__ = ["OutputFormat", "Row", "applicable", "console", "print_line", "print_tree", "printable", "render"]
 
@@ -126,11 +127,6 @@ def _measure(value: object, path: str, found: dict[str, set[str]]) -> None:
 def applicable(row: Row) -> Row:
     """Return the row of a table without those `None` values that mean "not applicable" rather than unknown."""
     return {key: value for key, value in row.items() if value is not None}
-
-
-def format_topic(source_topic: str, target_topic: str) -> str:
-    """Return a topic by its name, or by both if they differ."""
-    return source_topic if source_topic == target_topic else f"{source_topic} -> {target_topic}"
 
 
 def print_line(text: str) -> None:

@@ -12,6 +12,7 @@ from isthmus.errors import ConfigError, IsthmusError
 from isthmus.fabric.comparing import OpenedWithSpark, comparison
 from isthmus.fabric.names import live_names
 from isthmus.fabric.opening import open_configuration
+from isthmus.fabric.status import FabricStatus
 from isthmus.fabric.trying import transform_trial
 from isthmus.kafka.session import ClientSession
 from isthmus.memory.claims import Claims
@@ -43,12 +44,12 @@ if TYPE_CHECKING:
     from isthmus.model.kafka.findings import Finding
     from isthmus.model.link import Link
     from isthmus.model.links.outcome import Until
-    from isthmus.model.links.progress import LinkProgress
     from isthmus.model.links.promotion import Promotion
     from isthmus.model.namespace import NamespaceMap
     from isthmus.model.problem import Problem
     from isthmus.recovery.replaying import QuarantinedPartition
     from isthmus.run.controller import OnProgress
+    from isthmus.run.stopping import StopRequest
     from isthmus.trees.declaringtrees import AsyncDeclaredTrees
 
 SAMPLE_S: Final = 1.0
@@ -318,13 +319,14 @@ class AsyncFabric(OpenedWithSpark):
         follow_config: bool = False,
         on_configuration: OnConfiguration = lambda _: None,
         metrics: MetricsSettings | None = None,
+        stopping: StopRequest | None = None,
     ) -> RunOutcome:
         """Create what is missing and copy, until everything is copied or for ever.
 
         With `until="caught-up"` it ends when the sources have nothing more that was not copied, with "committed" when
         that is so but for what is in open transactions; a function instead is asked twice a second, with the newest
-        progress, whether to end. SIGINT and SIGTERM end it in good order. What goes wrong is in the outcome, link by
-        link.
+        progress, whether to end. SIGINT and SIGTERM end it in good order, and so does `stopping`, from any thread. What
+        goes wrong is in the outcome, link by link.
 
         A link that another controller runs is left to it: its error is `Occupied`. With `take_over` it is
         taken at once, and the other controller ends with `Fenced`. With `standby` the end of the other one is
@@ -362,6 +364,7 @@ class AsyncFabric(OpenedWithSpark):
                 takes=takes,
                 take_over=take_over,
                 standby=standby,
+                stopping=stopping,
             )
 
     def _into(self, clusters: Collection[str], links: tuple[Link, ...]) -> tuple[Link, ...]:
@@ -374,7 +377,7 @@ class AsyncFabric(OpenedWithSpark):
             )
         return found
 
-    async def status(self, *, link: str | None = None) -> tuple[LinkProgress, ...]:
+    async def status(self, *, link: str | None = None) -> FabricStatus:
         """How the links stand: ends and lags as the logs tell them, states as the ledger tells them.
 
         Two looks, a second apart, so that there are rates.
@@ -384,7 +387,7 @@ class AsyncFabric(OpenedWithSpark):
         reader = StatusReader(self.links(link), self.session)
         await reader.read()
         await asyncio.sleep(SAMPLE_S)
-        return await reader.read()
+        return FabricStatus(await reader.read())
 
     async def forget(
         self, link: str, topics: Collection[str] = (), *, delete_at_target: bool = False, dry_run: bool = False

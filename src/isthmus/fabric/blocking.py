@@ -149,7 +149,7 @@ def _loop_elsewhere() -> Iterator[asyncio.AbstractEventLoop]:
         asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result()
         raise
     finally:
-        asyncio.run_coroutine_threadsafe(_wait_for_others(), loop).result()
+        asyncio.run_coroutine_threadsafe(wait_for_others(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
@@ -160,7 +160,7 @@ async def _cancel_others() -> None:
         task.cancel()
 
 
-async def _wait_for_others() -> None:
+async def wait_for_others() -> None:
     """What was cancelled has ended, and what was begun in threads as well."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     await asyncio.gather(*others, return_exceptions=True)

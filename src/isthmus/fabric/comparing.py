@@ -15,6 +15,7 @@ from isthmus.memory.named import Opened
 from isthmus.model.configuration import Configuration, LedgerSettings
 from isthmus.model.kafka.transactions import AbortedPolicy
 from isthmus.model.link import Link
+from isthmus.model.links.verdict import Verdicts
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.text.wording import first_few
 from isthmus.spark.application import SparkApplication
@@ -43,7 +44,7 @@ async def comparison(
     until_ms: int | None = None,
     allow_lag: bool = False,
     on_progress: OnVerified | None = None,
-) -> Callable[[], dict[str, Verdict]]:
+) -> Callable[[], Verdicts]:
     """What compares both logs on Spark, by link: every offset, timestamp, key, value and header. What is to be
     compared is settled here; the function that is returned blocks for as long as the comparison takes, and programs
     without an event loop get its result.
@@ -71,7 +72,7 @@ async def comparison(
     policies = await asyncio.gather(*(find_treatment(each, session.client(each.target)) for each in links))
     treatments = {each.name: treatment.policy for each, treatment in zip(links, policies, strict=True)}
 
-    def compare() -> dict[str, Verdict]:
+    def compare() -> Verdicts:
         application.find()
         from isthmus.spark.compare.links import verify
         from isthmus.spark.logs import Copying
@@ -95,7 +96,7 @@ async def comparison(
         }
         if not topics and since_ms is None and until_ms is None:
             in_loop(_remember(links, verdicts, opened.configuration.ledger))
-        return {name: replace(verdict, aborted=str(treatments[name])) for name, verdict in verdicts.items()}
+        return Verdicts({name: replace(verdict, aborted=str(treatments[name])) for name, verdict in verdicts.items()})
 
     return compare
 

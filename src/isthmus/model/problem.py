@@ -52,6 +52,22 @@ def all_in_full(problems: Iterable[Problem]) -> str:
     return Problem("; ".join(messages), " ".join(filter(None, hints))).in_full
 
 
+def join_alike(problems: Iterable[tuple[int, Problem | None]]) -> list[tuple[str, Problem]]:
+    """Join the problems of consecutive partitions that are the same; those without one are left out."""
+    runs: list[tuple[int, int, Problem]] = []
+    for partition, problem in problems:
+        if problem is None:
+            continue
+        if runs and runs[-1][1:] == (partition - 1, problem):
+            runs[-1] = (runs[-1][0], partition, problem)
+        else:
+            runs.append((partition, partition, problem))
+    return [
+        (f"partition {first}" if first == last else f"partitions {first} to {last}", problem)
+        for first, last, problem in runs
+    ]
+
+
 def exit_code_of(problems: Iterable[Problem | None]) -> int:
     """Return the exit code for the problems of links, `None` for one without.
 

@@ -25,6 +25,7 @@ from isthmus.run.following import Following, Reread, as_far_as_known
 from isthmus.run.pace import Pace
 from isthmus.run.recovering import SelfRecovery
 from isthmus.run.state.candidacy import WhenOccupied
+from isthmus.run.stopping import StopRequest
 from isthmus.run.supervisor import Supervisor, Takes
 from isthmus.run.workers import Workers
 from isthmus.trees.forcing import TargetKeeper
@@ -52,7 +53,7 @@ class Controller:
     the run ends when everything the sources had is copied, with "committed" except records in open transactions, with a
     function when that returns true for the newest progress, and in any case with `stop` or a signal. `when_occupied` is
     what it does about links that another controller runs, `following` how it learns of changes of the configuration,
-    and `takes` which new links of the configuration it runs.
+    `takes` which new links of the configuration it runs, and `stopping` ends it from another thread.
     """
 
     def __init__(
@@ -66,8 +67,10 @@ class Controller:
         when_occupied: WhenOccupied = WhenOccupied.LEAVE,
         following: Following | None = None,
         takes: Takes | None = None,
+        stopping: StopRequest | None = None,
     ) -> None:
         self.timings = configuration.timings
+        self._stop_request = stopping or StopRequest()
         self._links = Supervisor(configuration, links, workers, when_occupied=when_occupied, takes=takes)
         self._following = following or Following()
         self._hung_up = asyncio.Event()
@@ -93,7 +96,7 @@ class Controller:
         """
         begun = time.monotonic()
         self._workers.start()
-        with self._signals():
+        with self._signals(), self._stop_request.calling(self.stop):
             self._links.start()
             works = (self._follow, self._count_slots, self._remember, self._recover)
             beside = [asyncio.create_task(kept_up(work)) for work in works]

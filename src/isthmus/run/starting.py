@@ -14,6 +14,7 @@ from isthmus.spark.application import SparkApplication
 if TYPE_CHECKING:
     from isthmus.model.links.outcome import Until
     from isthmus.run.controller import OnProgress
+    from isthmus.run.stopping import StopRequest
 
 
 async def run_links(
@@ -27,6 +28,7 @@ async def run_links(
     takes: Callable[[Link], bool],
     take_over: bool,
     standby: bool,
+    stopping: StopRequest | None = None,
 ) -> RunOutcome:
     """Run these links, and those that come later and that it `takes`; see `AsyncFabric.run`.
 
@@ -49,8 +51,10 @@ async def run_links(
         when_occupied=when_occupied,
         following=following,
         takes=takes,
+        stopping=stopping,
     )
     try:
         return await controller.run()
     finally:
+        workers.leave()
         application.keep(workers.starting)

@@ -7,7 +7,9 @@ import contextlib
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
 from isthmus.errors import InvariantError
 from isthmus.model.configuration import SparkSettings
@@ -19,9 +21,24 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@dataclass(slots=True)
+class _Shared:
+    """The slots of one Spark, and how many links of each run share them."""
+
+    context: SparkContext
+    slots: TaskSlots
+    links: dict[Workers, int] = field(default_factory=dict)
+
+
+_SHARED: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[SparkContext, _Shared]]] = WeakKeyDictionary()
+
+
 class Workers:
     """A new Spark session for these links, or the one given. The caller that has it started also stops it: `starting`
     is the future of the new one, which may outlast a run that ended early.
+
+    Runs in one event loop and on one Spark share its slots, as the links of one run do: each has a `Workers` of its
+    own, and has to `leave` it. The settings of the first one count.
     """
 
     def __init__(self, settings: SparkSettings, *, links: Sequence[str], spark: SparkSession | None = None) -> None:
@@ -31,6 +48,7 @@ class Workers:
         self._given = spark
         self._ready: asyncio.Future[SparkSession] | None = None
         self._slots: TaskSlots | None = None
+        self._shared: _Shared | None = None
         self.starting: Future[SparkSession] | None = None
 
     def start(self) -> None:
@@ -76,16 +94,33 @@ class Workers:
         if self._slots is None:
             count = await asyncio.to_thread(slot_count, context, self._settings)
             # Another link may have asked meanwhile.
-            self._slots = self._slots or TaskSlots(
-                context, count, links=self._count, term_s=self._settings.lease_term_s
-            )
+            self._slots = self._slots or self._join(context, count)
         return context, self._slots
 
+    def _join(self, context: SparkContext, count: int) -> TaskSlots:
+        known = _SHARED.setdefault(asyncio.get_running_loop(), {})
+        if context not in known:
+            known[context] = _Shared(context, TaskSlots(context, count, term_s=self._settings.lease_term_s))
+        self._shared = known[context]
+        self.share(self._count)
+        return self._shared.slots
+
     def share(self, links: int) -> None:
-        """Share the slots among so many links from now on."""
+        """Share the slots among so many links from now on, and those of other runs."""
         self._count = links
-        if self._slots is not None:
-            self._slots.links = links
+        if self._shared is not None:
+            self._shared.links[self] = links
+            self._shared.slots.links = sum(self._shared.links.values())
+
+    def leave(self) -> None:
+        """Leave the slots to other runs."""
+        shared, self._shared = self._shared, None
+        if shared is None:
+            return
+        del shared.links[self]
+        shared.slots.links = sum(shared.links.values())
+        if not shared.links:
+            del _SHARED[asyncio.get_running_loop()][shared.context]
 
     async def recount(self) -> None:
         """Count the slots again, as executors come and go."""

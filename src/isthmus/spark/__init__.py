@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from isthmus.fabric.background import BackgroundRun
     from isthmus.model.cluster import Cluster
     from isthmus.model.configuration import Configuration
     from isthmus.model.links.outcome import RunOutcome, Until
@@ -60,3 +61,34 @@ def register(spark: SparkSession, clusters: str | Path | Configuration | Iterabl
     known = clusters.clusters if isinstance(clusters, Configuration) else clusters
     # Executors import this package too, and shall not load the data source with it.
     import_module("isthmus.spark.datasource").register(spark, known)
+
+
+def start(
+    spark: SparkSession,
+    config: str | Path | Configuration,
+    *,
+    until: Until | None = None,
+    link: str | None = None,
+    take_over: bool = False,
+    standby: bool = False,
+) -> BackgroundRun:
+    """Begin what `run` does in the background, and return a handle as soon as the configuration is read: for notebooks,
+    and programs that do other things as well.
+
+        with isthmus.spark.start(spark, "isthmus.yaml") as mirror:
+            mirror.status().to_spark(spark).where("lag_records > 1000").show()
+
+    The handle ends the run with `stop()`, in good order. The session is left running, and serves several runs at once,
+    which share its task slots; stop them before the session. No signal is handled.
+
+    :param config: The YAML file, whose links and those declared on its clusters are run, or the configuration itself.
+    :raises ConfigError: The file cannot be used, or there is no link of that name.
+    :raises PlanRefused: The session would run tasks twice (`spark.speculation`).
+    :raises HostError: The session was stopped.
+    :raises Occupied: A run that was started in this process has one of the links. What another process runs shows a
+        little later, in the outcome.
+    """
+    begun: BackgroundRun = import_module("isthmus.fabric.background").start(
+        spark, config, until=until, link=link, take_over=take_over, standby=standby
+    )
+    return begun

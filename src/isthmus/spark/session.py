@@ -156,13 +156,24 @@ def adopt_session(spark: SparkSession) -> SparkSession:
     """Return a session that was created elsewhere, if leases can run in it.
 
     :raises PlanRefused: It would run tasks twice.
+    :raises HostError: It was stopped.
     """
+    if spark.sparkContext._jsc is None:
+        raise stopped_error()
     if spark.sparkContext.getConf().get(_SPECULATION, "false") == "true":
         raise PlanRefused(
             f"{_SPECULATION}=true would run every lease twice",
             hint=f"Start the application with --conf {_SPECULATION}=false.",
         )
     return spark
+
+
+def stopped_error() -> HostError:
+    """Return the error of a session that its application has stopped."""
+    return HostError(
+        "the Spark session was stopped",
+        hint="Run again in a new session: it goes on where it was. Stop a run before its session.",
+    )
 
 
 def slot_count(spark: SparkContext, settings: SparkSettings) -> int:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Final
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, Final
 
 from isthmus.kafka.admin.changes import NewTopic
 from isthmus.memory.filtering import Filters
@@ -16,11 +17,16 @@ from isthmus.model.links.pauses import Pause
 from isthmus.model.links.transform import Transform
 from isthmus.model.loop import DATA_TASK, TOPICS_TASK, Change
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.problem import Problem, exit_code_of
+from isthmus.model.problem import Problem, exit_code_of, join_alike
 from isthmus.model.text.plain import Flat, FormMark, Hidden, PlainValue, computed_field
+from isthmus.model.text.shown import ShortTable, ShownAsTable, Tone
+from isthmus.model.text.wording import format_count, format_topic
 from isthmus.topics.aborted import Treatment
 from isthmus.topics.preflight import PartitionDecision, TopicMode
 from isthmus.topics.visibility import VisibilityInForce
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class Action(enum.StrEnum):
@@ -38,6 +44,8 @@ class Action(enum.StrEnum):
 
 STAYING: Final = (Action.KEEP, Action.DELETE)
 """The actions on topics that the source has deleted: nothing is copied."""
+_COLUMNS: Final = ("link", "topic", "action", "mode", "partitions", "records_to_copy", "problem")
+_TONES: Final = {str(Action.REFUSE): Tone.BAD}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +155,21 @@ class TopicPlan(PlainValue):
         return sum(p.prefix for p in self._copied)
 
     @property
+    def reason(self) -> str:
+        """Why it is refused, or the first of its refused partitions, in words; "" if nothing of it is."""
+        if self.reasons or not self.refused:
+            return "; ".join(problem.message for problem in self.reasons)
+        (where, problem), *others = join_alike((p.partition, p.refusal) for p in self.refused)
+        more = f"; and {len(others)} more" if others else ""
+        return f"{where}: {problem.message}{more}"
+
+    @property
+    def first_problem(self) -> Problem | None:
+        """The first reason why a part of it is not copied, or could not be looked at."""
+        found = (*self.reasons, *(p.refusal for p in self.partitions), *(p.unexamined for p in self.partitions))
+        return next((problem for problem in found if problem is not None), None)
+
+    @property
     def _copied(self) -> tuple[PartitionDecision, ...]:
         return () if self.reasons else tuple(p for p in self.partitions if p.refusal is None)
 
@@ -189,7 +212,7 @@ class TopicPlan(PlainValue):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkPlan(PlainValue):
+class LinkPlan(PlainValue, ShownAsTable):
     """The actions of a run for a link.
 
     With a `problem` the link cannot run, for the reason given.
@@ -252,9 +275,66 @@ class LinkPlan(PlainValue):
     def all_recommendations(self) -> Annotated[tuple[Problem, ...], "recommendations"]:
         return (*self.recommendations, *self.advice)
 
+    @property
+    def rows(self) -> Iterator[PlannedTopic]:
+        """Yield a row for each topic; a link that cannot run, or has none, has one of its own."""
+        names = self.link, self.source, self.target
+        if self.problem is not None or not self.topics:
+            yield _planned(names, None, self.problem)
+        for topic in self.topics:
+            yield _planned(names, topic, topic.first_problem)
+
+    def short_table(self) -> ShortTable:
+        return _table((self,))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan(PlainValue):
+class PlannedTopic(PlainValue):
+    """One topic of a plan, for queries; what a link without topics lacks is null.
+
+    `problem` is the first reason why a part of it is not copied, `refused_partitions` how many cannot be.
+    """
+
+    link: str
+    source: str
+    target: str
+    topic: TargetTopic | None = None
+    source_topic: SourceTopic | None = None
+    action: Action | None = None
+    mode: TopicMode | None = None
+    partition_count: Annotated[int | None, "partitions"] = None
+    refused_count: Annotated[int | None, "refused_partitions"] = None
+    lag_records: Annotated[int | None, "records_to_copy"] = None
+    waiting_records: Annotated[int | None, "records_waiting"] = None
+    prefix_offsets: Annotated[int | None, "offsets_to_fill"] = None
+    problem_code: str | None = None
+    problem: str | None = None
+    hint: str | None = None
+
+
+def _planned(names: tuple[str, str, str], topic: TopicPlan | None, problem: Problem | None) -> PlannedTopic:
+    link, source, target = names
+    row = PlannedTopic(link=link, source=source, target=target)
+    if problem is not None:
+        row = replace(row, problem_code=problem.code or None, problem=problem.message, hint=problem.hint or None)
+    if topic is None:
+        return row
+    return replace(
+        row,
+        topic=topic.topic,
+        source_topic=topic.source_topic,
+        action=topic.action,
+        mode=topic.mode,
+        partition_count=topic.partition_count,
+        refused_count=topic.partition_count if topic.reasons else len(topic.refused),
+        lag_records=topic.lag_records,
+        waiting_records=topic.waiting_records,
+        prefix_offsets=topic.prefix_offsets,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Plan(PlainValue, ShownAsTable):
     """The topics that a run would create and copy."""
 
     links: tuple[LinkPlan, ...]
@@ -269,3 +349,36 @@ class Plan(PlainValue):
         """The exit code as of a run: see `exit_code_of`; 1 where a part is refused or does not answer, else 0."""
         are_whole = all(link.is_examined and not link.has_refusals for link in self.links)
         return exit_code_of(link.problem for link in self.links) or int(not are_whole)
+
+    def to_spark(self, spark: SparkSession) -> DataFrame:
+        """The plan as a DataFrame: the columns of `PlannedTopic`, a row for each topic."""
+        from isthmus.spark.frames import frame_of
+
+        return frame_of(spark, PlannedTopic, (row for link in self.links for row in link.rows))
+
+    def short_table(self) -> ShortTable:
+        return _table(self.links)
+
+
+def _table(links: tuple[LinkPlan, ...]) -> ShortTable:
+    topics = [topic for link in links for topic in link.topics]
+    actions = ", ".join(f"{action} {count:,}" for action, count in Counter(topic.action for topic in topics).items())
+    title = f"{format_count(len(links), 'link')}; {format_count(len(topics), 'topic')}: {actions or 'none'}"
+    rows = [row for link in links for row in _short_rows(link)]
+    return ShortTable(title=title, columns=_COLUMNS, rows=tuple(rows), tones=_TONES)
+
+
+def _short_rows(link: LinkPlan) -> Iterator[dict[str, object]]:
+    if link.problem is not None or not link.topics:
+        yield {"link": link.link, "problem": "" if link.problem is None else link.problem.message}
+    for topic in link.topics:
+        unexamined = topic.first_problem
+        yield {
+            "link": link.link,
+            "topic": format_topic(topic.source_topic, topic.topic),
+            "action": str(topic.action),
+            "mode": str(topic.mode),
+            "partitions": topic.partition_count,
+            "records_to_copy": topic.lag_records,
+            "problem": topic.reason or ("" if unexamined is None else unexamined.message),
+        }

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.text import Text
 
-from isthmus.cli.links.verify import DIFFERENCE_FOUND, Watcher, first_findings
+from isthmus.cli.links.verify import DIFFERENCE_FOUND, Watcher
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.cli.setup.config import load_with_declared
 from isthmus.cli.tables.columns import Cells, Column
 from isthmus.fabric.fabric import Fabric
+from isthmus.model.links.verdict import first_findings
 from isthmus.model.text.plain import plain
 from isthmus.model.text.wording import format_count
 

@@ -18,7 +18,7 @@ from isthmus.cli.options import (
     VerboseOption,
     chosen_link,
 )
-from isthmus.cli.output import OutputFormat, Row, console, format_topic, printable, render
+from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.cli.setup.config import ask_fabric, load_with_declared
 from isthmus.cli.tables.columns import Cells, Column
 from isthmus.fabric.answers import LinkPlan, Plan, TopicPlan
@@ -26,10 +26,10 @@ from isthmus.model.kafka.transactions import AbortedPolicy
 from isthmus.model.links.pauses import told_of
 from isthmus.model.links.transform import OnError, Transform, TransformWay
 from isthmus.model.loop import Change
-from isthmus.model.problem import Problem
+from isthmus.model.problem import Problem, join_alike
 from isthmus.model.text.instant import written_instant
 from isthmus.model.text.plain import plain
-from isthmus.model.text.wording import first_few, format_count
+from isthmus.model.text.wording import first_few, format_count, format_topic
 
 CHANGES_PENDING = 3
 _TOLD_MAX: Final = 10
@@ -128,7 +128,7 @@ def _rows(link: LinkPlan) -> list[Row]:
             "differences": differences[f"topic {topic.topic}"],
             "records_to_copy": topic.lag_records,
             "offsets_to_fill": topic.prefix_offsets,
-            "reasons": _reasons(topic),
+            "reasons": topic.reason,
         }
         for topic in link.topics
     ]
@@ -145,31 +145,6 @@ def _refused_row(topic: TopicPlan) -> Row:
     count = topic.partition_count
     refused = count if topic.reasons else len(topic.refused)
     return {"refused": f"{refused:,} of {format_count(count, 'partition')}"} if refused else {}
-
-
-def _reasons(topic: TopicPlan) -> str:
-    """Return why the topic is refused, or the first of its refused partitions; all of them are printed on stderr."""
-    if topic.reasons or not topic.refused:
-        return "; ".join(problem.message for problem in topic.reasons)
-    (where, problem), *others = _together((p.partition, p.refusal) for p in topic.refused)
-    more = f"; and {len(others)} more" if others else ""
-    return f"{where}: {problem.message}{more}"
-
-
-def _together(problems: Iterable[tuple[int, Problem | None]]) -> list[tuple[str, Problem]]:
-    """Join the problems of consecutive partitions that are the same."""
-    runs: list[tuple[int, int, Problem]] = []
-    for partition, problem in problems:
-        if problem is None:
-            continue
-        if runs and runs[-1][1:] == (partition - 1, problem):
-            runs[-1] = (runs[-1][0], partition, problem)
-        else:
-            runs.append((partition, partition, problem))
-    return [
-        (f"partition {first}" if first == last else f"partitions {first} to {last}", problem)
-        for first, last, problem in runs
-    ]
 
 
 def _tell(link: LinkPlan) -> None:
@@ -258,7 +233,7 @@ def _describe_change(change: Change) -> str:
 def _tell_partitions(
     kind: str, link: LinkPlan, topic: TopicPlan, problems: Iterable[tuple[int, Problem | None]], style: str
 ) -> None:
-    joined = _together(problems)
+    joined = join_alike(problems)
     for where, problem in joined[:_TOLD_MAX]:
         _say(kind, f"{link.link}/{topic.topic}: {where}", problem, style)
     if len(joined) > _TOLD_MAX:

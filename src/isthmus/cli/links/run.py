@@ -23,7 +23,7 @@ from isthmus.cli.options import (
     VerboseOption,
     chosen_link,
 )
-from isthmus.cli.output import OutputFormat, Row, console, printable, render
+from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.cli.servers.metrics import MetricsAnyInterfaceOption, MetricsOption, MetricsPartitionsOption, told_metrics
 from isthmus.cli.servers.serve import CertificateOption, KeyOption, TokensOption, serve_settings
 from isthmus.cli.setup.config import file_of, load_with_declared
@@ -34,14 +34,12 @@ from isthmus.errors import ConfigError
 from isthmus.fabric.answers import RunOutcome
 from isthmus.fabric.fabric import Fabric
 from isthmus.model.links.progress import LinkProgress
-from isthmus.model.state import LinkState
+from isthmus.model.links.rows import outcome_rows
 from isthmus.model.text.plain import plain
-from isthmus.model.text.wording import format_count
 
 if TYPE_CHECKING:
     from isthmus.web.serving import ServedRun
 
-_LEFT_MAX: Final = 3
 _COLUMNS: Final = (
     Column("link", Cells.NAME),
     Column("topic", Cells.NAME),
@@ -175,68 +173,10 @@ def _serve_beside(
 def show_outcome(outcome: RunOutcome, output: OutputFormat) -> None:
     """Show the outcome of the run on stdout; with a table, print problems on stderr."""
     if output.is_table:
-        render(_rows(outcome), output, columns=_COLUMNS)
+        render(list(outcome_rows(outcome.links)), output, columns=_COLUMNS)
     else:
         render(plain(outcome), output, names=progress_names(outcome.links))
     if output.has_problems:
         return
     tell_problems(outcome.links)
-    seconds = max(outcome.duration_s, 0.001)
-    console.print(
-        Text(
-            printable(
-                f"{format_count(outcome.records, 'record')} ({format_count(outcome.size_bytes, 'byte')}) in "
-                f"{seconds:,.1f} s{_ending(outcome)}"
-            )
-        )
-    )
-
-
-def _ending(outcome: RunOutcome) -> str:
-    """Describe whether everything was copied, or the parts that were not."""
-    if not outcome.is_to_catch_up:
-        return ""
-    if outcome.is_caught_up:
-        return ", caught up"
-    left = [line for link in outcome.links if link.link not in outcome.caught_up for line in _list_behind(link)]
-    more = f" and {len(left) - _LEFT_MAX} more" if len(left) > _LEFT_MAX else ""
-    return ", not caught up" + (f": {'; '.join(left[:_LEFT_MAX])}{more}" if left else "")
-
-
-def _list_behind(link: LinkProgress) -> list[str]:
-    """Describe the parts of a link that were not copied."""
-    if link.state in (LinkState.FAILED, LinkState.UNAVAILABLE, LinkState.PAUSED):
-        return [f"{link.link} is {link.state}, lag {_lag(link.lag_records)}"]
-    behind = [t for t in link.topics if t.is_unfinished or t.lag_records != 0 or t.waiting_records > 0]
-    return [
-        f"{link.link}/{topic.topic} is {topic.state}, lag {_lag(topic.lag_records)}"
-        + (f", {topic.waiting_records:,} wait for open transactions" if topic.waiting_records > 0 else "")
-        for topic in behind
-    ]
-
-
-def _lag(lag_records: int) -> str:
-    return "unknown" if lag_records < 0 else f"{lag_records:,}"
-
-
-def _rows(outcome: RunOutcome) -> list[Row]:
-    return [row for link in outcome.links for row in _link_rows(link)]
-
-
-def _link_rows(link: LinkProgress) -> list[Row]:
-    """Return a row for each topic; a link that did not come so far has one of its own."""
-    if not link.topics:
-        message = printable(link.problem.message) if link.problem else None
-        return [{"link": link.link, "topic": "", "state": str(link.state), "problem": message}]
-    return [
-        {
-            "link": link.link,
-            "topic": topic.topic,
-            "partitions": len(topic.partitions),
-            "state": str(topic.state),
-            "records": topic.records,
-            "lag_records": topic.lag_records if topic.lag_records >= 0 else None,
-            "problem": printable(topic.problem.message) if topic.problem else None,
-        }
-        for topic in link.topics
-    ]
+    console.print(Text(printable(outcome.summary)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -17,7 +17,7 @@ from isthmus.cli.options import (
     VerboseOption,
     chosen_link,
 )
-from isthmus.cli.output import OutputFormat, Row, console, format_topic, printable, render
+from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.cli.setup.config import load_with_declared
 from isthmus.cli.steps import Moving
 from isthmus.cli.tables.columns import Cells, Column
@@ -28,10 +28,9 @@ from isthmus.model.text.plain import plain
 from isthmus.model.text.wording import format_count
 
 if TYPE_CHECKING:
-    from isthmus.spark.compare.links import TopicVerdict, Verdict
+    from isthmus.spark.compare.links import Verdict
 
 DIFFERENCE_FOUND: Final = 4
-_FINDINGS_SHOWN: Final = 5
 _LINE_S: Final = 5.0
 _MB: Final = 1_000_000
 
@@ -139,56 +138,18 @@ def show_verdicts(verdicts: Mapping[str, Verdict], output: OutputFormat) -> None
         render([{"link": link, **plain(verdict)} for link, verdict in verdicts.items()], output, names=names)
         return
     rows = [
-        {**_row(link, topic), "aborted": verdict.aborted}
+        {**topic.row(link), "findings": "; ".join(topic.findings), "aborted": verdict.aborted}
         for link, verdict in verdicts.items()
         for topic in verdict.topics
     ]
     render(rows, output, columns=_COLUMNS)
     for link, verdict in verdicts.items():
-        outcome = f"{verdict.source} and {verdict.target} " + ("DIFFER" if verdict.differs else "hold the same")
-        outcome += (
-            f", but for {format_count(verdict.waiting, 'offset')} in open transactions" if verdict.waiting else ""
-        )
         rate = verdict.read_bytes / _MB / max(verdict.elapsed_s, 0.001)
         left_out = sum(topic.left_out for topic in verdict.topics)
         aborted = f"{format_count(left_out, 'aborted record')} left out, " if left_out else ""
         message = (
-            f"{link}: {outcome}: {format_count(verdict.records, 'record')} compared, {aborted}"
+            f"{link}: {verdict.outcome}: {format_count(verdict.records, 'record')} compared, {aborted}"
             f"{format_count(verdict.read_bytes, 'byte')} of both logs read "
             f"in {verdict.elapsed_s:.1f} s ({rate:,.0f} MB/s)"
         )
         console.print(Text(printable(message), style="green" if verdict.equal else "red"))
-
-
-def _row(link: str, topic: TopicVerdict) -> Row:
-    return {
-        "link": link,
-        "topic": format_topic(topic.source_topic, topic.target_topic),
-        "offsets": str(topic.offsets),
-        "verdict": "equal" if topic.is_equal else "different" if topic.differs else "waiting",
-        "records": topic.records,
-        "missing": topic.missing,
-        "extra": topic.extra,
-        "different": topic.different,
-        "cleaned": topic.cleaned,
-        "left_out": topic.left_out,
-        "foreign": topic.foreign,
-        "lag": topic.lag,
-        "waiting": topic.waiting,
-        "findings": "; ".join(_findings(topic)),
-    }
-
-
-def _findings(topic: TopicVerdict) -> list[str]:
-    found = [
-        f"{topic.source_topic}-{partition.partition}: {finding}"
-        for partition in topic.partitions
-        for finding in partition.findings
-    ]
-    return [*([topic.problem] if topic.problem else []), *first_findings(found)]
-
-
-def first_findings(found: Sequence[str]) -> list[str]:
-    """Return as many as fit a table, and how many more there are."""
-    more = [f"and {len(found) - _FINDINGS_SHOWN:,} more"] if len(found) > _FINDINGS_SHOWN else []
-    return [*found[:_FINDINGS_SHOWN], *more]

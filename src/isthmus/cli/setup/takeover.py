@@ -14,7 +14,7 @@ import typer
 from rich.text import Text
 
 from isthmus import config
-from isthmus.cli.output import OutputFormat, Row, console, format_topic, printable, render
+from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.cli.steps import Moving
 from isthmus.cli.tables.columns import Cells, Column
 from isthmus.config.reading.places import DEFAULT_NAME
@@ -28,7 +28,7 @@ from isthmus.interop.predecessors import copying_flows, predecessor_of
 from isthmus.model.configuration import Configuration
 from isthmus.model.problem import Problem
 from isthmus.model.text.plain import plain
-from isthmus.model.text.wording import format_count
+from isthmus.model.text.wording import format_count, format_topic
 
 TakeOverOption = Annotated[
     bool,

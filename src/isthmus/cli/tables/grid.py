@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Self
 
@@ -16,16 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 from isthmus.cli.tables.columns import GAP, Cells, Column, ColumnWidth, ShownColumn, fit
-from isthmus.model.text.wording import format_count
+from isthmus.model.text.wording import NOT_APPLICABLE, format_count, format_value, is_number, printable
 
-UNKNOWN: Final = "unknown"
-NOT_APPLICABLE: Final = "-"
 _ELLIPSIS: Final = "…"
 _EDGES: Final = 2
 """Characters left and right of a table that is printed; a live table has none."""
 _EDGE: Final = " " * (_EDGES // 2)
 _BETWEEN: Final = " " * GAP
-_MISSING: Final = object()
 # A long word may be broken behind punctuation that is not within a number.
 _PARTS: Final = re.compile(r"(?<=[=/:;_-])|(?<=[.,])(?=\D)")
 
@@ -57,7 +52,7 @@ class Grid:
         self._title = None if title is None else Text(printable(title))
         self._columns = columns
         self._headings = [printable(column.heading) for column in columns]
-        self._cells = [[cell(row.get(column.name, _MISSING), column.cells) for column in columns] for row in rows]
+        self._cells = [[cell(row.get(column.name, NOT_APPLICABLE), column.cells) for column in columns] for row in rows]
         self._is_right = [_is_right(column, [row.get(column.name) for row in rows]) for column in columns]
         self._extents = [self._extent(index) for index in range(len(columns))]
         self._is_live = is_live
@@ -209,12 +204,7 @@ def cell(value: object, cells: Cells) -> Text:
     """Format a value for people."""
     if isinstance(value, Text):
         return value
-    return Text(_plain(value, cells) or NOT_APPLICABLE)
-
-
-def printable(text: str) -> str:
-    """Return the text without control characters: a name or a message cannot move the cursor."""
-    return "".join(" " if c in "\n\t" else c for c in text if c in "\n\t" or _is_shown(c))
+    return Text(format_value(value, is_quantity=cells is Cells.NUMBER))
 
 
 def shorten_name(name: str, width: int) -> str:
@@ -257,31 +247,7 @@ def _pieces(word: str, width: int) -> Iterator[str]:
     yield line
 
 
-def _plain(value: object, cells: Cells) -> str:
-    if value is _MISSING:
-        return NOT_APPLICABLE
-    if value is None:
-        return UNKNOWN if cells is Cells.NUMBER else NOT_APPLICABLE
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if _is_number(value) and cells is Cells.NUMBER:
-        return f"{value:,}"
-    if isinstance(value, Mapping):
-        return printable(json.dumps(value, default=str))
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return ", ".join(_plain(item, cells) for item in value)
-    return printable(str(value))
-
-
 def _is_right(column: Column, values: Sequence[object]) -> bool:
     """Return whether the column is aligned to the right: numbers are."""
     given = [value for value in values if value is not None]
-    return column.cells is Cells.NUMBER or (bool(given) and all(map(_is_number, given)))
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_shown(character: str) -> bool:
-    return not unicodedata.category(character).startswith("C")
+    return column.cells is Cells.NUMBER or (bool(given) and all(map(is_number, given)))

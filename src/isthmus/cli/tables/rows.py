@@ -8,13 +8,11 @@ from typing import Final
 from isthmus.cli.output import Row
 from isthmus.cli.tables.columns import Cells, Column, with_names
 from isthmus.cli.tables.view import Shown, View
-from isthmus.model.links.progress import LinkProgress, PartitionProgress, TopicProgress
+from isthmus.model.links.progress import LinkProgress
+from isthmus.model.links.rows import NOW, progress_row
 from isthmus.model.loop import LoopProgress
 from isthmus.model.state import AGED_S
 from isthmus.model.text.elapsed import ago
-from isthmus.model.text.plain import plain
-
-_NOW: Final = ago(0.0)
 
 _COLUMNS: Final = (
     Column("link", Cells.NAME),
@@ -51,17 +49,12 @@ def status_rows(links: Sequence[LinkProgress], *, by_partition: bool, view: View
 
 def status_row(shown: Shown) -> Row:
     """Return the row of a topic or a partition, or of a link that has none."""
-    link, item = shown
-    aborted = "" if link.aborted is None else str(link.aborted)
-    if item is not None:
-        return {"link": link.link, **_shared_columns(item), "aborted": aborted}
-    lag = plain(link)["lag_records"]
-    return {"link": link.link, "state": str(link.state), "lag_records": lag, "as_of": _NOW, "aborted": aborted}
+    return progress_row(*shown)
 
 
 def task_row(link: str, task: LoopProgress) -> Row:
     """Return the row of a task of a link, with its last error."""
-    as_of = ago(task.age_s) if task.age_s > AGED_S else _NOW
+    as_of = ago(task.age_s) if task.age_s > AGED_S else NOW
     found = {"link": link, "task": task.loop, "state": str(task.state), "as_of": as_of}
     return {**found, "problem": task.problem.message} if task.problem else found
 
@@ -82,33 +75,11 @@ def progress_names(links: Sequence[LinkProgress], *, by_partition: bool = False)
     return names
 
 
-def _shared_columns(item: TopicProgress | PartitionProgress) -> Row:
-    columns = (
-        "topic",
-        "name",
-        "hops",
-        "partition",
-        "state",
-        "source_end",
-        "target_end",
-        "lag_records",
-        "lag_seconds",
-        "records_per_second",
-    )
-    fields: Row = plain(item)
-    row = {name: fields[name] for name in columns if name in fields}
-    if row.get("hops") is None:
-        # Names do not show it, which is not the same as unknown.
-        row.pop("hops", None)
-    as_of = ago(item.age_s) if item.age_s > AGED_S else _NOW
-    return {**row, "as_of": as_of, **({"problem": item.problem.message} if item.problem else {})}
-
-
 def status_columns(rows: Sequence[Row], *, by_partition: bool) -> list[Column]:
     """Return the useful columns for these rows: the ages only if one is old."""
     silent = {"partition"} if not by_partition else set()
     if not any("hops" in row for row in rows):
         silent.add("hops")
-    if all(row["as_of"] == _NOW for row in rows):
+    if all(row["as_of"] == NOW for row in rows):
         silent.add("as_of")
     return with_names([column for column in _COLUMNS if column.name not in silent], rows, "topic")

@@ -23,10 +23,10 @@ from isthmus.cli.endings import Terminated
 from isthmus.cli.output import printable
 from isthmus.cli.tables.grid import Grid, LaidColumn
 from isthmus.cli.tables.rows import status_columns, status_row
-from isthmus.cli.tables.totals import totals
 from isthmus.cli.tables.view import Shown, Sorting, View
 from isthmus.model.lane import LaneState
 from isthmus.model.links.progress import LinkProgress, PartitionProgress, TopicProgress
+from isthmus.model.links.totals import totals
 from isthmus.model.state import LinkState
 from isthmus.model.text.wording import format_count
 

@@ -8,14 +8,20 @@ from typing import Annotated, Literal
 
 from isthmus.errors import GateNotMet, IsthmusError
 from isthmus.model.links.progress import LinkProgress
+from isthmus.model.links.rows import TONES, outcome_rows
 from isthmus.model.problem import exit_code_of, problem_of
 from isthmus.model.process.latency import quantile_ms
+from isthmus.model.state import LinkState
 from isthmus.model.text.plain import Flat, Hidden, PlainValue, computed_field, thousandths
+from isthmus.model.text.shown import ShortTable, ShownAsTable
+from isthmus.model.text.wording import format_count
 
 Until = Literal["caught-up", "committed"] | Callable[[tuple[LinkProgress, ...]], bool]
 """When a run is over: once all is copied, but for open transactions or not, or once the function says so."""
 
 _SIGNALLED = 128
+_LEFT_MAX = 3
+_COLUMNS = ("link", "topic", "partitions", "state", "records", "lag_records", "problem")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +32,8 @@ class LinkOutcome:
     caught_up: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOutcome(PlainValue):
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class RunOutcome(PlainValue, ShownAsTable):
     """The end of a run: how the links stand now, and why it ended.
 
     `caught_up` are the links that copied everything their source had; that is checked only where the run
@@ -86,6 +92,46 @@ class RunOutcome(PlainValue):
     def link_outcomes(self) -> Annotated[tuple[LinkOutcome, ...], "links"]:
         """The links, and whether each has caught up."""
         return tuple(LinkOutcome(progress=each, caught_up=each.link in self.caught_up) for each in self.links)
+
+    @property
+    def summary(self) -> str:
+        """How much was copied in how long, and what was not, on one line."""
+        copied = f"{format_count(self.records, 'record')} ({format_count(self.size_bytes, 'byte')})"
+        return f"{copied} in {max(self.duration_s, 0.001):,.1f} s{self._ending()}"
+
+    def _ending(self) -> str:
+        if not self.is_to_catch_up:
+            return ""
+        if self.is_caught_up:
+            return ", caught up"
+        left = [line for link in self.links if link.link not in self.caught_up for line in _list_behind(link)]
+        more = f" and {len(left) - _LEFT_MAX} more" if len(left) > _LEFT_MAX else ""
+        return ", not caught up" + (f": {'; '.join(left[:_LEFT_MAX])}{more}" if left else "")
+
+    def short_table(self) -> ShortTable:
+        return ShortTable(
+            title=self.summary,
+            columns=_COLUMNS,
+            rows=tuple(outcome_rows(self.links)),
+            notes=tuple(f"{link} has ended: {problem_of(error).in_full}" for link, error in self.errors.items()),
+            tones=TONES,
+        )
+
+
+def _list_behind(link: LinkProgress) -> list[str]:
+    """Describe the parts of a link that were not copied."""
+    if link.state in (LinkState.FAILED, LinkState.UNAVAILABLE, LinkState.PAUSED):
+        return [f"{link.link} is {link.state}, lag {_lag(link.lag_records)}"]
+    behind = [t for t in link.topics if t.is_unfinished or t.lag_records != 0 or t.waiting_records > 0]
+    return [
+        f"{link.link}/{topic.topic} is {topic.state}, lag {_lag(topic.lag_records)}"
+        + (f", {topic.waiting_records:,} wait for open transactions" if topic.waiting_records > 0 else "")
+        for topic in behind
+    ]
+
+
+def _lag(lag_records: int) -> str:
+    return "unknown" if lag_records < 0 else f"{lag_records:,}"
 
 
 def _round_to_hundredths(value: float | None) -> float | None:

@@ -37,6 +37,7 @@ from isthmus.model.text.plain import (
     texts,
     thousandths,
 )
+from isthmus.model.text.shown import ShortTable, ShownAsTable
 from isthmus.model.text.wording import format_count
 
 
@@ -312,7 +313,7 @@ class NamespacePair:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkProgress(PlainValue):
+class LinkProgress(PlainValue, ShownAsTable):
     """How a link stands.
 
     `records` and `size_bytes` are what the present run has copied, `latency` (a histogram as in `model.latency`) how
@@ -446,6 +447,11 @@ class LinkProgress(PlainValue):
     @computed_field(before="waiting_records")
     def topics_in_trouble(self) -> int:
         return sum(self.trouble.values())
+
+    def short_table(self) -> ShortTable:
+        from isthmus.model.links.rows import progress_table
+
+        return progress_table((self,))
 
 
 def topic_of(

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.text.plain import Flat, PlainValue, computed_field
+from isthmus.model.text.shown import ShortTable, ShownAsTable, Tone
+from isthmus.model.text.wording import format_count, format_topic
+
+_FINDINGS_SHOWN: Final = 5
+_COLUMNS: Final = ("link", "topic", "verdict", "records", "missing", "extra", "different", "lag", "waiting", "problem")
+_TONES: Final = {"equal": Tone.GOOD, "different": Tone.BAD, "waiting": Tone.DOUBTFUL}
 
 
 class DiscrepancyKind(enum.StrEnum):
@@ -145,9 +152,42 @@ class TopicVerdict:
         """Return the number of records of this kind."""
         return sum(getattr(partition, kind.value) for partition in self.partitions)
 
+    @property
+    def word(self) -> str:
+        """The verdict in one word."""
+        return "equal" if self.is_equal else "different" if self.differs else "waiting"
+
+    @property
+    def findings(self) -> list[str]:
+        """What is wrong, in sentences: the first ones, and how many more there are."""
+        found = [
+            f"{self.source_topic}-{partition.partition}: {finding}"
+            for partition in self.partitions
+            for finding in partition.findings
+        ]
+        return [*([self.problem] if self.problem else []), *first_findings(found)]
+
+    def row(self, link: str) -> dict[str, object]:
+        """Return its row in a table."""
+        return {
+            "link": link,
+            "topic": format_topic(self.source_topic, self.target_topic),
+            "offsets": str(self.offsets),
+            "verdict": self.word,
+            "records": self.records,
+            "missing": self.missing,
+            "extra": self.extra,
+            "different": self.different,
+            "cleaned": self.cleaned,
+            "left_out": self.left_out,
+            "foreign": self.foreign,
+            "lag": self.lag,
+            "waiting": self.waiting,
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict(PlainValue):
+class Verdict(PlainValue, ShownAsTable):
     """What became of a verification.
 
     `read_bytes` is the size that was read of both logs, `elapsed_s` how long it took.
@@ -184,6 +224,48 @@ class Verdict(PlainValue):
     @computed_field(before="source")
     def records(self) -> int:
         return sum(topic.records for topic in self.topics)
+
+    @property
+    def outcome(self) -> str:
+        """Whether both clusters hold the same, in words."""
+        waiting = f", but for {format_count(self.waiting, 'offset')} in open transactions" if self.waiting else ""
+        return f"{self.source} and {self.target} " + ("DIFFER" if self.differs else "hold the same") + waiting
+
+    def short_table(self) -> ShortTable:
+        return _table([("", self)])
+
+
+class Verdicts(ShownAsTable, dict[str, Verdict]):
+    """The verdict of each link, by its name."""
+
+    __slots__ = ()
+
+    def short_table(self) -> ShortTable:
+        return _table(self.items())
+
+
+def first_findings(found: Sequence[str]) -> list[str]:
+    """Return as many as fit a table, and how many more there are."""
+    more = [f"and {len(found) - _FINDINGS_SHOWN:,} more"] if len(found) > _FINDINGS_SHOWN else []
+    return [*found[:_FINDINGS_SHOWN], *more]
+
+
+def _table(verdicts: Iterable[tuple[str, Verdict]]) -> ShortTable:
+    listed = list(verdicts)
+    outcomes = [
+        f"{link}: {verdict.outcome}: {format_count(verdict.records, 'record')} compared".removeprefix(": ")
+        for link, verdict in listed
+    ]
+    return ShortTable(
+        title="; ".join(outcomes) or "no link was compared",
+        columns=_COLUMNS,
+        rows=tuple(
+            {**topic.row(link), "problem": "; ".join(topic.findings)}
+            for link, verdict in listed
+            for topic in verdict.topics
+        ),
+        tones=_TONES,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

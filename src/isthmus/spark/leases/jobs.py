@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark import InheritableThread
@@ -15,6 +15,7 @@ from isthmus.errors import HostError
 from isthmus.model.process.receipt import Receipt
 from isthmus.spark.leases.lease import LeaseSpec
 from isthmus.spark.leases.task import lease_task
+from isthmus.spark.session import stopped_error
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -46,8 +47,9 @@ def start_job(spark: SparkContext, specs: Sequence[LeaseSpec], group: str) -> as
 
     `group` is for `cancel` and `has_begun`.
 
-    :raises HostError: Spark's JVM is gone.
+    :raises HostError: Spark has ended.
     """
+    _require(spark)
     loop = asyncio.get_running_loop()
     future: asyncio.Future[tuple[Receipt, ...]] = loop.create_future()
 
@@ -81,9 +83,19 @@ def start_job(spark: SparkContext, specs: Sequence[LeaseSpec], group: str) -> as
 async def check(spark: SparkContext) -> None:
     """Require that Spark is running.
 
-    :raises HostError: Its JVM is gone.
+    :raises HostError: It has ended.
     """
-    await _ask_spark(lambda: spark.statusTracker().getActiveJobsIds())
+    java = _require(spark)
+    # While it is being stopped its jobs have failed, and it answers.
+    if await _ask_spark(lambda: bool(java.sc().isStopped())):
+        raise stopped_error()
+
+
+def _require(spark: SparkContext) -> Any:
+    """Require that the application has not stopped its session, and return that of the JVM."""
+    if spark._jsc is None:
+        raise stopped_error()
+    return spark._jsc
 
 
 async def _ask_spark(question: Callable[[], AnswerT]) -> AnswerT:
@@ -115,7 +127,7 @@ def _collect_receipts(spark: SparkContext, specs: Sequence[LeaseSpec], group: st
 async def has_begun(spark: SparkContext, group: str) -> bool:
     """Whether Spark has given the lease's task to an executor.
 
-    :raises HostError: Spark's JVM is gone.
+    :raises HostError: Spark has ended.
     """
 
     def look() -> bool:
@@ -124,13 +136,15 @@ async def has_begun(spark: SparkContext, group: str) -> bool:
         stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
         return any(stage is not None and stage.numActiveTasks > 0 for stage in stages)
 
+    _require(spark)
     return await _ask_spark(look)
 
 
 async def cancel(spark: SparkContext, groups: Iterable[str]) -> None:
-    """Cancel jobs whose tasks did not end by themselves. Without a JVM there is nothing to cancel."""
-    with contextlib.suppress(Py4JError, OSError):
+    """Cancel jobs whose tasks did not end by themselves. Without Spark there is nothing to cancel."""
+    with contextlib.suppress(HostError, Py4JError, OSError):
         for group in groups:
+            _require(spark)
             await asyncio.to_thread(spark.cancelJobGroup, group)
 
 
