@@ -44,7 +44,7 @@ class Action(enum.StrEnum):
 
 STAYING: Final = (Action.KEEP, Action.DELETE)
 """The actions on topics that the source has deleted: nothing is copied."""
-_COLUMNS: Final = ("link", "topic", "action", "mode", "partitions", "records_to_copy", "problem")
+_COLUMNS: Final = ("link", "topic", "action", "mode", "changed", "partitions", "records_to_copy", "problem")
 _TONES: Final = {str(Action.REFUSE): Tone.BAD}
 
 
@@ -378,6 +378,7 @@ def _short_rows(link: LinkPlan) -> Iterator[dict[str, object]]:
             "topic": format_topic(topic.source_topic, topic.topic),
             "action": str(topic.action),
             "mode": str(topic.mode),
+            "changed": "" if topic.transform is None else str(topic.transform.way),
             "partitions": topic.partition_count,
             "records_to_copy": topic.lag_records,
             "problem": topic.reason or ("" if unexamined is None else unexamined.message),
