@@ -9,7 +9,7 @@ from isthmus.engine.mapped.places import Known
 from isthmus.engine.mapped.transit import Transit
 from isthmus.model.lane import Lane, LaneKey
 from isthmus.model.naming import TargetTopic
-from isthmus.model.offsets import Cursor
+from isthmus.model.offsets import Cursor, Departure
 from isthmus.model.problem import Problem
 from isthmus.model.translation import MappedRange, OffsetMap
 from testing.records import oracle
@@ -39,6 +39,9 @@ class Maps:
 
     async def save(self, transits: Mapping[LaneKey, Transit], *, term_s: float) -> None:
         self.cursors.update((key, transit.cursor) for key, transit in transits.items())
+
+    async def depart(self, departures: Mapping[LaneKey, Departure]) -> None:
+        raise AssertionError("tests of changed records write to a real ledger")
 
     def note(self, engine: Engine) -> None:
         """Remember how far the lanes are now."""

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from isthmus.deadline import Deadline
@@ -26,8 +27,11 @@ from isthmus.engine.brokers.routes import SourceRoutes, TargetRoutes
 from isthmus.engine.faults import Faults
 from isthmus.engine.hearing import Hearing
 from isthmus.engine.leaving import come_to_an_end, come_to_rest
+from isthmus.engine.mapped.changing import Changing
+from isthmus.engine.mapped.departing import Departing
 from isthmus.engine.mapped.detour import ShortDetour
 from isthmus.engine.mapped.places import MapStore
+from isthmus.engine.mapped.transformer import DeadLetters, Transformer
 from isthmus.engine.outlook import DENIED_RETRY_S, USUAL_DOUBT, Doubt
 from isthmus.engine.readers import Readers
 from isthmus.engine.resolver import Resolver
@@ -62,7 +66,8 @@ class Engine:
     `allow_writes()`. `abandoned` means that an earlier owner of the lanes may have left requests on their way; the
     lanes then settle for `settle_s` before they write. `doubt` defines when a source that ends too early is believed.
     `expiration_ms` is the target's `producer.id.expiration.ms`, 0 where it is not known; see `Writer`. `maps` stores
-    the progress of mapped lanes. `schemas` are those that the target knows.
+    the progress of mapped lanes. `schemas` are those that the target knows. `transformers` change the records of lanes
+    that name them, and `letters` is where records go that they cannot change.
     """
 
     def __init__(
@@ -80,6 +85,8 @@ class Engine:
         expiration_ms: int = 0,
         maps: MapStore | None = None,
         schemas: SchemaIds = NO_SCHEMAS,
+        transformers: Mapping[str, Transformer] = MappingProxyType({}),
+        letters: DeadLetters | None = None,
     ) -> None:
         self.producer, self.link, self.schemas = producer, link, schemas
         self.latency = [0] * BUCKETS
@@ -99,6 +106,7 @@ class Engine:
         self._detour, self._short_detour = Detour(self, self._target_routes), ShortDetour(self)
         self.faults = Faults(self, self._resolver, self._source_routes, self._target_routes)
         self.readers = Readers(self, self._resolver, self._source_routes, self._spawn)
+        self._changing, self._departing = Changing(self, transformers, letters, self._spawn), Departing(self, maps)
         self._appenders: dict[int, TargetAppender] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.failure: BaseException | None = None
@@ -107,7 +115,7 @@ class Engine:
         """Start with these lanes; more may be added later."""
         self.add(lanes)
         hearing = Hearing(self._source_routes, self.readers.held)
-        parts = (self._resolver, self.readers, hearing, self.source_distances, self.target_distances)
+        parts = (self._resolver, self.readers, hearing, self._departing, self.source_distances, self.target_distances)
         for work in (*(part.run() for part in parts), self._keep_house(), self._watch_targets()):
             self._spawn(work)
         if not self._granted.is_given:
@@ -130,6 +138,8 @@ class Engine:
                 if not former.is_over:
                     continue
                 self._let_go(former)
+            if lane.transform and (lane.level or not lane.is_mapped):
+                raise ValueError(f"{lane.key} cannot have a transform: it is not mapped, or a distributor's")
             doubtful = self._abandoned or lane.is_unsettled
             writer = Writer(abandoned=doubtful, expiration_ms=self._expiration_ms, is_mapped=lane.is_mapped)
             # One count for both: answers to the former run may still arrive.
@@ -174,6 +184,9 @@ class Engine:
         had_lapsed, is_back = self._granted.has_lapsed, self._granted.renew(moment)
         if had_lapsed or self._granted.has_lapsed:
             self._revoke()
+            for run in self.lanes:
+                if run.transit is not None and (run.lane.transform or run.transit.cursor.transform):
+                    run.transit.outdate()
         if is_back:
             for run in self.lanes:
                 self._resolver.add(run)
@@ -245,11 +258,26 @@ class Engine:
 
     def received(self, run: LaneRun, size_bytes: int) -> None:
         """Take note of `size_bytes` that were read of the lane; 0 if the source had nothing."""
+        if run.intake.stage is not None:
+            self._changing.wake(run)
         if size_bytes:
             self.room.take(size_bytes)
             self._offer(run)
-        elif not run.intake.pending:
+        elif not run.intake.has_waiting:
             run.heal()
+
+    def changed(self, run: LaneRun) -> None:
+        """Go on with a lane of which records were changed or left out."""
+        stage = run.intake.stage
+        if stage is not None and stage.outgoing:
+            self._departing.add(run)
+        elif run.intake.drain():
+            self._resolver.add(run)
+        self.readers.drained(run)
+
+    def departed(self, run: LaneRun) -> None:
+        """Send changed records: it is stored where they come from."""
+        self._offer(run)
 
     def stop_reading(self, run: LaneRun) -> None:
         self.readers.stop(run)
@@ -387,10 +415,11 @@ class Engine:
         """Mark lanes that do not advance as stuck, and drop pending pieces of theirs if others need the room."""
         for run in self.lanes:
             intake = run.intake
-            if not run.schedule.look(intake.taken, run.writer.position, has_pending=bool(intake.pending)):
+            if not run.schedule.look(intake.taken, run.progress, has_pending=intake.has_waiting):
                 continue
             is_own = not run.is_writing and not run.is_over and intake.usability is Usability.WHOLE
-            if self.room.is_tight and is_own and (run.transit is None or not run.phase.is_placed):
+            is_free = run.transit is None or not run.phase.is_placed or run.may_drop_waiting
+            if self.room.is_tight and is_own and is_free:
                 self.readers.shorten(run)
 
     async def _watch_targets(self) -> None:

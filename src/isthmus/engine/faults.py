@@ -120,7 +120,7 @@ class Faults:
         return keep_or_delete(run.target[0], self._target.client.cluster, [held])
 
     def _handle_out_of_range(self, run: LaneRun, fetched: Fetched[SourceTopic]) -> None:
-        if run.intake.pending:
+        if run.intake.has_waiting:
             # The pieces read before the records were deleted can still be written; the gap begins behind them.
             run.intake.cut()
         elif run.lane.is_mapped or run.lane.continues_after_gap:
@@ -149,20 +149,38 @@ class Faults:
             run.transit.doubt(lost_from)
         self._resolver.add(run, RETRY_S)
 
-    def note_unreadable(self, run: LaneRun, what: str) -> None:
-        """Handle damaged records of the source at `read_offset`."""
+    def note_unreadable(self, run: LaneRun, what: str, offset: int = -1) -> None:
+        """Handle damaged records of the source at an offset, -1 for `read_offset`."""
         self._engine.stop_reading(run)
-        if run.intake.pending:
+        if run.intake.has_waiting:
             # The pieces read before can still be written.
             run.intake.cut()
         else:
-            self.block_damaged(run, run.intake.read_offset, what)
+            self.block_damaged(run, run.intake.read_offset if offset < 0 else offset, what)
             self._resolver.add(run, DENIED_RETRY_S)
+
+    def unchanged(self, run: LaneRun, offset: int, reason: str) -> None:
+        """Stop before a record of the source that the lane's transform cannot change."""
+        self._engine.stop_reading(run)
+        if run.intake.has_waiting:
+            # The records before can still be written.
+            run.intake.cut()
+            return
+        if run.transit is not None:
+            # Records that were left out before this one need not be changed again.
+            run.transit.passed(run.intake.read_epoch)
+        run.fail(
+            LaneState.BLOCKED,
+            f"the record at offset {offset} of {run.source[0]}-{run.source[1]} cannot be changed: {reason}",
+            "All records before it are copied. Correct the transform, or have it leave out such records. Isthmus tries "
+            "again every few seconds.",
+        )
+        self._resolver.add(run, DENIED_RETRY_S)
 
     def await_schema(self, run: LaneRun, schema_id: int) -> None:
         """Wait: the next record has a schema that the target's registry is not known to hold."""
         self._engine.stop_reading(run)
-        if run.intake.pending:
+        if run.intake.has_waiting:
             # The pieces read before can still be written.
             run.intake.cut()
             return

@@ -71,8 +71,8 @@ class Readers:
 
     def shorten(self, run: LaneRun) -> None:
         """Drop most pending pieces of a lane that does not advance."""
-        size = run.shorten()
-        if run.transit is not None:
+        size, goes_on = run.shorten(), run.transit is None or run.may_drop_waiting
+        if not goes_on:
             self.stop(run)
         for reader in self._readers.values():
             if run in reader:

@@ -206,8 +206,8 @@ class Resolver:
             else:
                 self._handle_missing_answers(run, seen, limit)
         # New mapped lanes are apart: their place is read from the ledger, and the search may take long.
-        new = [each for each in mapped if each.run.transit is None]
-        begun = [each for each in mapped if each.run.transit is not None]
+        new = [each for each in mapped if each.run.needs_progress]
+        begun = [each for each in mapped if not each.run.needs_progress]
         await asyncio.gather(self._place_same(ready), self._place_mapped(begun), self._place_mapped(new))
 
     async def _place_same(self, runs: list[LaneRun]) -> None:

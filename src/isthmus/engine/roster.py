@@ -63,7 +63,7 @@ class Roster:
         """The transits of the mapped lanes that have begun: where their records went."""
         transits: dict[LaneKey, Transit] = {}
         for key, run in self._present.items():
-            if run.transit is not None:
+            if run.transit is not None and not run.transit.is_outdated:
                 if run.phase.is_placed:
                     run.transit.passed(run.intake.read_epoch)
                 transits[key] = run.transit

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from isthmus.engine.batches.pieces import Piece
 from isthmus.engine.source import Bounds
@@ -20,6 +20,7 @@ from isthmus.engine.state.missing import Missing
 from isthmus.engine.state.phase import Phase
 from isthmus.engine.state.schedule import Schedule
 from isthmus.engine.state.source_log import SourceLog
+from isthmus.engine.state.stage import Stage
 from isthmus.engine.state.transactions import TargetTransactions
 from isthmus.engine.state.writer import LogLook, Writer
 from isthmus.kafka.log.produce import AnswerKey, answer_keys
@@ -30,6 +31,10 @@ from isthmus.model.trees.switching import Allowance
 
 if TYPE_CHECKING:
     from isthmus.engine.mapped.transit import Transit
+
+
+STALLED_S: Final = 5.0
+"""A transformer that has not answered for so long shows in the state of its lane."""
 
 
 class Refused(Exception):
@@ -108,7 +113,10 @@ class LaneRun:
         lane = self.lane
         self.keys = _keys_of(lane)
         self.transactions = TargetTransactions(is_whole=lane.is_whole)
-        self.intake = Intake(lane.end_offset if lane.end_offset >= 0 else 0 if lane.has_allowance else NO_END)
+        self.intake = Intake(
+            lane.end_offset if lane.end_offset >= 0 else 0 if lane.has_allowance else NO_END,
+            stage=Stage() if lane.transform else None,
+        )
 
     # What the values say together
 
@@ -200,6 +208,16 @@ class LaneRun:
         """Note the progress of a mapped lane."""
         self.transit = transit
 
+    @property
+    def needs_progress(self) -> bool:
+        """Whether the progress of a mapped lane has to be loaded."""
+        return self.transit is None or self.transit.is_outdated
+
+    @property
+    def may_drop_waiting(self) -> bool:
+        """Whether pieces can be dropped without finding the lane's place again, because they have no ordinals yet."""
+        return self.intake.stage is not None and self.phase.is_placed
+
     def recall(self, mark: LaneMark | Milestone) -> None:
         """Keep the mark of the previous owner, or the milestone if it is of the same topics."""
         self.belief.recall(mark, self.lane)
@@ -228,9 +246,19 @@ class LaneRun:
         return True
 
     def offer(self, pieces: Iterator[Piece]) -> int:
-        """Take pieces read: see `Intake.offer`. Those of a mapped lane get ordinals for offsets."""
+        """Take pieces read: see `Intake.offer`. Those of a mapped lane get ordinals for offsets, once their records are
+        changed if they are to be.
+        """
+        if self.intake.stage is not None:
+            return self.intake.offer(pieces, self.position, self._select)
         convert = None if self.transit is None else partial(self._convert, self.transit)
         return self.intake.offer(pieces, self.position, convert)
+
+    def _select(self, piece: Piece) -> Piece | None:
+        """Leave out a piece of which nothing is copied."""
+        batch = piece.batch
+        is_empty = batch.is_control or piece.is_aborted or batch.record_count == 0
+        return None if is_empty or batch.base_offset >= self.intake.read_end else piece
 
     def _convert(self, transit: Transit, piece: Piece) -> Piece | None:
         lane = self.lane
@@ -240,9 +268,11 @@ class LaneRun:
 
     def shorten(self) -> int:
         """Drop all pending pieces but the first: see `Intake.shorten`. A mapped lane drops all pieces: it is read again
-        from its place.
+        from its place. If it is placed, only what waits for its transformer is dropped.
         """
         intake = self.intake
+        if self.may_drop_waiting:
+            return intake.drop_waiting()
         return intake.shorten() if self.transit is None else intake.read_from(intake.read_offset)
 
     # Writing
@@ -272,8 +302,15 @@ class LaneRun:
         return self.health.hinder(state, Problem(message, hint), self._place, time.monotonic())
 
     @property
+    def progress(self) -> int:
+        """A number that grows while the lane works: the writer's position. A transform may leave out all records: with
+        one it is the source offset.
+        """
+        return self.writer.position if self.intake.stage is None else self.position
+
+    @property
     def _place(self) -> tuple[int, int]:
-        return self.writer.position, self.intake.read_offset
+        return self.progress, self.intake.read_offset
 
     def hold(self) -> None:
         """Enter the state HELD: the lane's place is known, and it does not copy."""
@@ -288,8 +325,24 @@ class LaneRun:
         """The state and problem that follow from the lane's recent evidence."""
         at_end = -math.inf if self.reader is None else self.reader.found_end(self, now)
         intake = self.intake
-        course = Showing(self.phase.is_placed, self.writer.position, intake.read_offset, bool(intake.pending), at_end)
-        return self.health.find_state(course, now, may_heal=self.missing.prefix is None)
+        course = Showing(self.phase.is_placed, self.progress, intake.read_offset, intake.has_waiting, at_end)
+        found = self.health.find_state(course, now, may_heal=self.missing.prefix is None)
+        if intake.stage is None or self.health.obstacle is not None or not self.phase.is_placed:
+            return found
+        delay = self._find_delay(intake.stage, now)
+        return found if delay is None else (LaneState.BLOCKED, delay)
+
+    def _find_delay(self, stage: Stage, now: float) -> Problem | None:
+        """The problem that the transformer owes an answer for too long, or `None`."""
+        waits_s = stage.waits_s(now)
+        if waits_s < STALLED_S:
+            return None
+        return Problem(
+            f"the transform of {self.lane.key} has not returned the records from offset {stage.asked_offset} of "
+            f"{self.source[0]}-{self.source[1]} for {waits_s:.0f} s",
+            "Look at what it waits for. The lane goes on when it returns; a lane whose transform is replaced goes on "
+            "with the new one.",
+        )
 
     def report(self) -> LaneReport:
         now, source, intake = time.monotonic(), self.source_log, self.intake
@@ -309,6 +362,7 @@ class LaneRun:
             schema_id=intake.schema_id,
             hold=self.lane.hold,
             flags_replaced=0 if self.transit is None else self.transit.cursor.flags_replaced,
+            skipped=0 if self.transit is None else self.transit.cursor.skipped,
             problem=problem,
             gaps=tuple(self.missing.gaps),
             within=intake.committed.at(position),

@@ -15,6 +15,7 @@ from isthmus.kafka.client import Client
 from isthmus.ledger.documents.kinds import (
     OTHERS,
     ControllerDocument,
+    DepartureDocument,
     Document,
     LeaseDocument,
     ProgressDocument,
@@ -350,15 +351,15 @@ class LinkLedger:
             self._take_entry(entry)
         if self._is_lost:
             # Tasks write their own documents again by themselves.
-            await self._write_again(
-                key for key, found in self.documents.items() if not isinstance(found, TaskDocument | ProgressDocument)
-            )
+            own = (TaskDocument, ProgressDocument, DepartureDocument)
+            await self._write_again(key for key, found in self.documents.items() if not isinstance(found, own))
             self._is_lost = False
         return bool(poll.entries) and poll.at_end and all(each.link != self.link for each in poll.entries)
 
     def _take_entry(self, entry: Entry) -> None:
         """Take a document of another writer. The controller's own are known before they are read, and newer here."""
-        if entry.link != self.link:
+        if entry.link != self.link or entry.kind == DepartureDocument.KIND:
+            # Departures are for tasks alone, and many.
             return
         document = entry.decode()
         if isinstance(document, ControllerDocument) and document.generation > self.generation:

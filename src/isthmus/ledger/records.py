@@ -10,7 +10,15 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from isthmus.kafka.batches.batch import Batch, scan
 from isthmus.kafka.batches.records import records_in
-from isthmus.ledger.documents.kinds import Document, MapDocument, decode_document, encode_document, kind_of, link_of
+from isthmus.ledger.documents.kinds import (
+    DepartureDocument,
+    Document,
+    MapDocument,
+    decode_document,
+    encode_document,
+    kind_of,
+    link_of,
+)
 from isthmus.ledger.poison import pass_over
 
 _MAGIC: Final = 2
@@ -69,7 +77,7 @@ def in_batches(changes: Iterable[LedgerChange]) -> Iterator[list[LedgerChange]]:
     batch: list[LedgerChange] = []
     ranges = 0
     for change in changes:
-        size = _RANGES_OF_OTHERS + (len(change.ranges) if isinstance(change, MapDocument) else 0)
+        size = _RANGES_OF_OTHERS + _count_ranges(change)
         if batch and ranges + size > _RANGES_MAX:
             yield batch
             batch, ranges = [], 0
@@ -77,6 +85,16 @@ def in_batches(changes: Iterable[LedgerChange]) -> Iterator[list[LedgerChange]]:
         ranges += size
     if batch:
         yield batch
+
+
+def _count_ranges(change: LedgerChange) -> int:
+    match change:
+        case MapDocument(ranges=ranges):
+            return len(ranges)
+        case DepartureDocument(stretches=stretches, skips=skips):
+            return len(stretches) + len(skips)
+        case _:
+            return 0
 
 
 def pack_changes(changes: Iterable[LedgerChange]) -> Batch:

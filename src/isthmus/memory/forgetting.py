@@ -16,6 +16,7 @@ from isthmus.kafka.session import ClientSession
 from isthmus.kafka.transactions.aborting import abort_mirrored
 from isthmus.ledger.documents.kinds import (
     BeginningDocument,
+    DepartureDocument,
     Document,
     ForgottenDocument,
     GapDocument,
@@ -24,6 +25,7 @@ from isthmus.ledger.documents.kinds import (
     RecoveryDocument,
     ReplayDocument,
     TopicDocument,
+    TransformDocument,
 )
 from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.log import append_once
@@ -40,7 +42,16 @@ from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.text.plain import PlainValue
 
-_OF_TOPIC: Final = (BeginningDocument, GapDocument, PauseDocument, MapDocument, RecoveryDocument, ReplayDocument)
+_OF_TOPIC: Final = (
+    BeginningDocument,
+    GapDocument,
+    PauseDocument,
+    MapDocument,
+    DepartureDocument,
+    TransformDocument,
+    RecoveryDocument,
+    ReplayDocument,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

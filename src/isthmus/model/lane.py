@@ -14,6 +14,7 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import EARLIEST, Cursor
 from isthmus.model.problem import Problem
 from isthmus.model.schemas.gate import UNGATED, GatedFields
+from isthmus.model.transforms import OnError
 
 NO_END: Final = 1 << 63
 """An offset behind all others."""
@@ -211,6 +212,9 @@ class Lane:
     copied itself.
 
     No record of `gated` fields is copied before its schema is known at the target (`model.schemagate`).
+
+    The records of a lane with a `transform`, which has to be mapped and no distributor's, pass through the transform of
+    that id; `on_error` is the policy for those that it cannot change.
     """
 
     source_topic: SourceTopic
@@ -237,6 +241,8 @@ class Lane:
     end_offset: int = -1
     has_allowance: bool = False
     gated: GatedFields = UNGATED
+    transform: str = ""
+    on_error: OnError = OnError.STOP
 
     @property
     def key(self) -> LaneKey:
@@ -283,9 +289,10 @@ class LaneReport:
 
     `heard_ms` is when the source last reported the end of its log, by the wall clock, once that is some seconds ago: -1
     for just now. `records` and `size_bytes` count what this lease copied, `flags_replaced` all records whose invalid
-    header of copy flags the lane has replaced. `schema_id` is the id of the schema that it waits for, -1 while it waits
-    for none. `hold` is that of the lane. `within` are the source's producers whose committed transactions have records
-    on both sides of `position`, `None` if unknown.
+    header of copy flags the lane has replaced, `skipped` all that its transform could not change and that were left
+    out. `schema_id` is the id of the schema that it waits for, -1 while it waits for none. `hold` is that of the lane.
+    `within` are the source's producers whose committed transactions have records on both sides of `position`, `None` if
+    unknown.
     """
 
     key: LaneKey
@@ -297,6 +304,7 @@ class LaneReport:
     records: int = 0
     size_bytes: int = 0
     flags_replaced: int = 0
+    skipped: int = 0
     schema_id: int = -1
     hold: int = 0
     problem: Problem | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from isthmus.model.copyflags import Selection
 
@@ -40,6 +40,43 @@ class OffsetPolicy(enum.StrEnum):
     """The offsets of the source if possible, else mapped ones."""
 
 
+class Stretch(NamedTuple):
+    """`length` records that were read, from `ordinal` on; at the source their offsets are consecutive from
+    `source_begin` on, in one leader epoch.
+    """
+
+    ordinal: int
+    source_begin: int
+    length: int
+    epoch: int
+
+    @property
+    def ordinal_end(self) -> int:
+        return self.ordinal + self.length
+
+    @property
+    def source_end(self) -> int:
+        return self.source_begin + self.length
+
+
+class Skips(NamedTuple):
+    """`records` that could not be changed and were left out, right before the record `ordinal`."""
+
+    ordinal: int
+    records: int
+
+
+class Departure(NamedTuple):
+    """The records of a lane that may be sent once this is stored: where they come from, and what was skipped among
+    them. A later `round` begins again where the records before were found to end: what earlier rounds state of records
+    from there on is not true any more.
+    """
+
+    round: int
+    stretches: tuple[Stretch, ...] = ()
+    skips: tuple[Skips, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Cursor:
     """The progress of a mapped lane: every record before it is durable at the target.
@@ -56,6 +93,8 @@ class Cursor:
     a distributor that keeps copy flags in a header, `flags_replaced` counts the records whose header was invalid, or
     that had several. In the target's leader epoch `looked_epoch` no record of the lane lay from `target_offset` up to
     `looked_to` (-1: not examined). Later records are copied by its `selection`; if that is `None`, by the lane's own.
+    Later records are changed by its `transform` ("" for none), and `skipped` counts those before it that a transform
+    could not change and that were left out.
     """
 
     source_offset: int
@@ -70,6 +109,8 @@ class Cursor:
     looked_to: int = -1
     looked_epoch: int = -1
     selection: Selection | None = None
+    transform: str = ""
+    skipped: int = 0
 
     @property
     def copied_to(self) -> int:

@@ -58,6 +58,15 @@ def untold(lane: Lane, begin: int, start: int) -> Problem:
     )
 
 
+def unexplained(lane: Lane) -> Problem:
+    """The problem that changed records have arrived and that it is not stored where they come from."""
+    return Problem(
+        "the target has changed records of the link of which the ledger does not have where they come from: it was "
+        "lost, or lost acknowledged writes. What comes next at the source is not known",
+        f"`isthmus verify` cannot tell either, as records are changed. {way_out(lane)}",
+    )
+
+
 def way_out(lane: Lane) -> str:
     """Advise the operator of a lane that cannot go on. In a tree the topic cannot get another name."""
     if lane.level:

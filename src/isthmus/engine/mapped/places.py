@@ -23,11 +23,11 @@ from isthmus.engine.brokers.aside import aside
 from isthmus.engine.brokers.producer import ProducerIdentity
 from isthmus.engine.brokers.routes import Routes, SourceRoutes, TargetRoutes
 from isthmus.engine.mapped.flagging import flagged, selection_of
-from isthmus.engine.mapped.outlook import deleted, lost, missed, untold, way_out
+from isthmus.engine.mapped.outlook import deleted, lost, missed, unexplained, untold, way_out
 from isthmus.engine.mapped.recount import Arrived, Recount, Sourced, compared_anew, counted_anew, ordinal_of
 from isthmus.engine.mapped.rewinding import last_held
 from isthmus.engine.mapped.scanning import Searched, scan
-from isthmus.engine.mapped.transit import Transit
+from isthmus.engine.mapped.transit import NONE_DEPARTED, Transit
 from isthmus.engine.mapped.witness import last_copied
 from isthmus.engine.outlook import RETRY_S, USUAL_DOUBT, Doubt, state_of, unreplicated
 from isthmus.engine.run import LaneRun, Look
@@ -40,9 +40,9 @@ from isthmus.kafka.connect.connection import Connection
 from isthmus.kafka.log.listoffsets import EARLIEST_LOCAL_FROM, READ_UNCOMMITTED, Offset, epoch_ends, list_offsets
 from isthmus.kafka.log.reading import LogReader, OffsetRange, StoredBatch
 from isthmus.model.copyflags import is_done_with
-from isthmus.model.lane import Lane, LaneKey, LaneState
+from isthmus.model.lane import NO_END, Lane, LaneKey, LaneState
 from isthmus.model.naming import SourceTopicPartition, TargetTopicPartition, TopicT
-from isthmus.model.offsets import EARLIEST, EARLIEST_LOCAL, LATEST, Cursor
+from isthmus.model.offsets import EARLIEST, EARLIEST_LOCAL, LATEST, Cursor, Departure
 from isthmus.model.problem import Problem
 from isthmus.model.translation import MappedRange
 
@@ -57,12 +57,18 @@ _log = logging.getLogger(__name__)
 class Known(NamedTuple):
     """The state of a mapped lane in the ledger: its cursor, and the ranges from `ordinal_begin` on, which are to be
     stored again. It `is_final` if the previous owner reported that no record of the lane lies behind the cursor.
+    `departed` are the records behind it that the previous owner had changed and may have sent.
     """
 
     cursor: Cursor
     ordinal_begin: int
     ranges: tuple[MappedRange, ...] = ()
     is_final: bool = False
+    departed: Departure = NONE_DEPARTED
+
+
+class _Unexplained(Exception):
+    """It is not known which records of the source have arrived: the lane cannot go on."""
 
 
 class MapStore(Protocol):
@@ -76,6 +82,9 @@ class MapStore(Protocol):
 
     async def save(self, transits: Mapping[LaneKey, Transit], *, term_s: float) -> None:
         """Store the progress of lanes that have moved."""
+
+    async def depart(self, departures: Mapping[LaneKey, Departure]) -> None:
+        """Store where records come from that were changed, before they are sent. The same ones may come again."""
 
 
 @dataclass(slots=True)
@@ -129,7 +138,7 @@ class Places:
         if not looks:
             return {}
         try:
-            await self._begin([look for look in looks if look.run.transit is None], may_write)
+            await self._begin([look for look in looks if look.run.needs_progress], may_write)
         except ClusterError as error:
             for look in looks:
                 look.run.fail(state_of(error, LaneState.TARGET_UNAVAILABLE), str(error), error.hint)
@@ -171,15 +180,21 @@ class Places:
         if self._store is None:
             raise ValueError("mapped lanes need a place for their maps")
         known = await self._store.load([look.run.lane for look in looks])
-        new = [look for look in looks if look.run.lane.key not in known]
-        begun = await self._find_origins(new)
+        unknown = [look for look in looks if look.run.lane.key not in known]
+        # The ledger was lost: what is known here of these lanes is all there is.
+        kept = {look.run: look.run.transit for look in unknown if look.run.transit is not None}
+        begun = await self._find_origins([look for look in unknown if look.run not in kept])
         stored = {run.lane: cursor for run, cursor in begun.items()} | _continued_cursors(looks, known)
+        stored |= {run.lane: transit.cursor for run, transit in kept.items()}
         if not may_write():
             # The next owner may have stored newer state than was read.
             return
         if stored:
             await self._store.begin(stored)
         for run, _, _ in looks:
+            self._searches.pop(run, None)
+            if run in kept:
+                kept[run].confirm()
             if run in begun:
                 run.begin(Transit(begun[run], is_final=True))
                 continue
@@ -222,12 +237,13 @@ class Places:
                 first_ordinal=first,
                 left_out=left_out,
                 selection=run.lane.selection,
+                transform=run.lane.transform,
             )
         return origins
 
     async def _find_guarded(self, look: Look, deadline: Deadline) -> float | None:
         run = look.run
-        if run.transit is None:
+        if run.transit is None or run.needs_progress:
             return RETRY_S
         try:
             async with self._room(run):
@@ -237,6 +253,9 @@ class Places:
             if error.cluster == self._target.client.cluster.alias:
                 side = LaneState.TARGET_UNAVAILABLE
             run.fail(state_of(error, side), str(error), error.hint)
+        except _Unexplained:
+            self._end(run, LaneState.FAILED, unexplained(run.lane))
+            return None
         except ValueError as error:
             run.fail(LaneState.BLOCKED, f"what lies behind the lane's place cannot be decoded: {error}")
         return self._doubt.pause_s
@@ -308,6 +327,8 @@ class Places:
 
     async def _advance(self, run: LaneRun, transit: Transit, found: Searched, limit: Bounds, leader_epoch: int) -> bool:
         """Advance the transit by the arrived records and the search position. Return whether the source has them."""
+        if transit.cursor.transform:
+            return await self._advance_changed(run, transit, found, limit, leader_epoch)
         recount = await self._recount(run, transit.cursor, found, limit)
         if recount is None:
             return False
@@ -318,6 +339,47 @@ class Places:
             transit.resume(cursor, recount.ranges)
         return True
 
+    async def _advance_changed(
+        self, run: LaneRun, transit: Transit, found: Searched, limit: Bounds, leader_epoch: int
+    ) -> bool:
+        """Advance the transit as `_advance` does, by the stored stretches: the source is not read, as its records were
+        changed.
+
+        :raises _Unexplained: The stretches do not cover all arrived records.
+        """
+        has_arrived = found.ordinal_end > transit.cursor.ordinal
+        if not transit.covers(found.ordinal_end):
+            raise _Unexplained
+        for one in _fill_gaps(found, transit.cursor.ordinal):
+            transit.appended(one.length, one.target_begin)
+        if leader_epoch >= 0 and found.scanned_to > transit.cursor.target_offset:
+            transit.look_on(found.scanned_to, leader_epoch)
+        if not has_arrived:
+            return True
+        # Until the source is known to have them, also if the question fails.
+        transit.doubt(NO_END)
+        cursor = transit.cursor
+        is_there = cursor.copied_to <= min(limit.stable_end, transit.lost_from)
+        if not is_there or not await self._has_epoch(run, cursor, limit):
+            return False
+        transit.believe(cursor.source_epoch)
+        return True
+
+    async def _has_epoch(self, run: LaneRun, cursor: Cursor, limit: Bounds) -> bool:
+        """Whether the source has the copied records, by the leader epoch of the last one: a log that lost any of them
+        goes on in a later epoch, and its earlier ones end before. Without an epoch nothing speaks against it.
+
+        :raises ClusterError: The source does not answer.
+        """
+        if cursor.source_epoch < 0 or cursor.copied_to <= limit.start:
+            return True
+        asked = {run.source: cursor.source_epoch}
+        reported = await self._source.ask(asked, lambda connection, led: epoch_ends(connection, led, asked))
+        end = reported.get(run.source)
+        if not isinstance(end, Offset) or end.error_code:
+            raise _unread_error(self._source, run.source, cursor.copied_to, limit.stable_end)
+        return end.offset >= cursor.copied_to
+
     async def _is_at_source(self, run: LaneRun, transit: Transit, limit: Bounds, end: int) -> bool:
         """Whether the source has the records copied before the lane's place, as far as that can be known. If it has
         lost offsets that were left out there, they are read again.
@@ -325,7 +387,14 @@ class Places:
         cursor = transit.cursor
         if min(limit.stable_end, transit.lost_from) < cursor.copied_to:
             return False
-        if transit.is_doubted or limit.stable_end < cursor.source_offset or self._is_unwatched(run, cursor):
+        is_in_doubt = transit.is_doubted or limit.stable_end < cursor.source_offset
+        if cursor.transform:
+            # The records of both sides differ.
+            if is_in_doubt and not await self._has_epoch(run, cursor, limit):
+                return False
+            if is_in_doubt:
+                transit.believe(cursor.source_epoch)
+        elif is_in_doubt or self._is_unwatched(run, cursor):
             witness = await last_copied(self._source_log, self._target_log, self._producer_id, run, transit, end)
             if witness.is_lost:
                 return False
@@ -355,27 +424,29 @@ class Places:
         run.fail(state, problem.message, problem.hint)
 
     async def _skip_copied(self, run: LaneRun, transit: Transit) -> None:
-        """Skip records that another leaf got since this lane last ran, and use the lane's present selection. Both are
-        stored before any record is appended behind: a later count of the arrived records needs to know where it begins,
-        and the selection.
+        """Skip records that another leaf got since this lane last ran, and use the lane's present selection and
+        transform. All are stored before any record is appended behind: a later count of the arrived records needs to
+        know where it begins, and how they were made.
         """
         before, selection = transit.cursor, run.lane.selection
-        after = replace(before, selection=selection)
-        if before.selection not in (None, selection):
+        after = replace(before, selection=selection, transform=run.lane.transform)
+        if before.selection not in (None, selection) or before.transform != run.lane.transform:
             # A late save of the previous owner, for the same place, must not restore the former selection.
             after = replace(after, rewound=before.rewound + 1)
         after = run.lane.find_start(after)
-        if after == before:
+        # Records that are changed count from the stored place on. So it has to be this one, also if it was just found.
+        is_due = bool(after.transform) or after.reach != before.reach
+        if after == before and not is_due:
             return
+        transit.go_on(after)
+        if self._store is not None and is_due:
+            # Else the stored selection is the same as far as known.
+            try:
+                await self._store.save({run.lane.key: transit}, term_s=_LEAP_S)
+            except ClusterError:
+                transit.go_on(before)
+                raise
         transit.resume(after)
-        if self._store is None or after.reach == before.reach:
-            # The stored selection is the same as far as known.
-            return
-        try:
-            await self._store.save({run.lane.key: transit}, term_s=_LEAP_S)
-        except ClusterError:
-            transit.resume(before)
-            raise
 
     def _passes_gap(self, run: LaneRun, transit: Transit, limit: Bounds) -> bool:
         """Whether the lane may go on although the source begins above its place."""

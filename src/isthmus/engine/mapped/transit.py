@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import accumulate
-from typing import Final, NamedTuple, Self
+from itertools import accumulate, count
+from typing import Final, Self
 
 from isthmus.engine.batches.pieces import Piece, passes
 from isthmus.engine.batches.rebatch import encode, records_of
@@ -19,26 +19,16 @@ from isthmus.engine.mapped.flagging import flagged
 from isthmus.kafka.batches.batch import scan
 from isthmus.model.copyflags import FlagsHeader, is_done_with
 from isthmus.model.lane import NO_END
-from isthmus.model.offsets import Cursor
+from isthmus.model.offsets import Cursor, Departure, Skips, Stretch
 from isthmus.model.translation import MappedRange
 
 SEGMENT_RANGES: Final = 4_000
 """The number of ranges in a segment, which is stored again while it grows; about 30 KB."""
 
 
-class Stretch(NamedTuple):
-    """`length` records that were read, from `ordinal` on; at the source their offsets are consecutive from
-    `source_begin` on, in one leader epoch.
-    """
-
-    ordinal: int
-    source_begin: int
-    length: int
-    epoch: int
-
-    @property
-    def source_end(self) -> int:
-        return self.source_begin + self.length
+NONE_DEPARTED: Final = Departure(-1)
+_rounds = count()
+"""Also a lane that is loaded again gets a later round than before."""
 
 
 class Transit:
@@ -47,7 +37,11 @@ class Transit:
     `cursor` is the lane's progress. `ranges` are those of the present segment, which begins with the record
     `ordinal_begin`. The transit `is_doubted` if the source does not know the leader epoch of the cursor; from its
     offset `lost_from` on the source may have lost all. It `is_final` if no record of the lane lay behind the cursor
-    when the lane was taken over, or at the last search.
+    when the lane was taken over, or at the last search. It `is_outdated` while another owner may have continued the
+    lane since it was loaded.
+
+    A record that is changed on its way departs: its source offset is stored before it is sent, as it cannot be found by
+    reading the source again. `departed` are the stretches that the lane's previous owner stored.
     """
 
     def __init__(self, cursor: Cursor, *, is_final: bool = False) -> None:
@@ -56,16 +50,28 @@ class Transit:
         self.ranges: list[MappedRange] = []
         self._stretches: deque[Stretch] = deque()
         self._replaced: deque[int] = deque()
+        self._skips: deque[Skips] = deque()
         self._read_ordinal, self._read_offset = cursor.ordinal, cursor.source_offset
+        self._departed_to, self._round = cursor.ordinal, next(_rounds)
         self.is_doubted = False
         self.lost_from = NO_END
         self.is_final = is_final
+        self.is_outdated = False
 
     @classmethod
-    def known(cls, cursor: Cursor, ordinal_begin: int, ranges: Iterable[MappedRange], is_final: bool = False) -> Self:
+    def known(
+        cls,
+        cursor: Cursor,
+        ordinal_begin: int,
+        ranges: Iterable[MappedRange],
+        is_final: bool = False,
+        departed: Departure = NONE_DEPARTED,
+    ) -> Self:
         """Build the transit of a lane that has begun before; `ranges` are those of a segment that goes on."""
         transit = cls(cursor, is_final=is_final)
         transit.ordinal_begin, transit.ranges = ordinal_begin, list(ranges)
+        transit._stretches.extend(departed.stretches)
+        transit._skips.extend(departed.skips)
         return transit
 
     def resume(self, cursor: Cursor, ranges: Iterable[MappedRange] = ()) -> None:
@@ -75,7 +81,21 @@ class Transit:
         self.cursor = cursor
         self._stretches.clear()
         self._replaced.clear()
+        self._skips.clear()
         self._read_ordinal, self._read_offset = cursor.ordinal, cursor.source_offset
+        self._departed_to, self._round = cursor.ordinal, next(_rounds)
+
+    def outdate(self) -> None:
+        """Note that another owner may have continued the lane: it has to be loaded again."""
+        self.is_outdated = True
+
+    def confirm(self) -> None:
+        """Note that no later progress of the lane is known anywhere."""
+        self.is_outdated = False
+
+    def go_on(self, cursor: Cursor) -> None:
+        """Note the lane's cursor, and keep what is on its way."""
+        self.cursor = cursor
 
     def look_on(self, looked_to: int, leader_epoch: int) -> None:
         """Note that in the target's leader epoch no record of the lane lies behind the cursor, before `looked_to`."""
@@ -96,15 +116,18 @@ class Transit:
         """
         cursor = self.cursor
         self.is_doubted, self.lost_from = False, NO_END
-        self.resume(
-            replace(
-                cursor,
-                source_offset=cursor.copied_to,
-                source_epoch=source_epoch,
-                rewound=cursor.rewound + (cursor.left_out > 0),
-                left_out=0,
-            )
+        believed = replace(
+            cursor,
+            source_offset=cursor.copied_to,
+            source_epoch=source_epoch,
+            rewound=cursor.rewound + (cursor.left_out > 0),
+            left_out=0,
         )
+        if cursor.transform:
+            # Records that departed may have arrived: only their stretches tell where they come from.
+            self.go_on(believed)
+        else:
+            self.resume(believed)
 
     @property
     def placed_ranges(self) -> list[tuple[int, MappedRange]]:
@@ -147,6 +170,38 @@ class Transit:
     def read_ordinal(self) -> int:
         """The ordinal of the next record to be read."""
         return self._read_ordinal
+
+    @property
+    def read_offset(self) -> int:
+        """The source offset up to which records have ordinals or are left out."""
+        return self._read_offset
+
+    def take_changed(self, source_offset: int, epoch: int) -> None:
+        """Note the source offset and leader epoch of the next record, which was changed."""
+        self._read(source_offset, 1, epoch)
+
+    def skip(self) -> None:
+        """Note that the next record could not be changed and is left out."""
+        before = 0
+        if self._skips and self._skips[-1].ordinal == self._read_ordinal:
+            before = self._skips.pop().records
+        self._skips.append(Skips(self._read_ordinal, before + 1))
+
+    def pass_to(self, offset_end: int) -> None:
+        """Note that all records before this source offset were taken or left out."""
+        self._read_offset = max(offset_end, self._read_offset)
+
+    def depart(self) -> Departure:
+        """Return where the records taken since the last call come from: once that is stored they may be sent."""
+        begin, self._departed_to = self._departed_to, self._read_ordinal
+        found: deque[Stretch] = deque()
+        for one in reversed(self._stretches):
+            if one.ordinal_end <= begin:
+                break
+            found.appendleft(_since(one, begin))
+        # Those behind the last record go with the next one, unless the cursor passes them before.
+        skips = tuple(one for one in self._skips if begin <= one.ordinal < self._read_ordinal)
+        return Departure(self._round, tuple(found), skips)
 
     def take(
         self, piece: Piece, *, bytes_max: int, level: int = 0, flags: FlagsHeader | None = None, end: int = NO_END
@@ -207,7 +262,7 @@ class Transit:
 
     def appended(self, records: int, target_offset: int) -> None:
         """Note that the next `records` records are at the target from `target_offset` on; -1 if deleted since."""
-        cursor = self.cursor
+        cursor, skipped = self.cursor, self._count_skipped(self.cursor.ordinal + records)
         left, target = records, target_offset if target_offset >= 0 else cursor.target_offset
         copied_to, epoch = cursor.copied_to, cursor.source_epoch
         while left:
@@ -231,6 +286,7 @@ class Transit:
             ordinal=ordinal,
             target_offset=target,
             flags_replaced=cursor.flags_replaced + waiting - len(self._replaced),
+            skipped=cursor.skipped + skipped,
             source_epoch=epoch,
             left_out=0,
             looked_to=-1,
@@ -245,8 +301,25 @@ class Transit:
                 cursor,
                 source_offset=self._read_offset,
                 source_epoch=source_epoch,
+                skipped=cursor.skipped + self._count_skipped(self._read_ordinal + 1),
                 left_out=self._read_offset - cursor.copied_to,
             )
+
+    def covers(self, ordinal_end: int) -> bool:
+        """Whether it is known where all records before `ordinal_end` come from that are on their way."""
+        ordinal = self.cursor.ordinal
+        for one in self._stretches:
+            if one.ordinal > ordinal or ordinal >= ordinal_end:
+                break
+            ordinal = one.ordinal_end
+        return ordinal >= ordinal_end
+
+    def _count_skipped(self, ordinal: int) -> int:
+        """Count the records that were skipped before a record with a lower ordinal, and forget them."""
+        skipped = 0
+        while self._skips and self._skips[0].ordinal < ordinal:
+            skipped += self._skips.popleft().records
+        return skipped
 
     def _note(self, one: MappedRange) -> None:
         last = self.ranges[-1] if self.ranges else None
@@ -254,3 +327,11 @@ class Transit:
             self.ranges[-1] = last._replace(length=last.length + one.length)
         else:
             self.ranges.append(one)
+
+
+def _since(one: Stretch, ordinal: int) -> Stretch:
+    """The part of a stretch from `ordinal` on."""
+    skipped = max(ordinal - one.ordinal, 0)
+    return one._replace(
+        ordinal=one.ordinal + skipped, source_begin=one.source_begin + skipped, length=one.length - skipped
+    )

@@ -13,6 +13,7 @@ from itertools import takewhile
 
 from isthmus.engine.batches.pieces import Piece
 from isthmus.engine.state.committed import CommittedTransactions
+from isthmus.engine.state.stage import Stage
 from isthmus.kafka.batches.batch import CONTROL, TRANSACTIONAL
 
 
@@ -45,6 +46,8 @@ class Intake:
     `read_epoch` is a leader epoch of the source not below that of any record before `read_offset`, -1 while unknown:
     the source compares it with its log and reports a truncation (KIP-320). `committed` are the committed transactions
     among the records read. `schema_id` is the id of the schema that the next record waits for, -1 for none.
+
+    A lane with a transform has a `stage`, through which pieces go before they are pending; `size_bytes` includes it.
     """
 
     read_end: int
@@ -56,6 +59,12 @@ class Intake:
     read_epoch: int = -1
     schema_id: int = -1
     committed: CommittedTransactions = field(default_factory=CommittedTransactions)
+    stage: Stage | None = None
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether anything that was read is not written yet."""
+        return bool(self.pending) or (self.stage is not None and not self.stage.is_empty)
 
     @property
     def is_spoilt(self) -> bool:
@@ -82,12 +91,13 @@ class Intake:
     ) -> int:
         """Take pieces read from `read_offset` on, up to one that cannot be taken. Return their size in bytes.
 
-        The lane is copied up to `position`. Pieces of a mapped lane are converted, to `None` if they are left out.
+        The lane is copied up to `position`. Pieces of a mapped lane are converted, to `None` if they are left out. They
+        go into the stage if there is one.
 
         :raises ValueError: The first piece cannot be taken: its records have to be decoded, and cannot.
         """
         size, end, begin = 0, self.read_end, self.read_offset
-        read_offset, pending = begin, self.pending
+        read_offset, pending, stage = begin, self.pending, self.stage
         self.committed.passed(position)
         try:
             for piece in pieces:
@@ -100,8 +110,13 @@ class Intake:
                 if batch.attributes & (TRANSACTIONAL | CONTROL) and not piece.is_aborted:
                     self.committed.read(batch)
                 if taken is not None:
-                    pending.append(taken)
+                    if stage is None:
+                        pending.append(taken)
+                    else:
+                        stage.put(taken, read_offset)
                     size += len(taken.batch.view)
+                elif stage is not None:
+                    stage.leave_out(read_offset)
         except ValueError:
             # The pieces before have to be written first; the next answer begins with this one.
             if read_offset == begin:
@@ -144,6 +159,8 @@ class Intake:
         if self.read_epoch < 0 or offset > self.read_offset >= 0:
             self.read_epoch = epoch
         self.pending.clear()
+        if self.stage is not None:
+            self.stage.clear(offset)
         self.size_bytes = 0
         self.read_offset = offset
         return dropped
@@ -162,6 +179,26 @@ class Intake:
         self.size_bytes -= size
         return size
 
+    def drop_waiting(self) -> int:
+        """Drop what the transformer was not asked to change yet, to be read again. Return the dropped bytes."""
+        if self.stage is None or not self.stage.waiting:
+            return 0
+        size = self.stage.drop_waiting()
+        self.committed.read_from(self.stage.taken_to, self.read_offset)
+        self.read_offset = self.stage.taken_to
+        self.size_bytes -= size
+        return size
+
+    def resize(self, grown: int) -> None:
+        """Note by how many bytes what was read has grown while it was changed."""
+        self.size_bytes += grown
+
+    def release(self, pieces: int) -> None:
+        """Note that the first outgoing pieces of the stage may be sent."""
+        if self.stage is not None:
+            for _ in range(pieces):
+                self.pending.append(self.stage.outgoing.popleft())
+
     # Writing
 
     def count_written(self, position: int) -> int:
@@ -179,7 +216,7 @@ class Intake:
 
     def drain(self) -> bool:
         """Whether the last piece of an intake that was cut is written, so that reading may go on behind it."""
-        if self.usability is not Usability.CUT or self.pending:
+        if self.usability is not Usability.CUT or self.has_waiting:
             return False
         self.usability = self.usability.drained()
         return True

@@ -42,6 +42,8 @@
     carried-transactions/@ID/0    what coordinators there knew of transactional ids, and what is known of these here
     movable-gateway/ID            a gateway that does so, and how far it has come
     map/east-west/orders-3/7.1.0  which offsets of a mapped lane went where, as one lease wrote it down
+    departure/east-west/orders-3/7.1.0  where changed records come from that may be on their way
+    transform/east-west/orders-3/120  from which record on which transform changed the records of a lane
     progress/east-west/0          how far its lanes are, for people to look at
 
 None of it is trusted over the logs of the target. Losing it costs no record.
@@ -97,6 +99,8 @@ from isthmus.ledger.documents.recovery import RecoveryDocument as RecoveryDocume
 from isthmus.ledger.documents.recovery import ReplayDocument as ReplayDocument
 from isthmus.ledger.documents.schemas import DistributedSchemaDocument as DistributedSchemaDocument
 from isthmus.ledger.documents.schemas import SchemaIdsDocument as SchemaIdsDocument
+from isthmus.ledger.documents.transforms import DepartureDocument as DepartureDocument
+from isthmus.ledger.documents.transforms import TransformDocument as TransformDocument
 from isthmus.ledger.encoding import build_value, plain
 from isthmus.ledger.poison import pass_over
 from isthmus.model.kafka.topic import LeftInTier, Settings
@@ -347,6 +351,8 @@ _OTHERS = (
     MilestonesDocument,
     ReceiptDocument,
     MapDocument,
+    DepartureDocument,
+    TransformDocument,
     ProgressDocument,
     GatewayDocument,
     GatewayPairDocument,

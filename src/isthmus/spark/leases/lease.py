@@ -14,6 +14,7 @@ from isthmus.model.lane import Lane, LaneMark, Milestone
 from isthmus.model.link import Limits
 from isthmus.model.schemas.gate import NO_SCHEMAS, SchemaIds
 from isthmus.model.text.wording import format_count
+from isthmus.model.transforms import Transform
 
 _IN_FLIGHT_MIN: Final = 8 << 20
 
@@ -24,7 +25,7 @@ class LinkContext:
     nowhere else: Spark's configuration shows in its UI and its event log.
 
     `expiration_ms` is the target's `producer.id.expiration.ms`, 0 if it is unknown. Lanes with an allowance read the
-    ledger at the source from `source_mark` on; it moves on while the link runs.
+    ledger at the source from `source_mark` on; it moves on while the link runs. `transforms` are those that lanes name.
     """
 
     link: str
@@ -34,6 +35,7 @@ class LinkContext:
     limits: Limits
     expiration_ms: int = 0
     source_mark: Bookmark = field(default_factory=Bookmark)
+    transforms: tuple[Transform, ...] = ()
 
     def renew(self, limits: Limits) -> LinkContext:
         """Return the context of a new lease, with its share of the limits, and the credentials that files hold now, as

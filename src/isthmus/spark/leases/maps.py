@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from isthmus.engine.brokers.aside import aside
@@ -13,7 +14,7 @@ from isthmus.engine.mapped.transit import SEGMENT_RANGES, Transit
 from isthmus.errors import ClusterError, ConfigError
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.offsets import log_ranges
-from isthmus.ledger.documents.kinds import MapDocument
+from isthmus.ledger.documents.kinds import DepartureDocument, Document, MapDocument, TransformDocument
 from isthmus.ledger.link import newest
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.maps import current, lane_map, needless, newest_segment, trimmed_ordinal
@@ -21,12 +22,14 @@ from isthmus.ledger.records import Deletion, Entry, LedgerChange, in_batches
 from isthmus.ledger.view import Bookmark, LedgerView
 from isthmus.model.lane import Lane, LaneKey
 from isthmus.model.naming import TargetTopicPartition
-from isthmus.model.offsets import Cursor
+from isthmus.model.offsets import Cursor, Departure, Skips, Stretch
 from isthmus.model.problem import Problem
 from isthmus.model.translation import OffsetMap
+from isthmus.spark.leases.departures import Departures, departed
 from isthmus.spark.leases.lease import LeaseSpec
 
 _RANGES_S = 2.0
+_DEPART_S = 2.0
 
 
 class _Look(NamedTuple):
@@ -44,6 +47,9 @@ class LedgerMaps:
     its former ones stay valid, and may be about an earlier topic of the same name. Each time a lane is loaded its
     segments are marked with the position up to which the ledger was read: a later owner has read further, as the end of
     the lease before is written there.
+
+    Where changed records come from is stored before they are sent (`Departures`). Writes about lanes with changed
+    records keep their order: an earlier cursor that came late would need departures that are deleted.
     """
 
     def __init__(self, target: Client, spec: LeaseSpec, *, segment_ranges: int = SEGMENT_RANGES) -> None:
@@ -51,7 +57,11 @@ class LedgerMaps:
         self._segment_ranges = segment_ranges
         self._link = spec.context.link
         self._name = f"{spec.controller}.{spec.slot}.{spec.generation}"
-        self._writer = LedgerWriter(target)
+        self._writer, self._ordered = LedgerWriter(target), LedgerWriter(target, in_order=True)
+        self._has_changed = False
+        self._stored: dict[LaneKey, int] = {}
+        self._transforms: dict[LaneKey, str] = {}
+        self._departures: dict[LaneKey, Departures] = {}
         self._lanes: dict[LaneKey, Lane] = {}
         self._begins: dict[LaneKey, int] = {}
         self._trimmed: dict[LaneKey, int] = {}
@@ -72,13 +82,18 @@ class LedgerMaps:
         """
         wanted = {MapDocument.key_of(self._link, str(lane.key)): lane for lane in lanes}
         found: dict[str, dict[str, MapDocument]] = {prefix: {} for prefix in wanted}
+        departures: dict[LaneKey, list[DepartureDocument]] = {lane.key: [] for lane in lanes}
+        prefixes = wanted.keys() | {DepartureDocument.key_of(self._link, str(lane.key)) for lane in lanes}
         entries, position = await self._entries()
         # The map is written again and again: only its newest documents are decoded.
-        documents = await aside(newest, [entry for entry in entries if _lane_prefix(entry.key) in found])
+        documents = await aside(newest, [entry for entry in entries if _lane_prefix(entry.key) in prefixes])
         for document in MapDocument.find_all(documents.values()):
             found[_lane_prefix(document.key)][document.key] = document
+        for departure in DepartureDocument.find_all(documents.values()):
+            departures[LaneKey(departure.topic, departure.partition)].append(departure)
         for prefix, lane in wanted.items():
             known_at = [self._taken_at.get(lane.key, -1), *(each.taken_at for each in found[prefix].values())]
+            known_at += [each.taken_at for each in departures[lane.key]]
             # A ledger that was lost starts at offset 0: the mark has to be above those that were written before.
             self._taken_at[lane.key] = max(position, max(known_at) + 1)
         starts = await self._log_starts([wanted[prefix] for prefix, segments in found.items() if len(segments) > 1])
@@ -86,6 +101,7 @@ class LedgerMaps:
         for prefix, segments in found.items():
             lane = wanted[prefix]
             known = self._resume_lane(lane, segments.values(), starts.get((lane.target_topic, lane.partition), 0))
+            known = self._resume_departures(lane, departures[lane.key], known)
             if known is not None:
                 resumed[lane.key] = known
             # Thousands of maps take seconds: other leases have their turn in between.
@@ -162,6 +178,25 @@ class LedgerMaps:
         ranges = OffsetMap.of(one for segment in last for one in segment.ranges).ranges
         return Known(whole.cursor, ordinal_begin, ranges, is_final)
 
+    def _resume_departures(
+        self, lane: Lane, found: Collection[DepartureDocument], known: Known | Problem | None
+    ) -> Known | Problem | None:
+        """Add what departed to what is known of a lane, and prepare its next departures."""
+        key, former = lane.key, self._departures.get(lane.key)
+        self._stored.pop(key, None)
+        transform = known.cursor.transform if isinstance(known, Known) else ""
+        self._transforms[key] = transform
+        self._has_changed |= bool(lane.transform or transform)
+        self._departures[key] = Departures(
+            partial(self._build_departure, lane, self._taken_at[key]),
+            found=[each.key for each in found],
+            part=0 if former is None else former.part,
+        )
+        if not isinstance(known, Known) or not transform:
+            return known
+        valid = [each for each in found if each.is_of(lane.source_topic_id, lane.target_topic_id)]
+        return known._replace(departed=departed(valid, known.cursor.ordinal))
+
     async def begin(self, cursors: Mapping[Lane, Cursor]) -> None:
         """Write where lanes begin, or go on, before any of their records is appended.
 
@@ -171,7 +206,22 @@ class LedgerMaps:
             self._lanes[lane.key] = lane
             self._begins.setdefault(lane.key, cursor.source_offset)
             self._put(self._build_document(lane.key, Transit(cursor)))
+            self._put_transform(lane.key, cursor)
         await self._write()
+
+    async def depart(self, departures: Mapping[LaneKey, Departure]) -> None:
+        """Write where records come from that were changed, before they are sent.
+
+        :raises ClusterError: The ledger cannot be written. The same departures may be given again.
+        """
+        own = [self._departures[key] for key in departures]
+        for key, departure in departures.items():
+            self._departures[key].take(departure, self._stored.get(key, -1))
+        changes = [change for each in own for change in each.changes()]
+        for batch in in_batches(sorted(changes, key=_is_deletion)):
+            await self._ordered.append(batch, term_s=_DEPART_S)
+        for each in own:
+            each.note_written(changes)
 
     async def save(
         self, transits: Mapping[LaneKey, Transit], *, final: Collection[LaneKey] = (), term_s: float
@@ -187,6 +237,7 @@ class LedgerMaps:
                 continue
             document = replace(self._build_document(key, transit), is_final=key in final)
             self._put(document)
+            self._put_transform(key, transit.cursor)
             self._saved[key] = transit.cursor
             if key in final:
                 self._final.add(key)
@@ -204,12 +255,51 @@ class LedgerMaps:
         self._numbers[key] = self._numbers.get(key, 0) + 1
         self._put(replace(self._build_document(key, Transit(transit.cursor)), is_final=True))
 
+    def _put_transform(self, key: LaneKey, cursor: Cursor) -> None:
+        """Write from where on a lane's records are changed by another transform than before."""
+        lane = self._lanes[key]
+        if self._transforms.get(key, "") == cursor.transform:
+            return
+        self._transforms[key] = cursor.transform
+        self._put(
+            TransformDocument(
+                link=self._link,
+                topic=key.topic,
+                partition=key.partition,
+                source_topic_id=lane.source_topic_id,
+                target_topic_id=lane.target_topic_id,
+                ordinal=cursor.ordinal,
+                transform=cursor.transform,
+                source_offset=cursor.source_offset,
+                target_offset=cursor.target_offset,
+            )
+        )
+
     def note_loss(self) -> None:
         """Write all cursors again at the next `save`, as the ledger was created again."""
         self._saved.clear()
+        for each in self._departures.values():
+            each.write_again()
 
     def close(self) -> None:
         self._writer.close()
+        self._ordered.close()
+
+    def _build_departure(
+        self, lane: Lane, taken_at: int, part: int, number: int, stretches: Sequence[Stretch], skips: Sequence[Skips]
+    ) -> DepartureDocument:
+        return DepartureDocument(
+            link=self._link,
+            topic=lane.target_topic,
+            partition=lane.partition,
+            source_topic_id=lane.source_topic_id,
+            target_topic_id=lane.target_topic_id,
+            part=f"{self._name}.{part}",
+            taken_at=taken_at,
+            round=number,
+            stretches=tuple(stretches),
+            skips=tuple(skips),
+        )
 
     def _build_document(self, key: LaneKey, transit: Transit) -> MapDocument:
         return MapDocument(
@@ -227,19 +317,26 @@ class LedgerMaps:
             taken_at=self._taken_at.get(key, -1),
         )
 
-    def _put(self, document: MapDocument) -> None:
+    def _put(self, document: Document) -> None:
         self._unsaved[document.key] = document
 
     async def _write(self, *, term_s: float = 30.0) -> None:
         # One write at a time: older documents must not come later.
         async with self._writing:
             # Deletions come after the documents that replace the deleted ones.
-            unsaved = sorted(self._unsaved.values(), key=lambda change: isinstance(change, Deletion))
+            unsaved = sorted(self._unsaved.values(), key=_is_deletion)
+            writer = self._ordered if self._has_changed else self._writer
             for batch in in_batches(unsaved):
-                await self._writer.append(batch, term_s=term_s)
+                await writer.append(batch, term_s=term_s)
                 for change in batch:
+                    if isinstance(change, MapDocument):
+                        self._stored[LaneKey(change.topic, change.partition)] = change.cursor.ordinal
                     if self._unsaved.get(change.key) is change:
                         del self._unsaved[change.key]
+
+
+def _is_deletion(change: LedgerChange) -> bool:
+    return isinstance(change, Deletion)
 
 
 def _lane_prefix(key: str) -> str:

@@ -16,6 +16,7 @@ from isthmus.errors import ClusterError, IsthmusError
 from isthmus.kafka.clock import lasting_s
 from isthmus.kafka.session import ClientSession
 from isthmus.ledger.documents.kinds import (
+    DepartureDocument,
     Document,
     MilestonesDocument,
     ProgressDocument,
@@ -35,6 +36,8 @@ from isthmus.spark.leases.maps import LedgerMaps
 from isthmus.spark.leases.telling import Milestones, Telling
 from isthmus.spark.leases.tenure import DRAIN_S, Tenure
 from isthmus.spark.memory import memory_bytes, tune_memory
+from isthmus.spark.transforms.calls import Calls
+from isthmus.spark.transforms.python import build_transformers
 
 PROGRESS_S: Final = 1.0
 _log = logging.getLogger(__name__)
@@ -42,6 +45,7 @@ _FULL_EVERY: Final = 8
 """One in so many reports has all lanes, moved or not, so that each healthy lane is reported within ten seconds."""
 _TICK_S: Final = 0.2
 _RELEASE_TERM_S: Final = 2.0
+_UNHEARD: Final = frozenset({ProgressDocument.KIND, DepartureDocument.KIND})
 
 
 def lease_task(specs: Sequence[LeaseSpec], rows: Iterable[object]) -> Iterator[Receipt]:
@@ -150,6 +154,7 @@ class LeaseTask:
                 expiration_ms=context.expiration_ms,
                 maps=self._maps,
                 schemas=self._spec.schemas,
+                transformers=build_transformers(context.transforms, Calls()),
             )
             self._source_word = SourceWord(
                 context.link, self._spec.slot, context.target.alias, self._engine.readers.allow
@@ -283,8 +288,8 @@ class LeaseTask:
         return min(tenure, self._source_word.write_until) if self._needs_allowance else tenure
 
     def _hear(self, entry: Entry) -> None:
-        # Most entries are progress of other leases, which is not needed here.
-        if not entry.key.startswith(ProgressDocument.KIND):
+        # Most entries are progress of other leases, and departures, which are not needed here.
+        if entry.kind not in _UNHEARD:
             document = entry.decode()
             if isinstance(document, SchemaIdsDocument):
                 self._engine.learn(document.ids)

@@ -18,7 +18,7 @@ from isthmus.engine.brokers.producer import ProducerIdentity
 from isthmus.engine.brokers.routes import Leader, Routes
 from isthmus.engine.mapped import places, scanning
 from isthmus.engine.mapped.places import Known, Places
-from isthmus.engine.mapped.transit import Transit
+from isthmus.engine.mapped.transit import NONE_DEPARTED, Transit
 from isthmus.engine.run import LaneRun, Look
 from isthmus.engine.source import Bounds
 from isthmus.engine.state.writer import LogLook, ProducerState, Writer
@@ -29,7 +29,7 @@ from isthmus.kafka.log.listoffsets import Offset
 from isthmus.kafka.log.reading import OffsetRange, StoredBatch
 from isthmus.model.copyflags import FlagsHeader, Selection
 from isthmus.model.lane import NO_END, Lane, LaneKey, LaneState
-from isthmus.model.offsets import LATEST, Cursor
+from isthmus.model.offsets import LATEST, Cursor, Departure, Skips, Stretch
 from isthmus.model.problem import Problem
 from isthmus.model.translation import MappedRange
 from testing.patience import TERM_S
@@ -71,6 +71,7 @@ class Store:
         self.is_away = False
         self.ranges: tuple[MappedRange, ...] = ()
         self.is_final = False
+        self.departed = NONE_DEPARTED
 
     async def load(self, lanes: Collection[Lane]) -> Mapping[LaneKey, Known | Problem]:
         if self.problem is not None:
@@ -78,7 +79,7 @@ class Store:
         if self.cursor is None:
             return {}
         begin = self.cursor.ordinal - sum(one.length for one in self.ranges)
-        return {lane.key: Known(self.cursor, begin, self.ranges, self.is_final) for lane in lanes}
+        return {lane.key: Known(self.cursor, begin, self.ranges, self.is_final, self.departed) for lane in lanes}
 
     async def begin(self, cursors: Mapping[Lane, Cursor]) -> None:
         (self.cursor,) = cursors.values()
@@ -88,6 +89,9 @@ class Store:
         if self.is_away:
             raise Unreachable("the target does not answer", cluster="nowhere")
         (self.cursor,) = (transit.cursor for transit in transits.values())
+
+    async def depart(self, departures: Mapping[LaneKey, Departure]) -> None:
+        """Nothing is changed here."""
 
 
 class Scene:
@@ -980,3 +984,108 @@ def test_what_is_decoded_stops_nobody_else(is_compared: bool, monkeypatch: pytes
 
     # The epochs of what is counted are others, so it is held against the source as well.
     with_scene(work, Cursor(5, 5, 15, source_epoch=3), lane=replace(LANE, is_compacted=is_compared))
+
+
+CHANGED = replace(LANE, transform="new")
+DEPARTED = Departure(-1, (Stretch(5, 20, 2, 4), Stretch(7, 31, 3, 4)), (Skips(7, 9),))
+
+
+def changed_scene(client: Client, departure: Departure, *, lane: Lane = CHANGED, epoch_end: int = 50) -> Scene:
+    """A lane whose last owner had changed records by another transform, behind five that are in the ledger."""
+    scene = Scene(client, Cursor(10, 5, 30, 4, transform="old"), lane=lane)
+    scene.store.departed = departure
+    # Whatever it is asked for at the source is the end of an epoch.
+    scene.source_start = epoch_end
+    scene.source.batches.clear()
+    scene.target.batches = [batch(25, 5, producer_id=OURS, sequence=0), batch(30, 1, producer_id=THEIRS)]
+    return scene
+
+
+def with_changed(work: Callable[[Client], Any]) -> None:
+    async def scenario() -> None:
+        async with Client(NOWHERE) as client:
+            await work(client)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("lane", [CHANGED, LANE], ids=["with another transform", "without a transform"])
+def test_changed_records_that_arrived_are_those_that_departed(lane: Lane) -> None:
+    """The source is not read for it; the lane goes on behind them with its own transform, which is stored first."""
+
+    async def work(client: Client) -> None:
+        scene = changed_scene(client, DEPARTED, lane=lane)
+        scene.target.batches.append(batch(31, 4, producer_id=OURS, sequence=5))
+        assert await scene.look(35, epoch=3) is None
+        assert scene.place == (9, 33)
+        transit, cursor = scene.run.transit, scene.store.cursor
+        assert transit is not None
+        assert cursor is not None
+        assert transit.ranges == [MappedRange(20, 31, 2), MappedRange(31, 33, 2)]
+        stored = (cursor.source_offset, cursor.ordinal, cursor.target_offset, cursor.skipped, cursor.transform)
+        assert stored == (33, 9, 35, 9, lane.transform)
+        assert transit.depart().stretches == ()
+        assert scene.source.read_from == []
+
+    with_changed(work)
+
+
+def test_nothing_is_guessed_of_changed_records() -> None:
+    """More of ours is there than departed by the ledger: the lane ends."""
+
+    async def work(client: Client) -> None:
+        for stretches in (DEPARTED.stretches[:1], DEPARTED.stretches[1:], ()):
+            scene = changed_scene(client, Departure(-1, stretches))
+            scene.target.batches.append(batch(31, 4, producer_id=OURS, sequence=5))
+            assert await scene.look(35) is None
+            assert scene.run.state is LaneState.FAILED
+            assert scene.run.problem is not None
+            assert "where they come from" in scene.run.problem.message
+
+    with_changed(work)
+
+
+def test_a_source_that_lost_changed_records_ends_the_lane() -> None:
+    """Its log goes on, in a later epoch: that of the last record ends before it."""
+
+    async def work(client: Client) -> None:
+        scene = changed_scene(client, DEPARTED, epoch_end=32)
+        scene.target.batches.append(batch(31, 4, producer_id=OURS, sequence=5))
+        delays = [await scene.look(35) for _ in range(3)]
+        assert delays[-1] is None
+        assert scene.run.state is LaneState.DIVERGED
+
+    with_changed(work)
+
+
+def test_a_place_that_cannot_be_stored_is_none() -> None:
+    """Departures count from the stored place on. What departed before stays known."""
+
+    async def work(client: Client) -> None:
+        scene = changed_scene(client, DEPARTED)
+        scene.target.batches.append(batch(31, 4, producer_id=OURS, sequence=5))
+        scene.store.is_away = True
+        assert await scene.look(35) is not None
+        assert scene.run.writer.position == -1
+        scene.store.is_away = False
+        assert await scene.look(35) is None
+        assert scene.place == (9, 33)
+
+    with_changed(work)
+
+
+def test_a_lane_of_a_lease_that_lapsed_is_loaded_again() -> None:
+    """Another owner may have continued it."""
+
+    async def work(client: Client) -> None:
+        scene = changed_scene(client, DEPARTED)
+        assert await scene.look(31) is None
+        assert scene.place == (5, 10)
+        assert scene.run.transit is not None
+        scene.run.transit.outdate()
+        assert scene.run.needs_progress
+        scene.target.batches.append(batch(31, 4, producer_id=OURS, sequence=5))
+        assert await scene.look(35) is None
+        assert scene.place == (9, 33)
+
+    with_changed(work)

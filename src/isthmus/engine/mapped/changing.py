@@ -1,0 +1,198 @@
+"""Changes the records of lanes that have a transform, between their reader and their writer.
+
+    reader ─▶ Stage.waiting ─▶ transformer ─▶ Stage.outgoing ─▶ Departing ─▶ Intake.pending ─▶ appender
+
+Each lane waits for its own transformer only. A result counts if the lane was not placed again meanwhile: else the
+records are read again, and changed again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, NamedTuple, ParamSpec, Protocol, TypeVar
+
+from isthmus.engine.batches.rebatch import Record
+from isthmus.engine.brokers.aside import aside
+from isthmus.engine.brokers.room import Room
+from isthmus.engine.mapped.reworking import Decoded, Origin, decode, encode_pieces, portions
+from isthmus.engine.mapped.transformer import Changed, DeadLetters, Failure, Portion, Transformer, TransformFailed
+from isthmus.engine.mapped.transit import Transit
+from isthmus.engine.run import LaneRun
+from isthmus.engine.state.stage import Chunk, Stage
+from isthmus.kafka.batches.batch import HEADER_BYTES
+from isthmus.model.transforms import OnError
+
+CHUNK_BYTES: Final = 512 << 10
+CHUNK_RECORDS: Final = 10_000
+"""The most that is changed at once of a lane, as stored at the source; or one batch. More records than these are
+decoded and encoded aside."""
+_PIECE_BYTES: Final = 512 << 10
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class Stop(NamedTuple):
+    """The lane stops before the source's `offset`."""
+
+    offset: int
+    reason: str
+
+
+class Outcome(NamedTuple):
+    """What became of the first records of a chunk; behind them the lane has to `stop`, unless that is `None`."""
+
+    results: list[Changed]
+    stop: Stop | None = None
+
+
+class Stopping(Protocol):
+    """Stops lanes before records that cannot be copied."""
+
+    def unreadable(self, run: LaneRun, what: str, offset: int, /) -> None: ...
+    def unchanged(self, run: LaneRun, offset: int, reason: str, /) -> None: ...
+
+
+class Changer(Protocol):
+    """The part of the engine that changing uses."""
+
+    room: Room
+
+    @property
+    def faults(self) -> Stopping: ...
+    def changed(self, run: LaneRun) -> None: ...
+
+
+class Changing:
+    """Changes the records of all lanes of an engine. `spawn` starts the coroutine of a lane that has work."""
+
+    def __init__(
+        self,
+        engine: Changer,
+        transformers: Mapping[str, Transformer],
+        letters: DeadLetters | None,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self._engine = engine
+        self._transformers = transformers
+        self._letters = letters
+        self._spawn = spawn
+
+    def wake(self, run: LaneRun) -> None:
+        """Change what waits of a lane, unless that is being done."""
+        stage = run.intake.stage
+        if stage is not None and stage.waiting and not stage.is_busy and _may_go_on(run):
+            stage.begin()
+            self._spawn(self._change_all(run, stage))
+
+    async def _change_all(self, run: LaneRun, stage: Stage) -> None:
+        try:
+            while _may_go_on(run):
+                chunk = stage.next_chunk(bytes_max=CHUNK_BYTES, records_max=CHUNK_RECORDS)
+                if chunk is None or run.transit is None:
+                    return
+                await self._change_chunk(run, run.transit, stage, chunk)
+        finally:
+            stage.end()
+
+    async def _change_chunk(self, run: LaneRun, transit: Transit, stage: Stage, chunk: Chunk) -> None:
+        """Change the records of a chunk, and have what became of them depart, unless the lane was placed again."""
+        records = sum(part.records for part in chunk.parts)
+        decoded = await _do(records, decode, chunk.parts, transit.read_offset)
+        outcome = await self._ask_for_all(run, stage, chunk, decoded.origins)
+        if not _is_current(run, stage, chunk):
+            return
+        taken = decoded.origins[: len(outcome.results)]
+        wanted = [
+            (one, origin.codec) for origin, one in zip(taken, outcome.results, strict=True) if isinstance(one, Record)
+        ]
+        bytes_max = min(run.lane.batch_bytes_max - HEADER_BYTES, _PIECE_BYTES)
+        try:
+            pieces = await _do(len(wanted), encode_pieces, wanted, transit.read_ordinal, bytes_max)
+        except Exception as error:  # noqa: BLE001 - each encoder has errors of its own
+            reason = f"what the transform returned cannot be written: {_describe(error)}"
+            outcome, taken, pieces = Outcome([], Stop(taken[0].record.offset, reason)), [], []
+        if not _is_current(run, stage, chunk):
+            return
+        _note(transit, taken, outcome, decoded)
+        grown = stage.finish(pieces)
+        run.intake.resize(grown)
+        self._engine.room.take(grown)
+        run.schedule.advance()
+        if outcome.stop is not None or decoded.damaged:
+            self._engine.room.give(run.intake.drop_waiting())
+        if outcome.stop is not None:
+            self._engine.faults.unchanged(run, *outcome.stop)
+        elif decoded.damaged:
+            self._engine.faults.unreadable(run, decoded.damaged, decoded.offset_end)
+        self._engine.changed(run)
+
+    async def _ask_for_all(self, run: LaneRun, stage: Stage, chunk: Chunk, origins: Sequence[Origin]) -> Outcome:
+        results: list[Changed] = []
+        for portion in portions(origins):
+            try:
+                answer = await self._ask(run, stage, portion)
+                failed = [one for one in answer if isinstance(one, Failure)]
+                if failed and run.lane.on_error is OnError.DEAD_LETTER:
+                    await self._set_aside(run, failed)
+            except Exception as error:  # noqa: BLE001 - whatever a transform raises, other lanes go on
+                return Outcome(results, Stop(portion[0].record.offset, _describe(error)))
+            if failed and run.lane.on_error is OnError.STOP:
+                place = answer.index(failed[0])
+                results += answer[:place]
+                return Outcome(results, Stop(portion[place].record.offset, failed[0].reason))
+            results += answer
+            if not _is_current(run, stage, chunk):
+                break
+        return Outcome(results)
+
+    async def _ask(self, run: LaneRun, stage: Stage, portion: Sequence[Origin]) -> list[Changed]:
+        """Have the lane's transformer change some records.
+
+        :raises Exception: It cannot be applied.
+        """
+        transformer = self._transformers.get(run.lane.transform)
+        if transformer is None:
+            raise TransformFailed(f"the transform {run.lane.transform} is not known here")
+        stage.asked(portion[0].record.offset, time.monotonic())
+        try:
+            given = Portion(run.lane, [each.record for each in portion], [each.is_appended for each in portion])
+            answer = list(await transformer.change(given))
+        finally:
+            stage.answered()
+        if len(answer) != len(portion):
+            raise TransformFailed(f"it returned {len(answer)} results for {len(portion)} records")
+        return answer
+
+    async def _set_aside(self, run: LaneRun, failed: Sequence[Failure]) -> None:
+        if self._letters is None:
+            raise TransformFailed(f"{failed[0].reason}; there is no place for dead letters")
+        await self._letters.put(run.lane, failed)
+
+
+async def _do(records: int, work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    """Run work on so many records, aside if it takes long."""
+    return await aside(work, *args, **kwargs) if records > CHUNK_RECORDS else work(*args, **kwargs)
+
+
+def _note(transit: Transit, taken: Sequence[Origin], outcome: Outcome, decoded: Decoded) -> None:
+    """Note what became of the first records of a chunk, in their order."""
+    for origin, one in zip(taken, outcome.results, strict=True):
+        if isinstance(one, Record):
+            transit.take_changed(origin.record.offset, origin.epoch)
+        elif one is not None:
+            transit.skip()
+    transit.pass_to(decoded.offset_end if outcome.stop is None else outcome.stop.offset)
+
+
+def _may_go_on(run: LaneRun) -> bool:
+    return run.phase.is_placed and not run.is_over
+
+
+def _is_current(run: LaneRun, stage: Stage, chunk: Chunk) -> bool:
+    """Whether the result of a chunk counts: nothing was dropped since it was read."""
+    return chunk.generation == stage.generation and _may_go_on(run)
+
+
+def _describe(error: Exception) -> str:
+    return str(error) if isinstance(error, TransformFailed) else f"{type(error).__name__}: {error}"

@@ -1,0 +1,1 @@
+"""Transforms of records, run by the executors."""
