@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterator, Sequence
-from itertools import count, pairwise
+from itertools import count
 from typing import Any
 
 import pytest
@@ -118,8 +118,8 @@ def test_engines_end_between_any_two_steps(mirror: Mirror, topic: TopicNamer, nu
     rest = assert_changed(mirror, name, name, is_of)
     assert not any(MARK in seen.headers for seen in rest)
     changes = asyncio.run(transforms_of(mirror, name))
-    assert changes
-    assert all(one.transform != other.transform for one, other in pairwise(changes))
+    assert {each.transform for each in changes} <= {"one", "two"}
+    assert changes[-1].transform == "one"
 
 
 def python(function: str, **lane: Any) -> dict[str, Any]:

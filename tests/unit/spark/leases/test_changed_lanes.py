@@ -68,6 +68,7 @@ class World:
         self.source: list[Piece] = []
         self.target: list[Batch] = []
         self.entries: list[Entry] = []
+        self.late: list[tuple[LedgerChange, ...]] = []
         self.nonce = 0
 
     @property
@@ -119,10 +120,13 @@ class TargetLog:
 
 
 class LedgerLog:
-    """Writes to the ledger may fail, written or not."""
+    """Writes to the ledger may fail, written or not. Those that were `lost` last may come once another lease has
+    the lane: as order is kept, none comes behind later ones of its own.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self.lost: list[tuple[LedgerChange, ...]] = []
 
     async def append(self, changes: Collection[LedgerChange], *, term_s: float = 30.0) -> int:
         given, chance = tuple(changes), self._world.chance
@@ -131,6 +135,9 @@ class LedgerLog:
         fate = chance.random()
         if fate > 0.1:
             self._world.write(given)
+            self.lost.clear()
+        else:
+            self.lost.append(given)
         if fate < 0.2:
             raise Unreachable("no answer came", cluster="nowhere")
         return 0
@@ -173,7 +180,7 @@ class Life:
         fakes: Any = self.maps
         fakes._look = self._look_at_ledger
         fakes._log_starts = lambda _: asyncio.sleep(0, {})
-        fakes._writer = fakes._ordered = LedgerLog(world)
+        fakes._writer = fakes._ordered = self.ledger = LedgerLog(world)
         producer = ProducerIdentity(producer_id=OURS, marker_producer_id=9)
         routes: Any = SimpleNamespace(client=client, leader=lambda *_: None, ask=self._ask)
         self.places = Places(routes, routes, producer, self.maps, settle_s=0.0)
@@ -269,6 +276,7 @@ class Life:
             task.cancel()
         results = await asyncio.gather(*self.tasks, return_exceptions=True)
         assert [each for each in results if isinstance(each, Exception)] == []
+        self.world.late += self.ledger.lost
 
     @property
     def is_done(self) -> bool:
@@ -290,6 +298,8 @@ async def step(life: Life) -> None:
             await life.save()
         case 4:
             life.world.append(encode([Record(0, 1, None, b"others", [])], 0), 8)
+        case 5 if life.world.late and chance.random() < 0.5:
+            life.world.write(life.world.late.pop(chance.randrange(len(life.world.late))))
         case 5:
             life.world.produce()
         case 6 if chance.random() < 0.05 and run.transit is not None:
