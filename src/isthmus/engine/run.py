@@ -20,7 +20,7 @@ from isthmus.engine.state.missing import Missing
 from isthmus.engine.state.phase import Phase
 from isthmus.engine.state.schedule import Schedule
 from isthmus.engine.state.source_log import SourceLog
-from isthmus.engine.state.stage import Stage
+from isthmus.engine.state.stage import TransformStage
 from isthmus.engine.state.transactions import TargetTransactions
 from isthmus.engine.state.writer import LogLook, Writer
 from isthmus.kafka.log.produce import AnswerKey, answer_keys
@@ -115,7 +115,7 @@ class LaneRun:
         self.transactions = TargetTransactions(is_whole=lane.is_whole)
         self.intake = Intake(
             lane.end_offset if lane.end_offset >= 0 else 0 if lane.has_allowance else NO_END,
-            stage=Stage() if lane.transform else None,
+            stage=TransformStage() if lane.transform else None,
         )
 
     # What the values say together
@@ -332,7 +332,7 @@ class LaneRun:
         delay = self._find_delay(intake.stage, now)
         return found if delay is None else (LaneState.BLOCKED, delay)
 
-    def _find_delay(self, stage: Stage, now: float) -> Problem | None:
+    def _find_delay(self, stage: TransformStage, now: float) -> Problem | None:
         """The problem that the transformer owes an answer for too long, or `None`."""
         waits_s = stage.waits_s(now)
         if waits_s < STALLED_S:

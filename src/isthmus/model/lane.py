@@ -10,11 +10,11 @@ from typing import ClassVar, Final, NamedTuple
 
 from isthmus.model.copyflags import FlagsHeader, Selection
 from isthmus.model.kafka.transactions import AbortedPolicy
+from isthmus.model.links.transform import OnError
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import EARLIEST, Cursor
 from isthmus.model.problem import Problem
 from isthmus.model.schemas.gate import UNGATED, GatedFields
-from isthmus.model.transforms import OnError
 
 NO_END: Final = 1 << 63
 """An offset behind all others."""
@@ -214,7 +214,7 @@ class Lane:
     No record of `gated` fields is copied before its schema is known at the target (`model.schemagate`).
 
     The records of a lane with a `transform`, which has to be mapped and no distributor's, pass through the transform of
-    that id; `on_error` is the policy for those that it cannot change.
+    that digest; `on_error` is the policy for those that it cannot change.
     """
 
     source_topic: SourceTopic

@@ -13,8 +13,8 @@ import pytest
 from isthmus.engine.batches.rebatch import Record
 from isthmus.engine.mapped.transformer import Changed, Failure
 from isthmus.model.lane import Lane, LaneKey, LaneState
+from isthmus.model.links.transform import OnError, RecordFunction, Transform
 from isthmus.model.naming import TargetTopic
-from isthmus.model.transforms import OnError, Transform
 from isthmus.spark.transforms.calls import Calls
 from isthmus.spark.transforms.python import build_transformers
 from testing.records import oracle, topics
@@ -124,8 +124,9 @@ def test_engines_end_between_any_two_steps(mirror: Mirror, topic: TopicNamer, nu
 
 def python(function: str, **lane: Any) -> dict[str, Any]:
     """The settings of lanes with a Python function."""
-    transform = Transform(id="one", function=f"{FUNCTIONS}:{function}")
-    return {"transformers": build_transformers([transform], Calls(patience_s=0.1)), **lane}
+    transform = Transform(python=RecordFunction(FUNCTIONS, function))
+    transformers = build_transformers([transform], Calls(patience_s=0.1))
+    return {"transformers": transformers, "transform": transform.digest, **lane}
 
 
 def valued(count: int, begin: int = 0) -> list[topics.Given]:

@@ -15,13 +15,13 @@ from typing import Any, Final, NamedTuple, ParamSpec, Protocol, TypeVar
 from isthmus.engine.batches.rebatch import Record
 from isthmus.engine.brokers.aside import aside
 from isthmus.engine.brokers.room import Room
-from isthmus.engine.mapped.reworking import Decoded, Origin, decode, encode_pieces, portions
+from isthmus.engine.mapped.reworking import Decoded, Original, decode, encode_pieces, portions
 from isthmus.engine.mapped.transformer import Changed, DeadLetters, Failure, Portion, Transformer, TransformFailed
 from isthmus.engine.mapped.transit import Transit
 from isthmus.engine.run import LaneRun
-from isthmus.engine.state.stage import Chunk, Stage
+from isthmus.engine.state.stage import Chunk, TransformStage
 from isthmus.kafka.batches.batch import HEADER_BYTES
-from isthmus.model.transforms import OnError
+from isthmus.model.links.transform import OnError
 
 CHUNK_BYTES: Final = 512 << 10
 CHUNK_RECORDS: Final = 10_000
@@ -39,7 +39,7 @@ class Stop(NamedTuple):
     reason: str
 
 
-class Outcome(NamedTuple):
+class ChunkOutcome(NamedTuple):
     """What became of the first records of a chunk; behind them the lane has to `stop`, unless that is `None`."""
 
     results: list[Changed]
@@ -85,7 +85,7 @@ class Changing:
             stage.begin()
             self._spawn(self._change_all(run, stage))
 
-    async def _change_all(self, run: LaneRun, stage: Stage) -> None:
+    async def _change_all(self, run: LaneRun, stage: TransformStage) -> None:
         try:
             while _may_go_on(run):
                 chunk = stage.next_chunk(bytes_max=CHUNK_BYTES, records_max=CHUNK_RECORDS)
@@ -95,7 +95,7 @@ class Changing:
         finally:
             stage.end()
 
-    async def _change_chunk(self, run: LaneRun, transit: Transit, stage: Stage, chunk: Chunk) -> None:
+    async def _change_chunk(self, run: LaneRun, transit: Transit, stage: TransformStage, chunk: Chunk) -> None:
         """Change the records of a chunk, and have what became of them depart, unless the lane was placed again."""
         records = sum(part.records for part in chunk.parts)
         decoded = await _do(records, decode, chunk.parts, transit.read_offset)
@@ -111,7 +111,7 @@ class Changing:
             pieces = await _do(len(wanted), encode_pieces, wanted, transit.read_ordinal, bytes_max)
         except Exception as error:  # noqa: BLE001 - each encoder has errors of its own
             reason = f"what the transform returned cannot be written: {_describe(error)}"
-            outcome, taken, pieces = Outcome([], Stop(taken[0].record.offset, reason)), [], []
+            outcome, taken, pieces = ChunkOutcome([], Stop(taken[0].record.offset, reason)), [], []
         if not _is_current(run, stage, chunk):
             return
         _note(transit, taken, outcome, decoded)
@@ -127,7 +127,9 @@ class Changing:
             self._engine.faults.unreadable(run, decoded.damaged, decoded.offset_end)
         self._engine.changed(run)
 
-    async def _ask_for_all(self, run: LaneRun, stage: Stage, chunk: Chunk, origins: Sequence[Origin]) -> Outcome:
+    async def _ask_for_all(
+        self, run: LaneRun, stage: TransformStage, chunk: Chunk, origins: Sequence[Original]
+    ) -> ChunkOutcome:
         results: list[Changed] = []
         for portion in portions(origins):
             try:
@@ -136,17 +138,17 @@ class Changing:
                 if failed and run.lane.on_error is OnError.DEAD_LETTER:
                     await self._set_aside(run, failed)
             except Exception as error:  # noqa: BLE001 - whatever a transform raises, other lanes go on
-                return Outcome(results, Stop(portion[0].record.offset, _describe(error)))
+                return ChunkOutcome(results, Stop(portion[0].record.offset, _describe(error)))
             if failed and run.lane.on_error is OnError.STOP:
                 place = answer.index(failed[0])
                 results += answer[:place]
-                return Outcome(results, Stop(portion[place].record.offset, failed[0].reason))
+                return ChunkOutcome(results, Stop(portion[place].record.offset, failed[0].reason))
             results += answer
             if not _is_current(run, stage, chunk):
                 break
-        return Outcome(results)
+        return ChunkOutcome(results)
 
-    async def _ask(self, run: LaneRun, stage: Stage, portion: Sequence[Origin]) -> list[Changed]:
+    async def _ask(self, run: LaneRun, stage: TransformStage, portion: Sequence[Original]) -> list[Changed]:
         """Have the lane's transformer change some records.
 
         :raises Exception: It cannot be applied.
@@ -175,7 +177,7 @@ async def _do(records: int, work: Callable[_P, _T], *args: _P.args, **kwargs: _P
     return await aside(work, *args, **kwargs) if records > CHUNK_RECORDS else work(*args, **kwargs)
 
 
-def _note(transit: Transit, taken: Sequence[Origin], outcome: Outcome, decoded: Decoded) -> None:
+def _note(transit: Transit, taken: Sequence[Original], outcome: ChunkOutcome, decoded: Decoded) -> None:
     """Note what became of the first records of a chunk, in their order."""
     for origin, one in zip(taken, outcome.results, strict=True):
         if isinstance(one, Record):
@@ -189,7 +191,7 @@ def _may_go_on(run: LaneRun) -> bool:
     return run.phase.is_placed and not run.is_over
 
 
-def _is_current(run: LaneRun, stage: Stage, chunk: Chunk) -> bool:
+def _is_current(run: LaneRun, stage: TransformStage, chunk: Chunk) -> bool:
     """Whether the result of a chunk counts: nothing was dropped since it was read."""
     return chunk.generation == stage.generation and _may_go_on(run)
 

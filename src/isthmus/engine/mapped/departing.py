@@ -13,7 +13,7 @@ from isthmus.engine.mapped.places import MapStore
 from isthmus.engine.mapped.transit import Transit
 from isthmus.engine.outlook import state_of
 from isthmus.engine.run import LaneRun
-from isthmus.engine.state.stage import Stage
+from isthmus.engine.state.stage import TransformStage
 from isthmus.errors import ClusterError
 from isthmus.model.lane import LaneState
 from isthmus.model.offsets import Departure
@@ -31,7 +31,7 @@ class _Leaving(NamedTuple):
     """The first `pieces` outgoing pieces of a lane, which may be sent once their departure is stored."""
 
     transit: Transit
-    stage: Stage
+    stage: TransformStage
     generation: int
     pieces: int
     departure: Departure

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from isthmus.engine.batches.pieces import Piece, passes
 from isthmus.engine.batches.rebatch import Record, encode, records_of
-from isthmus.engine.state.stage import Waiting
+from isthmus.engine.state.stage import StagedPart
 from isthmus.kafka.batches.batch import scan
 
 CALL_RECORDS: Final = 5_000
@@ -18,7 +18,7 @@ _HEADER_BYTES: Final = 12
 """What a record and a header of one take at most, besides their contents."""
 
 
-class Origin(NamedTuple):
+class Original(NamedTuple):
     """A record of the source, with its leader epoch and the codec of its batch; its timestamp may be the broker's."""
 
     record: Record
@@ -30,14 +30,14 @@ class Origin(NamedTuple):
 class Decoded(NamedTuple):
     """The records of a chunk up to `offset_end`; the next ones are `damaged` if that is not empty."""
 
-    origins: list[Origin]
+    origins: list[Original]
     offset_end: int
     damaged: str = ""
 
 
-def decode(parts: Iterable[Waiting], begin: int) -> Decoded:
+def decode(parts: Iterable[StagedPart], begin: int) -> Decoded:
     """Decode the records of a chunk from the source's offset `begin` on, up to a batch that cannot be decoded."""
-    origins: list[Origin] = []
+    origins: list[Original] = []
     offset_end = begin
     for piece, part_end in parts:
         if piece is not None:
@@ -48,7 +48,7 @@ def decode(parts: Iterable[Waiting], begin: int) -> Decoded:
             except ValueError as error:
                 return Decoded(origins, offset_end, str(error))
             origins += [
-                Origin(record, batch.leader_epoch, batch.codec, batch.is_log_append_time)
+                Original(record, batch.leader_epoch, batch.codec, batch.is_log_append_time)
                 for record in records
                 if begin <= record.offset < part_end
             ]
@@ -56,7 +56,7 @@ def decode(parts: Iterable[Waiting], begin: int) -> Decoded:
     return Decoded(origins, offset_end)
 
 
-def portions(origins: Sequence[Origin]) -> Iterator[Sequence[Origin]]:
+def portions(origins: Sequence[Original]) -> Iterator[Sequence[Original]]:
     """Split the records of a chunk into those of single calls."""
     begin = size = 0
     for place, origin in enumerate(origins):

@@ -13,7 +13,7 @@ from itertools import takewhile
 
 from isthmus.engine.batches.pieces import Piece
 from isthmus.engine.state.committed import CommittedTransactions
-from isthmus.engine.state.stage import Stage
+from isthmus.engine.state.stage import TransformStage
 from isthmus.kafka.batches.batch import CONTROL, TRANSACTIONAL
 
 
@@ -59,7 +59,7 @@ class Intake:
     read_epoch: int = -1
     schema_id: int = -1
     committed: CommittedTransactions = field(default_factory=CommittedTransactions)
-    stage: Stage | None = None
+    stage: TransformStage | None = None
 
     @property
     def has_waiting(self) -> bool:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from isthmus.engine.batches.pieces import Piece
 
 
-class Waiting(NamedTuple):
+class StagedPart(NamedTuple):
     """A piece up to the source's `offset_end`; without a piece, offsets that hold nothing to be copied."""
 
     piece: Piece | None
@@ -35,7 +35,7 @@ class Waiting(NamedTuple):
 class Chunk(NamedTuple):
     """Parts that are changed together; its result counts only in the same `generation` of the stage."""
 
-    parts: tuple[Waiting, ...]
+    parts: tuple[StagedPart, ...]
     generation: int
 
     @property
@@ -44,7 +44,7 @@ class Chunk(NamedTuple):
 
 
 @dataclass(slots=True)
-class Stage:
+class TransformStage:
     """The pieces of a lane with a transform between reading and writing.
 
     `taken_to` is the source offset behind the last part that was in a chunk. `generation` grows whenever what was read
@@ -52,7 +52,7 @@ class Stage:
     (monotonic s) the transformer has an unanswered call about the records from `asked_offset` on; `inf` without one.
     """
 
-    waiting: deque[Waiting] = field(default_factory=deque)
+    waiting: deque[StagedPart] = field(default_factory=deque)
     outgoing: deque[Piece] = field(default_factory=deque)
     chunk: Chunk | None = None
     taken_to: int = -1
@@ -70,13 +70,13 @@ class Stage:
 
     def put(self, piece: Piece, offset_end: int) -> None:
         """Take a piece; nothing of it from the source's `offset_end` on."""
-        self.waiting.append(Waiting(piece, offset_end))
+        self.waiting.append(StagedPart(piece, offset_end))
 
     def leave_out(self, offset_end: int) -> None:
         """Note that nothing up to this source offset is copied."""
         if self.waiting and self.waiting[-1].piece is None:
             self.waiting.pop()
-        self.waiting.append(Waiting(None, offset_end))
+        self.waiting.append(StagedPart(None, offset_end))
 
     def clear(self, offset: int) -> None:
         """Drop everything; reading goes on from `offset`."""
@@ -105,7 +105,7 @@ class Stage:
 
     def next_chunk(self, *, bytes_max: int, records_max: int) -> Chunk | None:
         """Take the next parts: at least one, and no more than these limits; `None` if nothing waits."""
-        parts: list[Waiting] = []
+        parts: list[StagedPart] = []
         size = records = 0
         while self.waiting:
             part = self.waiting[0]

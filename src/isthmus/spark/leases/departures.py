@@ -17,7 +17,7 @@ Maker = Callable[[int, int, Sequence[Stretch], Sequence[Skips]], DepartureDocume
 """Makes a document of a part number, a round, stretches and skips."""
 
 
-class Departures:
+class LaneDepartures:
     """What one lease writes of one lane, since it loaded it. Records before the lane's stored cursor are left out.
 
     `found` are the keys of documents of earlier owners, which are deleted with the first write: until then they may be

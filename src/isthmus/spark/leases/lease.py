@@ -12,9 +12,9 @@ from isthmus.ledger.view import Bookmark
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneMark, Milestone
 from isthmus.model.link import Limits
+from isthmus.model.links.transform import Transform
 from isthmus.model.schemas.gate import NO_SCHEMAS, SchemaIds
 from isthmus.model.text.wording import format_count
-from isthmus.model.transforms import Transform
 
 _IN_FLIGHT_MIN: Final = 8 << 20
 

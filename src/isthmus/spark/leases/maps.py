@@ -25,7 +25,7 @@ from isthmus.model.naming import TargetTopicPartition
 from isthmus.model.offsets import Cursor, Departure, Skips, Stretch
 from isthmus.model.problem import Problem
 from isthmus.model.translation import OffsetMap
-from isthmus.spark.leases.departures import Departures, departed
+from isthmus.spark.leases.departures import LaneDepartures, departed
 from isthmus.spark.leases.lease import LeaseSpec
 
 _RANGES_S = 2.0
@@ -48,7 +48,7 @@ class LedgerMaps:
     segments are marked with the position up to which the ledger was read: a later owner has read further, as the end of
     the lease before is written there.
 
-    Where changed records come from is stored before they are sent (`Departures`). Writes about lanes with changed
+    Where changed records come from is stored before they are sent (`LaneDepartures`). Writes about lanes with changed
     records keep their order: an earlier cursor that came late would need departures that are deleted.
     """
 
@@ -61,7 +61,7 @@ class LedgerMaps:
         self._has_changed = False
         self._stored: dict[LaneKey, int] = {}
         self._transforms: dict[LaneKey, str] = {}
-        self._departures: dict[LaneKey, Departures] = {}
+        self._departures: dict[LaneKey, LaneDepartures] = {}
         self._lanes: dict[LaneKey, Lane] = {}
         self._begins: dict[LaneKey, int] = {}
         self._trimmed: dict[LaneKey, int] = {}
@@ -187,7 +187,7 @@ class LedgerMaps:
         transform = known.cursor.transform if isinstance(known, Known) else ""
         self._transforms[key] = transform
         self._has_changed |= bool(lane.transform or transform)
-        self._departures[key] = Departures(
+        self._departures[key] = LaneDepartures(
             partial(self._build_departure, lane, self._taken_at[key]),
             found=[each.key for each in found],
             part=0 if former is None else former.part,

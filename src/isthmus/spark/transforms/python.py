@@ -1,14 +1,15 @@
-"""A transform that is a Python function over Arrow batches: `module:function`."""
+"""Transforms that are Python functions over Arrow batches."""
 
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from isthmus.engine.batches.rebatch import Record
 from isthmus.engine.mapped.transformer import Changed, Failure, Portion, Transformer, TransformFailed
-from isthmus.model.transforms import Transform
+from isthmus.model.links.transform import RecordFunction, Transform
 from isthmus.spark.transforms.calls import Calls
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ class PythonTransformer:
     for: others are changed.
     """
 
-    def __init__(self, function: str, calls: Calls) -> None:
+    def __init__(self, function: RecordFunction, calls: Calls) -> None:
         self._name = function
         self._calls = calls
         self._function: Callable[[pa.RecordBatch], Any] | None = None
@@ -48,26 +49,27 @@ class PythonTransformer:
 
 
 def build_transformers(transforms: Iterable[Transform], calls: Calls) -> Mapping[str, Transformer]:
-    """Build what changes records, by the ids of the transforms."""
-    return {each.id: PythonTransformer(each.function, calls) for each in transforms}
+    """Build what changes records, by the digests of the transforms. Others than Python functions are left out."""
+    return {each.digest: PythonTransformer(each.python, calls) for each in transforms if each.python is not None}
 
 
-def load_function(name: str) -> Callable[[pa.RecordBatch], Any]:
-    """Import the function that is named as `module:function`.
+def load_function(function: RecordFunction) -> Callable[[pa.RecordBatch], Any]:
+    """Import a function. Its module is searched in its folder as well, if that is there.
 
     :raises TransformFailed: It cannot be imported here.
     """
-    module, _, path = name.partition(":")
+    if function.folder and function.folder not in sys.path:
+        sys.path.append(function.folder)
     try:
-        found: Any = importlib.import_module(module)
-        for part in path.split("."):
+        found: Any = importlib.import_module(function.module)
+        for part in function.name.split("."):
             found = getattr(found, part)
     except Exception as error:
-        raise TransformFailed(f"{name} cannot be imported: {type(error).__name__}: {error}") from error
+        raise TransformFailed(f"{function} cannot be imported: {type(error).__name__}: {error}") from error
     if not callable(found):
-        raise TransformFailed(f"{name} is no function")
-    function: Callable[[pa.RecordBatch], Any] = found
-    return function
+        raise TransformFailed(f"{function} is no function")
+    loaded: Callable[[pa.RecordBatch], Any] = found
+    return loaded
 
 
 def _apply(function: Callable[[pa.RecordBatch], Any], portion: Portion) -> list[Changed]:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from isthmus.engine.batches.pieces import Piece
 from isthmus.engine.batches.rebatch import Record, encode, records_of
-from isthmus.engine.mapped.reworking import CALL_BYTES, CALL_RECORDS, Origin, decode, encode_pieces, measure, portions
-from isthmus.engine.state.stage import Waiting
+from isthmus.engine.mapped.reworking import CALL_BYTES, CALL_RECORDS, Original, decode, encode_pieces, measure, portions
+from isthmus.engine.state.stage import StagedPart
 
 
 def record(offset: int, value: bytes = b"v", timestamp: int = 1) -> Record:
     return Record(offset, timestamp, None, value, [])
 
 
-def waiting(begin: int, count: int, *, epoch: int = 0, codec: int = 0) -> Waiting:
+def waiting(begin: int, count: int, *, epoch: int = 0, codec: int = 0) -> StagedPart:
     found = encode([record(begin + n) for n in range(count)], codec)._replace(leader_epoch=epoch)
-    return Waiting(Piece(found, is_plain=True, is_aborted=False), begin + count)
+    return StagedPart(Piece(found, is_plain=True, is_aborted=False), begin + count)
 
 
 def test_only_what_comes_next_is_decoded() -> None:
     """A chunk may begin before the lane's place, and a part may end before its batch."""
-    parts = [waiting(8, 4, epoch=3), Waiting(None, 14), waiting(14, 6, epoch=5, codec=4)._replace(offset_end=18)]
+    parts = [waiting(8, 4, epoch=3), StagedPart(None, 14), waiting(14, 6, epoch=5, codec=4)._replace(offset_end=18)]
     found = decode(parts, 10)
     assert [(one.record.offset, one.epoch, one.codec) for one in found.origins] == [
         (10, 3, 0),
@@ -47,8 +47,8 @@ def test_records_before_damaged_ones_count() -> None:
 
 def test_a_call_has_limits() -> None:
     """A record that is larger than all of them goes by itself."""
-    small = [Origin(record(n), 0, 0) for n in range(CALL_RECORDS + 1)]
-    large = Origin(record(7, bytes(CALL_BYTES + 1)), 0, 0)
+    small = [Original(record(n), 0, 0) for n in range(CALL_RECORDS + 1)]
+    large = Original(record(7, bytes(CALL_BYTES + 1)), 0, 0)
     assert [len(each) for each in portions(small)] == [CALL_RECORDS, 1]
     assert [len(each) for each in portions([small[0], large, small[1]])] == [1, 1, 1]
     assert list(portions([])) == []

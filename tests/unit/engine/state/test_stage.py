@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from isthmus.engine.batches.pieces import Piece
 from isthmus.engine.state.intake import Intake, Usability
-from isthmus.engine.state.stage import Stage, Waiting
+from isthmus.engine.state.stage import StagedPart, TransformStage
 from isthmus.kafka.batches.batch import CONTROL
 from testing.records.stored import PLAIN, one, stored
 
@@ -15,7 +15,7 @@ def piece(offset: int, count: int = 2) -> Piece:
 
 def intake_of(*pieces: Piece) -> Intake:
     """An intake with a stage, which has read these pieces; control batches are left out."""
-    intake = Intake(1 << 40, stage=Stage())
+    intake = Intake(1 << 40, stage=TransformStage())
     intake.read_from(0)
     intake.offer(iter(pieces), 0, lambda each: None if each.batch.attributes & CONTROL else each)
     return intake
@@ -47,7 +47,7 @@ def test_a_chunk_has_a_limit_and_at_least_one_part() -> None:
     stage.put(piece(8, 9), 17)
     chunk = stage.next_chunk(bytes_max=1, records_max=1)
     assert chunk is not None
-    assert chunk.parts == (Waiting(chunk.parts[0].piece, 17),)
+    assert chunk.parts == (StagedPart(chunk.parts[0].piece, 17),)
 
 
 def test_room_is_that_of_what_was_read_then_of_what_became_of_it() -> None:
@@ -95,7 +95,7 @@ def test_an_intake_that_was_cut_is_drained_once_all_is_decided() -> None:
 
 def test_a_transformer_owes_an_answer_since_it_was_asked() -> None:
     """Whatever becomes of the lane meanwhile."""
-    stage = Stage()
+    stage = TransformStage()
     assert stage.waits_s(50.0) == 0
     stage.asked(7, 100.0)
     stage.clear(0)

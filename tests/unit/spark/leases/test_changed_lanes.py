@@ -40,8 +40,8 @@ from isthmus.ledger.maps import lane_map
 from isthmus.ledger.records import Deletion, Entry, LedgerChange
 from isthmus.model.lane import Lane
 from isthmus.model.link import Limits
+from isthmus.model.links.transform import OnError
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.transforms import OnError
 from isthmus.spark.leases.maps import LedgerMaps, _Look
 from testing.values.looks import NOWHERE
 

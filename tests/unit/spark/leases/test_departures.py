@@ -9,7 +9,7 @@ from isthmus.ledger.documents.transforms import DepartureDocument
 from isthmus.ledger.records import Deletion
 from isthmus.model.naming import TargetTopic
 from isthmus.model.offsets import Departure, Skips, Stretch
-from isthmus.spark.leases.departures import Departures, departed
+from isthmus.spark.leases.departures import LaneDepartures, departed
 
 
 def make(part: int, number: int, stretches: Sequence[Stretch], skips: Sequence[Skips]) -> DepartureDocument:
@@ -35,7 +35,7 @@ class Ledger:
 
     def __init__(self, **settings: Any) -> None:
         self.held: dict[str, DepartureDocument] = {}
-        self.departures = Departures(make, **settings)
+        self.departures = LaneDepartures(make, **settings)
 
     def write(self, departure: Departure, stored: int = -1) -> list[str]:
         """Take and write a departure; return the keys that were written."""

@@ -13,8 +13,8 @@ import pytest
 from isthmus.engine.batches.rebatch import Record
 from isthmus.engine.mapped.transformer import Changed, Failure, Portion, TransformFailed
 from isthmus.model.lane import Lane
+from isthmus.model.links.transform import RecordFunction, Transform
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.transforms import Transform
 from isthmus.spark.transforms.calls import Calls
 from isthmus.spark.transforms.python import build_transformers
 from testing.patience import TERM_S
@@ -33,8 +33,9 @@ HERE = "tests.unit.spark.transforms.functions"
 
 def change(function: str, *records: Record) -> Sequence[Changed]:
     async def scenario() -> Sequence[Changed]:
-        transformers = build_transformers([Transform(id="t", function=f"{HERE}:{function}")], Calls())
-        return await transformers["t"].change(Portion(LANE, list(records), [False] * len(records)))
+        transform = Transform(python=RecordFunction(HERE, function))
+        (transformer,) = build_transformers([transform, Transform(where="true")], Calls()).values()
+        return await transformer.change(Portion(LANE, list(records), [False] * len(records)))
 
     return asyncio.run(scenario())
 
