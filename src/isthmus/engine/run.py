@@ -340,8 +340,8 @@ class LaneRun:
         return Problem(
             f"the transform of {self.lane.key} has not returned the records from offset {stage.asked_offset} of "
             f"{self.source[0]}-{self.source[1]} for {waits_s:.0f} s",
-            "Look at what it waits for, and how long it takes for other lanes, which have their turns too. The lane goes "
-            "on when it returns; a lane whose transform is replaced goes on with the new one.",
+            "Look at what it waits for, and how long it takes for other lanes, which have their turns too. The lane "
+            "goes on when it returns; a lane whose transform is replaced goes on with the new one.",
         )
 
     def report(self) -> LaneReport:
