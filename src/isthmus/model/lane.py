@@ -10,9 +10,9 @@ from typing import ClassVar, Final, NamedTuple
 
 from isthmus.model.copyflags import FlagsHeader, Selection
 from isthmus.model.kafka.transactions import AbortedPolicy
-from isthmus.model.links.transform import OnError
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import EARLIEST, Cursor
+from isthmus.model.onerror import OnError
 from isthmus.model.problem import Problem
 from isthmus.model.schemas.gate import UNGATED, GatedFields
 

@@ -196,8 +196,7 @@ class Intake:
     def release(self, pieces: int) -> None:
         """Note that the first outgoing pieces of the stage may be sent."""
         if self.stage is not None:
-            for _ in range(pieces):
-                self.pending.append(self.stage.outgoing.popleft())
+            self.pending.extend(self.stage.release(pieces))
 
     # Writing
 

@@ -136,3 +136,9 @@ class TransformStage:
         self.chunk = None
         self.outgoing.extend(pieces)
         return sum(len(piece.batch.view) for piece in pieces) - before
+
+    # Sending
+
+    def release(self, pieces: int) -> list[Piece]:
+        """Hand over the first outgoing pieces: they may be sent."""
+        return [self.outgoing.popleft() for _ in range(pieces)]

@@ -22,6 +22,7 @@ from difflib import get_close_matches
 from typing import Annotated, Final, Self
 
 from isthmus.errors import ConfigError
+from isthmus.model.onerror import OnError as OnError
 from isthmus.model.problem import Problem
 from isthmus.model.selection import TopicPattern
 from isthmus.model.text.plain import PlainValue, computed_field, texts
@@ -126,17 +127,6 @@ class Decoding:
 
     format: RecordFormat = RecordFormat.NONE
     fields: str = ""
-
-
-class OnError(enum.StrEnum):
-    """What becomes of a record that a transform fails on."""
-
-    STOP = "stop"
-    """Its partition stops before it."""
-    SKIP = "skip"
-    """It is left out, and counted."""
-    DEAD_LETTER = "dead-letter"
-    """It is left out, and written to a topic of the target, as it was."""
 
 
 @dataclass(frozen=True, slots=True)
