@@ -112,7 +112,7 @@ async def changing(
                 await asyncio.wait([saving])
         if saves and (steps is None or not steps.reached.is_set()):
             transits = running.engine.lanes.transits()
-            await LedgerMaps.save(maps, transits, final=running.engine.lanes.final(transits), term_s=TERM_S)
+            await LedgerMaps.save(maps, transits, final=running.engine.lanes.find_final(transits), term_s=TERM_S)
         maps.close()
 
 

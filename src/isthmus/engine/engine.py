@@ -266,7 +266,7 @@ class Engine:
         elif not run.intake.has_waiting:
             run.heal()
 
-    def changed(self, run: LaneRun) -> None:
+    def note_changed(self, run: LaneRun) -> None:
         """Go on with a lane of which records were changed or left out."""
         stage = run.intake.stage
         if stage is not None and stage.outgoing:
@@ -275,7 +275,7 @@ class Engine:
             self._resolver.add(run)
         self.readers.drained(run)
 
-    def departed(self, run: LaneRun) -> None:
+    def send_departed(self, run: LaneRun) -> None:
         """Send changed records: it is stored where they come from."""
         self._offer(run)
 

@@ -159,7 +159,7 @@ class Faults:
             self.block_damaged(run, run.intake.read_offset if offset < 0 else offset, what)
             self._resolver.add(run, DENIED_RETRY_S)
 
-    def unchanged(self, run: LaneRun, offset: int, reason: str) -> None:
+    def block_unchanged(self, run: LaneRun, offset: int, reason: str) -> None:
         """Stop before a record of the source that the lane's transform cannot change."""
         self._engine.stop_reading(run)
         if run.intake.has_waiting:

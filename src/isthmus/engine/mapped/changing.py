@@ -49,8 +49,8 @@ class ChunkOutcome(NamedTuple):
 class Stopping(Protocol):
     """Stops lanes before records that cannot be copied."""
 
-    def unreadable(self, run: LaneRun, what: str, offset: int, /) -> None: ...
-    def unchanged(self, run: LaneRun, offset: int, reason: str, /) -> None: ...
+    def note_unreadable(self, run: LaneRun, what: str, offset: int, /) -> None: ...
+    def block_unchanged(self, run: LaneRun, offset: int, reason: str, /) -> None: ...
 
 
 class Changer(Protocol):
@@ -60,7 +60,7 @@ class Changer(Protocol):
 
     @property
     def faults(self) -> Stopping: ...
-    def changed(self, run: LaneRun) -> None: ...
+    def note_changed(self, run: LaneRun) -> None: ...
 
 
 class Changing:
@@ -122,10 +122,10 @@ class Changing:
         if outcome.stop is not None or decoded.damaged:
             self._engine.room.give(run.intake.drop_waiting())
         if outcome.stop is not None:
-            self._engine.faults.unchanged(run, *outcome.stop)
+            self._engine.faults.block_unchanged(run, *outcome.stop)
         elif decoded.damaged:
-            self._engine.faults.unreadable(run, decoded.damaged, decoded.offset_end)
-        self._engine.changed(run)
+            self._engine.faults.note_unreadable(run, decoded.damaged, decoded.offset_end)
+        self._engine.note_changed(run)
 
     async def _ask_for_all(
         self, run: LaneRun, stage: TransformStage, chunk: Chunk, origins: Sequence[Original]
@@ -156,12 +156,12 @@ class Changing:
         transformer = self._transformers.get(run.lane.transform)
         if transformer is None:
             raise TransformFailed(f"the transform {run.lane.transform} is not known here")
-        stage.asked(portion[0].record.offset, time.monotonic())
+        stage.note_call(portion[0].record.offset, time.monotonic())
         try:
             given = Portion(run.lane, [each.record for each in portion], [each.is_appended for each in portion])
             answer = list(await transformer.change(given))
         finally:
-            stage.answered()
+            stage.note_answer()
         if len(answer) != len(portion):
             raise TransformFailed(f"it returned {len(answer)} results for {len(portion)} records")
         return answer

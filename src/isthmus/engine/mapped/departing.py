@@ -24,7 +24,7 @@ _RETRY_S: Final = 0.1
 class Departed(Protocol):
     """The part of the engine that departing uses."""
 
-    def departed(self, run: LaneRun) -> None: ...
+    def send_departed(self, run: LaneRun) -> None: ...
 
 
 class _Leaving(NamedTuple):
@@ -67,7 +67,7 @@ class Departing:
                 for run, one in leaving.items():
                     if one.is_current(run):
                         run.intake.release(one.pieces)
-                        self._engine.departed(run)
+                        self._engine.send_departed(run)
 
     async def _store_all(self, leaving: dict[LaneRun, _Leaving]) -> bool:
         """Store all departures, however long it takes. Return whether any lane still waits for it."""

@@ -101,7 +101,7 @@ class TransformStage:
     def end(self) -> None:
         """Note that the task has ended."""
         self.is_busy = False
-        self.answered()
+        self.note_answer()
 
     def next_chunk(self, *, bytes_max: int, records_max: int) -> Chunk | None:
         """Take the next parts: at least one, and no more than these limits; `None` if nothing waits."""
@@ -118,11 +118,11 @@ class TransformStage:
         self.chunk, self.taken_to = Chunk(tuple(parts), self.generation), parts[-1].offset_end
         return self.chunk
 
-    def asked(self, offset: int, now: float) -> None:
+    def note_call(self, offset: int, now: float) -> None:
         """Note that the transformer was asked to change the records from a source offset on."""
         self.asked_at, self.asked_offset = now, offset
 
-    def answered(self) -> None:
+    def note_answer(self) -> None:
         """Note that the transformer has answered."""
         self.asked_at = math.inf
 

@@ -76,7 +76,7 @@ class LaneDepartures:
         if self._open is None:
             self.part += 1
         held += [one for one in skips if new[0].ordinal <= one.ordinal < new[-1].ordinal_end]
-        self._open = document = self._make(self.part, self._round, _joined([*kept, *new]), held)
+        self._open = document = self._make(self.part, self._round, _join([*kept, *new]), held)
         self._parts[document.key] = document
         self._unwritten.add(document.key)
 
@@ -98,7 +98,7 @@ class LaneDepartures:
         self._unwritten.update(self._parts)
 
 
-def departed(found: Collection[DepartureDocument], ordinal: int) -> Departure:
+def find_departed(found: Collection[DepartureDocument], ordinal: int) -> Departure:
     """Return what is known of changed records from `ordinal` on, by the documents of a lane."""
     age = max(((each.taken_at, each.round) for each in found), default=None)
     last = [each for each in found if (each.taken_at, each.round) == age]
@@ -112,7 +112,7 @@ def _since(one: Stretch, ordinal: int) -> Stretch:
     return Stretch(one.ordinal + cut, one.source_begin + cut, one.length - cut, one.epoch)
 
 
-def _joined(stretches: Sequence[Stretch]) -> list[Stretch]:
+def _join(stretches: Sequence[Stretch]) -> list[Stretch]:
     """Join stretches that follow one another at the source too."""
     joined: list[Stretch] = []
     for one in stretches:

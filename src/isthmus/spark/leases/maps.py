@@ -25,7 +25,7 @@ from isthmus.model.naming import TargetTopicPartition
 from isthmus.model.offsets import Cursor, Departure, Skips, Stretch
 from isthmus.model.problem import Problem
 from isthmus.model.translation import OffsetMap
-from isthmus.spark.leases.departures import LaneDepartures, departed
+from isthmus.spark.leases.departures import LaneDepartures, find_departed
 from isthmus.spark.leases.lease import LeaseSpec
 
 _RANGES_S = 2.0
@@ -195,7 +195,7 @@ class LedgerMaps:
         if not isinstance(known, Known) or not transform:
             return known
         valid = [each for each in found if each.is_of(lane.source_topic_id, lane.target_topic_id)]
-        return known._replace(departed=departed(valid, known.cursor.ordinal))
+        return known._replace(departed=find_departed(valid, known.cursor.ordinal))
 
     async def begin(self, cursors: Mapping[Lane, Cursor]) -> None:
         """Write where lanes begin, or go on, before any of their records is appended.

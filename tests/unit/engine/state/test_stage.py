@@ -97,7 +97,7 @@ def test_a_transformer_owes_an_answer_since_it_was_asked() -> None:
     """Whatever becomes of the lane meanwhile."""
     stage = TransformStage()
     assert stage.waits_s(50.0) == 0
-    stage.asked(7, 100.0)
+    stage.note_call(7, 100.0)
     stage.clear(0)
     assert (stage.waits_s(103.0), stage.asked_offset) == (3.0, 7)
     stage.end()

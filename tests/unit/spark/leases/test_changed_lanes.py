@@ -190,7 +190,7 @@ class Life:
         self.changing = Changing(self, {"one": Chooser(world), "two": Chooser(world)}, None, self._spawn)
         self.departing = Departing(self, self.maps)
         self._spawn(self.departing.run())
-        self.faults: Any = SimpleNamespace(unreadable=self._fail, unchanged=self._fail)
+        self.faults: Any = SimpleNamespace(note_unreadable=self._fail, block_unchanged=self._fail)
 
     def _fail(self, *what: object) -> None:
         raise AssertionError(what)
@@ -206,11 +206,11 @@ class Life:
         self.maps._looking = None
         return _Look(list(self.world.entries), len(self.world.entries))
 
-    def changed(self, run: LaneRun) -> None:
+    def note_changed(self, run: LaneRun) -> None:
         if run.intake.stage is not None and run.intake.stage.outgoing:
             self.departing.add(run)
 
-    def departed(self, run: LaneRun) -> None:
+    def send_departed(self, run: LaneRun) -> None:
         """The next step may send."""
 
     async def place(self) -> None:

@@ -9,7 +9,7 @@ from isthmus.ledger.documents.transforms import DepartureDocument
 from isthmus.ledger.records import Deletion
 from isthmus.model.naming import TargetTopic
 from isthmus.model.offsets import Departure, Skips, Stretch
-from isthmus.spark.leases.departures import LaneDepartures, departed
+from isthmus.spark.leases.departures import LaneDepartures, find_departed
 
 
 def make(part: int, number: int, stretches: Sequence[Stretch], skips: Sequence[Skips]) -> DepartureDocument:
@@ -50,7 +50,7 @@ class Ledger:
         return [change.key for change in changes]
 
     def read(self, ordinal: int) -> Departure:
-        return departed(list(self.held.values()), ordinal)
+        return find_departed(list(self.held.values()), ordinal)
 
 
 def test_a_document_grows_up_to_its_size() -> None:
@@ -97,10 +97,10 @@ def test_the_last_owner_counts() -> None:
     late = make(1, 9, apart(0, 9), ())
     newer = make(2, 1, apart(4, 6), ())
     found = [newer, late, make(3, 1, apart(6, 7), ())]
-    assert departed(found, 4).stretches == apart(4, 9)
+    assert find_departed(found, 4).stretches == apart(4, 9)
     last = [each if each is late else _taken_at(each, 6) for each in found]
-    assert departed(last, 4).stretches == apart(4, 7)
-    assert departed([], 4).stretches == ()
+    assert find_departed(last, 4).stretches == apart(4, 7)
+    assert find_departed([], 4).stretches == ()
 
 
 def _taken_at(document: DepartureDocument, position: int) -> DepartureDocument:
