@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -69,8 +69,14 @@ class SinkSetup:
         with showing_hints():
             commit_epoch(self.cluster, outcomes_of(messages), forgets=forgets)
 
-    def abort(self, messages: Sequence[WriterCommitMessage | None], *, forgets: bool = False) -> None:
-        abort_epoch(self.cluster, outcomes_of(messages), forgets=forgets)
+    def abort(
+        self,
+        messages: Sequence[WriterCommitMessage | None],
+        *,
+        names: Collection[tuple[str, str]] = (),
+        forgets: bool = False,
+    ) -> None:
+        abort_epoch(self.cluster, outcomes_of(messages), names=names, forgets=forgets)
 
 
 def task_context() -> TaskContext:
@@ -109,4 +115,7 @@ class BatchSinkWriter(DataSourceArrowWriter):
         self._setup.commit(messages, forgets=not self._setup.settings.name)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        self._setup.abort(messages, forgets=not self._setup.settings.name)
+        setup = self._setup
+        name = setup.settings.name
+        # Tasks that were killed have left no message.
+        setup.abort(messages, names=[(name or setup.job, setup.job)], forgets=not name)

@@ -10,8 +10,9 @@ from collections.abc import Collection, Coroutine, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from isthmus.deadline import Deadline
 from isthmus.engine.batches.rebatch import split
-from isthmus.errors import BrokerRefused, ClusterError, EpochRefused
+from isthmus.errors import BrokerRefused, ClusterError, EpochRefused, IsthmusError
 from isthmus.kafka import codes
 from isthmus.kafka.batches.batch import Batch, scan
 from isthmus.kafka.batches.records import encode_records
@@ -44,6 +45,9 @@ _PREFIX: Final = "isthmus-sink-"
 _PATIENCE_S: Final = 60.0
 _ABORT_S: Final = 5.0
 _TURNS: Final = 3
+_LINGERS_S: Final = 3.0
+"""Spark lets a killed task go on for two seconds (spark.python.task.killTimeout)."""
+_LOOK_S: Final = 0.3
 TAKEN_OVER: Final = codes.PRODUCER_MOVED | {codes.INVALID_TXN_STATE, codes.TRANSACTION_COORDINATOR_FENCED}
 
 
@@ -379,22 +383,37 @@ async def _forget(client: Client, outcomes: Collection[TaskOutcome]) -> None:
         await client.companion(PositionLogs).of(name).write(dict.fromkeys(keys), term_s=_ABORT_S)
 
 
-def abort_epoch(cluster: Cluster, outcomes: Collection[TaskOutcome], *, forgets: bool) -> None:
-    """Abort the tasks of an epoch that has failed, so that nobody waits for the end of their transactions."""
+def abort_epoch(
+    cluster: Cluster, outcomes: Collection[TaskOutcome], *, names: Collection[tuple[str, str]], forgets: bool
+) -> None:
+    """Abort the tasks of an epoch that has failed, so that nobody waits for the end of their transactions: those that
+    are `names` and jobs of, or of which an outcome tells. Whatever goes wrong, they end by themselves later.
+    """
     worker = current_worker()
     client = worker.session.client(cluster)
-    for each in filter(lambda each: each.is_prepared, outcomes):
-        # It ends by itself as well, only later.
-        with contextlib.suppress(ClusterError):
-            worker.run(
-                fence(
-                    client,
-                    each.position.transactional_id,
-                    each.producer_id,
-                    each.producer_epoch,
-                    patience_s=_ABORT_S,
-                )
-            )
-    if forgets and not all(each.is_prepared for each in outcomes):
-        with contextlib.suppress(ClusterError):
+    found = {(each.identity.name, each.identity.job) for each in outcomes} | set(names)
+    with contextlib.suppress(IsthmusError):
+        for name, job in found:
+            worker.run(_abort_job(client, name, job))
+        if forgets:
             worker.run(_forget(client, outcomes))
+
+
+async def _abort_job(client: Client, name: str, job: str) -> None:
+    """Fence all tasks of a job, as long as Spark may let killed ones live on."""
+    log = client.companion(PositionLogs).of(name)
+    deadline = Deadline(_LINGERS_S)
+    while True:
+        stored = (await log.read(name, term_s=_ABORT_S)).stored
+        opened = {each.producer_id: each for each in stored if each.is_open and each.position.job == job}
+        for each in opened.values():
+            await fence(
+                client,
+                each.position.transactional_id,
+                each.producer_id,
+                each.producer_epoch,
+                patience_s=_ABORT_S,
+            )
+        if deadline.passes_within(_LOOK_S):
+            return
+        await asyncio.sleep(_LOOK_S)
