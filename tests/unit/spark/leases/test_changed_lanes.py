@@ -56,7 +56,7 @@ LANE = Lane(
     transform="one",
     on_error=OnError.SKIP,
 )
-SEEDS = 60
+SEEDS = 20
 STEPS = 250
 
 
