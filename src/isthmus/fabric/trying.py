@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
+from isthmus.engine.batches.rebatch import Record
+from isthmus.engine.mapped.transformer import Changed, Failure, Portion, TransformFailed
 from isthmus.errors import ConfigError, PlanRefused
+from isthmus.fabric.blocking import in_loop
 from isthmus.fabric.comparing import OpenedWithSpark
 from isthmus.kafka.batches.records import StoredRecord
 from isthmus.kafka.client import Client
@@ -15,15 +18,20 @@ from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.log.reading import OffsetRange
 from isthmus.kafka.log.samples import first_records, newest_records
+from isthmus.kafka.metadata import NO_TOPIC_ID
 from isthmus.memory.filtering import in_force
 from isthmus.model.kafka.log import LogRange
+from isthmus.model.lane import Lane
 from isthmus.model.link import Link
 from isthmus.model.links.transform import Transform, why_not_yet
-from isthmus.model.links.trial import TransformTrial, TriedRecord
-from isthmus.model.naming import SourceTopic
+from isthmus.model.links.trial import ShownRecord, TransformTrial, TrialResult, TriedRecord, shown_record
+from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.spark.transforms.calls import Calls
+from isthmus.spark.transforms.python import build_transformers
 
 RECORDS_MAX: Final = 1_000
 _AT_ONCE: Final = 8
+_LOG_APPEND_TIME: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +79,7 @@ async def transform_trial(
             source=chosen.source.alias,
             topic=source_topic,
             transform=transform,
-            records=_try(transform, chosen, source_topic, records),
+            records=_try(transform, source_topic, records),
         )
 
     return try_it
@@ -129,8 +137,55 @@ def _span(key: PartitionKey, log: LogRange, wanted: _Sample) -> OffsetRange:
 
 
 def _try(
-    transform: Transform, link: Link, topic: SourceTopic, records: Sequence[tuple[int, StoredRecord]]
+    transform: Transform, topic: SourceTopic, records: Sequence[tuple[int, StoredRecord]]
 ) -> tuple[TriedRecord, ...]:
     if (problem := why_not_yet(transform)) is not None:
         raise PlanRefused(problem.message, hint=problem.hint)
-    return ()
+    parts: dict[int, list[StoredRecord]] = {}
+    for partition, record in records:
+        parts.setdefault(partition, []).append(record)
+    tried = [each for partition, part in sorted(parts.items()) for each in _try_part(transform, topic, partition, part)]
+    return tuple(tried)
+
+
+def _try_part(
+    transform: Transform, topic: SourceTopic, partition: int, stored: Sequence[StoredRecord]
+) -> Iterator[TriedRecord]:
+    """Yield what becomes of records of one partition, as its lane would change them.
+
+    :raises PlanRefused: The transform cannot be applied at all.
+    """
+    records = [Record(each.offset, each.timestamp, each.key, each.value, each.headers) for each in stored]
+    nowhere = {"source_topic_id": NO_TOPIC_ID, "target_topic": TargetTopic(topic), "target_topic_id": NO_TOPIC_ID}
+    lane = Lane(source_topic=topic, partition=partition, is_mapped=True, transform=transform.digest, **nowhere)
+    portion = Portion(lane, records, [each.timestamp_type == _LOG_APPEND_TIME for each in stored])
+    (transformer,) = build_transformers([transform], Calls()).values()
+
+    async def change() -> Sequence[Changed]:
+        return await transformer.change(portion)
+
+    try:
+        outcome = in_loop(change())
+    except TransformFailed as error:
+        raise PlanRefused(
+            f"the transform cannot be applied: {error}",
+            hint="Correct the name, or install the module where this runs, and on the executors.",
+        ) from error
+    for record, found in zip(records, outcome, strict=True):
+        yield _tried(partition, record, found)
+
+
+def _tried(partition: int, record: Record, found: Changed) -> TriedRecord:
+    before = _shown(record)
+    tried = TriedRecord(partition=partition, offset=record.offset, result=TrialResult.LEFT_OUT, before=before)
+    if found is None:
+        return tried
+    if isinstance(found, Failure):
+        return replace(tried, result=TrialResult.FAILED, reason=found.reason)
+    is_same = found._replace(offset=record.offset, headers=list(found.headers)) == record
+    result = TrialResult.UNCHANGED if is_same else TrialResult.CHANGED
+    return replace(tried, result=result, after=_shown(found))
+
+
+def _shown(record: Record) -> ShownRecord:
+    return shown_record(record.timestamp, record.key, record.value, record.headers)

@@ -16,11 +16,13 @@ from isthmus.memory.links import names_of_transactions
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
 from isthmus.model.link import Limits
 from isthmus.model.links.pauses import Pauses
+from isthmus.model.links.transform import Transform
 from isthmus.model.naming import TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.run.opened import OpenLink
 from isthmus.run.workers import Workers
 from isthmus.spark.leases.driver import LeaseScheduler
+from isthmus.spark.leases.lease import with_transforms
 from isthmus.spark.leases.progress import RunProgress
 
 
@@ -34,7 +36,7 @@ class LeasedLanes:
         self._wanted = wanted
         self._pauses = pauses
         self._progress = progress
-        self._limits = link.context.limits
+        self._limits, self._transforms = link.context.limits, link.context.transforms
         self._scheduler: LeaseScheduler | None = None
         self._known: dict[LaneKey, LaneReport] = {}
         self._idle = IdleLanes(link.source, link.target)
@@ -50,7 +52,7 @@ class LeasedLanes:
         :raises HostError: Spark cannot be started, or has ended.
         """
         spark, slots = await workers.ready()
-        context = replace(self._link.context, limits=self._limits)
+        context = replace(self._link.context, limits=self._limits, transforms=self._transforms)
         self._scheduler = LeaseScheduler(spark, self._link.ledger, context, slots=slots, progress=self._progress)
         self.assign()
         await self._scheduler.run()
@@ -69,6 +71,12 @@ class LeasedLanes:
         self._limits = limits
         if self._scheduler is not None:
             self._scheduler.limit(limits)
+
+    def transform(self, transforms: Sequence[Transform]) -> None:
+        """Let leases that begin from now on change records by these as well."""
+        self._transforms = with_transforms(self._transforms, transforms)
+        if self._scheduler is not None:
+            self._scheduler.transform(self._transforms)
 
     def runnable(self) -> list[Lane]:
         """Return the lanes that are to run now."""

@@ -175,6 +175,7 @@ class LinkRun:
                     limits=link.limits,
                     expiration_ms=(await safeguards(target)).expiration_ms or 0,
                     source_mark=source.companion(Bookmark),
+                    transforms=link.transforms,
                 )
                 session = Session(
                     OpenLink(context=context, source=source, target=target, ledger=ledger, timings=settings.timings),

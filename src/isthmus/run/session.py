@@ -255,6 +255,7 @@ class Session:
         link = await self._settings.renew()
         if link is not None:
             self._lanes.limit(link.limits)
+            self._lanes.transform(link.transforms)
             self._follow_now(link)
 
     def _follow_now(self, link: Link) -> None:

@@ -365,6 +365,7 @@ def _lanes(observed: ObservedLink, pair: TopicPair, decision: TopicDecision, fir
                 is_mapped=decision.is_mapped,
                 start=starts[p.partition],
                 gated=UNGATED if link.target.schemas is None else link.target.schemas.gate.of(pair.name),
+                **_transform_fields(link, pair),
                 **_begin_fields(link, pair, p),
             )
 
@@ -374,6 +375,12 @@ def _gets_what_it_lacks(link: Link) -> bool:
     were deleted meanwhile are no reason to go without the rest.
     """
     return link.distributor is not None and link.distributor.ends is not None
+
+
+def _transform_fields(link: Link, pair: TopicPair) -> dict[str, Any]:
+    """Return how the records of lanes are changed on the way."""
+    transform = link.transform_of(pair.source_name)
+    return {} if transform is None else {"transform": transform.digest, "on_error": transform.on_error}
 
 
 def _begin_fields(link: Link, pair: TopicPair, decision: PartitionDecision) -> dict[str, Any]:

@@ -257,7 +257,7 @@ def summarize_transform(transform: Transform) -> TransformSummary:
     return TransformSummary(digest=transform.digest, way=transform.way, described=transform.described)
 
 
-_RUNNING: Final[frozenset[TransformWay]] = frozenset()
+_RUNNING: Final[frozenset[TransformWay]] = frozenset({TransformWay.PYTHON})
 """The ways that a run can go by now."""
 
 

@@ -22,6 +22,7 @@ from isthmus.ledger.records import Deletion
 from isthmus.local.host import liveness_of
 from isthmus.model.lane import Lane, LaneReport
 from isthmus.model.link import Limits
+from isthmus.model.links.transform import Transform
 from isthmus.model.problem import Problem
 from isthmus.model.process.latency import BUCKETS
 from isthmus.model.process.receipt import Ending, Receipt
@@ -88,6 +89,10 @@ class LeaseScheduler:
         for group in self._groups:
             group.retell()
         self.distribution.changed.set()
+
+    def transform(self, transforms: tuple[Transform, ...]) -> None:
+        """Give these transforms to all leases that begin from now on; one that runs keeps those that it began with."""
+        self._context = replace(self._context, transforms=transforms)
 
     def reports(self) -> list[LaneReport]:
         """Return the reports of the assigned lanes; counts are those of `progress`."""

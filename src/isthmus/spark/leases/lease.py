@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -44,6 +45,11 @@ class LinkContext:
         return replace(
             self, source=renew_credentials(self.source), target=renew_credentials(self.target), limits=limits
         )
+
+
+def with_transforms(known: tuple[Transform, ...], more: Iterable[Transform]) -> tuple[Transform, ...]:
+    """Return the known transforms and more: lanes that were planned before go on with the former ones."""
+    return tuple({each.digest: each for each in (*known, *more)}.values())
 
 
 def share_limits(limits: Limits, company: int) -> Limits:
