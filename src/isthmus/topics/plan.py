@@ -18,7 +18,7 @@ from isthmus.model.links.transform import Transform
 from isthmus.model.loop import DATA_TASK, TOPICS_TASK, Change
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem, exit_code_of, join_alike
-from isthmus.model.text.plain import Flat, FormMark, Hidden, PlainValue, computed_field
+from isthmus.model.text.plain import Flat, FormMark, Hidden, PlainValue, TextOrNull, computed_field
 from isthmus.model.text.shown import ShortTable, ShownAsTable, Tone
 from isthmus.model.text.wording import format_count, format_topic
 from isthmus.topics.aborted import Treatment
@@ -65,6 +65,17 @@ class PartitionGap:
     gap: Annotated[Gap, FormMark.EMBEDDED]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformBegin:
+    """From which source offset on records of a partition are changed by another transform than before, `former` (null
+    for none).
+    """
+
+    partition: int
+    source_offset: int
+    former: TextOrNull = ""
+
+
 def _by_partition(offsets: Mapping[int, int]) -> dict[str, int]:
     return {str(partition): offset for partition, offset in sorted(offsets.items())}
 
@@ -84,7 +95,7 @@ class TopicPlan(PlainValue):
     `left` is what a copy with the same offsets leaves in the tier. `parted` names who let it continue with mapped
     offsets since both sides diverged; `first_partitions` is as in `TopicIds`. `kept` is why a target is not deleted
     that should be, as the source has deleted its own. `transform` is how records are changed on the way, `None` for as
-    they are.
+    they are, and `transform_begins` are the partitions that were copied otherwise before.
     """
 
     topic: TargetTopic
@@ -92,6 +103,7 @@ class TopicPlan(PlainValue):
     action: Action
     parted: Parted | None = None
     transform: Transform | None = None
+    transform_begins: tuple[TransformBegin, ...] = ()
     partition_count: Annotated[int, "partitions"] = 0
     local_starts: Annotated[Mapping[int, int], "local_log_starts", _by_partition] = field(default_factory=dict)
     reasons: tuple[Problem, ...] = ()

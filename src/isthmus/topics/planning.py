@@ -16,6 +16,7 @@ from isthmus.model.lane import Lane, LaneKey, LaneState
 from isthmus.model.link import Link
 from isthmus.model.links.firstlook import FirstLook
 from isthmus.model.links.remedies import BEGIN_ANEW, SOURCE_RECREATED, explain_recreated, keep_or_delete
+from isthmus.model.links.transform import Transform
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import EARLIEST_LOCAL
 from isthmus.model.problem import Problem, problem_of
@@ -28,7 +29,7 @@ from isthmus.topics.creation import creation, final_policy, is_filled, prefix_no
 from isthmus.topics.firstlook import first_partitions
 from isthmus.topics.observation import ObservedLink
 from isthmus.topics.offsets import choose
-from isthmus.topics.plan import Action, LinkPlan, TopicPlan
+from isthmus.topics.plan import Action, LinkPlan, TopicPlan, TransformBegin
 from isthmus.topics.preflight import (
     PartitionDecision,
     TopicDecision,
@@ -177,7 +178,16 @@ def _topic(
     parted = None if recorded is None else recorded.parted
     before = pair.settles if recorded is None else recorded.settles
     planned = _apply_decision(observed, pair, decision, first, before)
-    return replace(planned, left=left, parted=parted, transform=transform)
+    begins = tuple(_transform_begins(pair, transform)) if planned.is_copied else ()
+    return replace(planned, left=left, parted=parted, transform=transform, transform_begins=begins)
+
+
+def _transform_begins(pair: TopicPair, transform: Transform | None) -> Iterator[TransformBegin]:
+    """Yield the partitions that were copied by another transform up to where they are, by the ledger."""
+    digest = "" if transform is None else transform.digest
+    for partition, cursor in sorted(pair.cursors.items()):
+        if cursor.transform != digest:
+            yield TransformBegin(partition=partition, source_offset=cursor.source_offset, former=cursor.transform)
 
 
 def _refuse(

@@ -15,7 +15,7 @@ from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.topic import LeftInTier, Parted, TopicIds
 from isthmus.model.lane import LaneState
 from isthmus.model.links.firstlook import FirstLook
-from isthmus.model.links.transform import Transform
+from isthmus.model.links.transform import RecordFunction, Transform
 from isthmus.model.naming import SourceTopic
 from isthmus.model.offsets import EARLIEST, EARLIEST_LOCAL, LATEST, Cursor, OffsetPolicy, RemotePolicy
 from isthmus.model.problem import Problem
@@ -340,3 +340,14 @@ def test_a_topic_that_a_transform_leaves_alone_keeps_its_offsets() -> None:
     others = Transform(topics=(TopicPattern.parse("others*"),), where="true")
 
     assert planned(pair(target={}), AUTO, transforms=(others,)).mode is TopicMode.IDENTITY
+
+
+def test_another_transform_begins_where_the_partition_is() -> None:
+    """What was copied before stays as it is; the ledger has how it was made."""
+    function = Transform(python=RecordFunction("rules", "clean"))
+    found = pair(target={}, end=9, cursors={0: Cursor(12, 9, 9, transform="former")})
+
+    plan = planned(found, MAPPED, recorded=True, transforms=(function,))
+
+    assert [(each.partition, each.source_offset, each.former) for each in plan.transform_begins] == [(0, 12, "former")]
+    assert {(each.transform, each.on_error) for each in plan.lanes} == {(function.digest, function.on_error)}

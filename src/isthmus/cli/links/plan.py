@@ -163,6 +163,7 @@ def _tell(link: LinkPlan) -> None:
     for problem in link.unmatched:
         _say("Warning", link.link, problem, "yellow")
     _tell_transforms(link)
+    _tell_begins(link)
     _tell_transactions(link)
     _tell_changes(link)
     for problem in link.recommendations:
@@ -186,6 +187,17 @@ def _tell_transforms(link: LinkPlan) -> None:
             f"isthmus transform try {link.link} --topic {topics[0]} shows it on records."
         )
         console.print(Text(printable(message)))
+
+
+def _tell_begins(link: LinkPlan) -> None:
+    """Print from which offsets on records are changed otherwise than before."""
+    for topic in link.topics:
+        if topic.transform_begins:
+            begins = topic.transform_begins
+            places = first_few(f"partition {each.partition} from offset {each.source_offset} on" for each in begins)
+            what = "copied as they are" if topic.transform is None else "changed by another transform than before"
+            message = f"{link.link}/{topic.topic}: records are {what} in {places}; earlier ones stay as they were made"
+            console.print(Text(printable(message)))
 
 
 def _tell_transactions(link: LinkPlan) -> None:
