@@ -156,8 +156,15 @@ def _try_part(
     :raises PlanRefused: The transform cannot be applied at all.
     """
     records = [Record(each.offset, each.timestamp, each.key, each.value, each.headers) for each in stored]
-    nowhere = {"source_topic_id": NO_TOPIC_ID, "target_topic": TargetTopic(topic), "target_topic_id": NO_TOPIC_ID}
-    lane = Lane(source_topic=topic, partition=partition, is_mapped=True, transform=transform.digest, **nowhere)
+    lane = Lane(
+        source_topic=topic,
+        source_topic_id=NO_TOPIC_ID,
+        target_topic=TargetTopic(topic),
+        target_topic_id=NO_TOPIC_ID,
+        partition=partition,
+        is_mapped=True,
+        transform=transform.digest,
+    )
     portion = Portion(lane, records, [each.timestamp_type == _LOG_APPEND_TIME for each in stored])
     (transformer,) = build_transformers([transform], Calls()).values()
 

@@ -178,8 +178,8 @@ def _topic(
     parted = None if recorded is None else recorded.parted
     before = pair.settles if recorded is None else recorded.settles
     planned = _apply_decision(observed, pair, decision, first, before)
-    begins = tuple(_transform_begins(pair, transform)) if planned.is_copied else ()
-    return replace(planned, left=left, parted=parted, transform=transform, transform_begins=begins)
+    changes = tuple(_transform_begins(pair, transform)) if planned.is_copied else ()
+    return replace(planned, left=left, parted=parted, transform=transform, transform_begins=changes)
 
 
 def _transform_begins(pair: TopicPair, transform: Transform | None) -> Iterator[TransformBegin]:
