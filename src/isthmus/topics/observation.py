@@ -26,6 +26,7 @@ from isthmus.model.naming import NamedTopics, SourceTopic, TargetTopic, TopicT
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.problem import Problem, problem_of
 from isthmus.topics.aborted import Abilities, Treatment, treatment
+from isthmus.topics.checks.functions import find_unloadable
 from isthmus.topics.checks.safeguards import Safeguards, safeguards, transactional_topics
 from isthmus.topics.checks.tiers import is_tiered
 from isthmus.topics.checks.unmatched import missing, topic_names, unmatched_groups, unmatched_topics
@@ -93,6 +94,8 @@ async def observe(link: Link, source: Client, target: Client, *, names: NamedTop
     else:
         found = FoundTopics(metadata=await source.metadata(sorted(names.sources.values())), names=names)
     view = await _Sides.look(link, source, target, found, brokers=seen.target_brokers)
+    unloadable = await find_unloadable(link, found.names)
+    view.problems.update({name: problem for name, problem in unloadable.items() if name not in view.problems})
     pairs = await _with_ranges(source, target, view.pairs())
     taken = await safeguards(target)
     aborted = _treatment_of(link, target_cluster, taken)
@@ -102,7 +105,7 @@ async def observe(link: Link, source: Client, target: Client, *, names: NamedTop
         pairs=await _with_holes(source, pairs, link, view.problems),
         defaults=view.defaults,
         problems=view.problems,
-        states=view.states,
+        states={**dict.fromkeys(unloadable, LaneState.REFUSED), **view.states},
         absent=view.absent,
         expiration_ms=taken.expiration_ms,
         aborted=aborted,

@@ -83,6 +83,12 @@ def test_a_transform_is_planned_and_tried(shell: Shell, east: LocalCluster) -> N
     shell.run("transform", "try", shell.stem, "--topic", "none", code=2)
     shell.run("verify", code=6)
 
+    shell.links[0]["transform"][0]["python"] = "rules:cleaned"
+    shell.configure()
+    refused, plain = shell.run("plan", code=1)["links"][0]["topics"]
+    assert (refused["mode"], plain["mode"]) == ("refused", "identity")
+    assert "rules:cleaned cannot be imported" in refused["reasons"][0]["message"]
+
 
 def test_a_link_with_a_transform_runs(shell: Shell, east: LocalCluster, west: LocalCluster) -> None:
     """Consumers at the target see what the function made of each record, and groups go on at their places."""
