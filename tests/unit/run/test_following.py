@@ -181,5 +181,6 @@ def test_each_setting_is_followed_or_known_to_wait() -> None:
     assert following.GROUPS == ("include", "exclude", "margin_s", "commit", "delete_at_target")
     assert set(following.OWN) == {
         *("configs", "access", "limits", "transactions", "mode", "mode_said", "sync", "mm2", "distributor"),
-        *("on_data_gap", "on_divergence", "on_source_deleted", "compaction_holes_max", "topics_interval_s"),
+        *("transforms", "on_data_gap", "on_divergence", "on_source_deleted", "compaction_holes_max"),
+            "topics_interval_s",
     }
