@@ -182,5 +182,5 @@ def test_each_setting_is_followed_or_known_to_wait() -> None:
     assert set(following.OWN) == {
         *("configs", "access", "limits", "transactions", "mode", "mode_said", "sync", "mm2", "distributor"),
         *("transforms", "on_data_gap", "on_divergence", "on_source_deleted", "compaction_holes_max"),
-            "topics_interval_s",
+        "topics_interval_s",
     }
