@@ -24,6 +24,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from isthmus.cli.output import console
+
 _MESSAGE_BYTES_MAX: Final = 1 << 17
 _NUMBER: Final = struct.Struct("!i")
 _lock = threading.Lock()
@@ -147,6 +149,9 @@ def _become(request: dict[str, Any]) -> None:
     for number, name in ((1, "stdout"), (2, "stderr")):
         raw = open(number, "wb", closefd=False)  # noqa: SIM115 - as above
         setattr(sys, name, io.TextIOWrapper(raw, line_buffering=number == 2 or os.isatty(number)))
+    # It was made before there was a terminal.
+    console.is_interactive = console.is_terminal and not console.is_dumb_terminal
+    console.soft_wrap = not console.is_terminal
 
 
 def _load() -> None:
