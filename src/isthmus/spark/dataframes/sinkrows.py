@@ -57,8 +57,11 @@ class Octets(NamedTuple):
         wide = pa.types.is_large_binary(column.type)
         _, offsets, data = column.buffers()
         bounds = np.frombuffer(offsets, "<i8" if wide else "<i4")[column.offset : column.offset + len(column) + 1]
-        octets = b"" if data is None else data.to_pybytes()
-        return cls(octets, bounds[:-1].astype(np.int64), bounds[1:].astype(np.int64), nulls_of(column))
+        first, last = int(bounds[0]), int(bounds[-1])
+        # The buffer may be that of many more rows.
+        octets = b"" if data is None else data.slice(first, last - first).to_pybytes()
+        places = bounds.astype(np.int64) - first
+        return cls(octets, places[:-1], places[1:], nulls_of(column))
 
     @property
     def lengths(self) -> Any:
