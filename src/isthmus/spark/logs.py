@@ -7,19 +7,22 @@ import uuid
 from collections.abc import Collection, Iterator, Mapping
 from itertools import groupby
 from types import MappingProxyType
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
+from isthmus.deadline import Deadline
 from isthmus.engine.batches.rebatch import Record, encode, records_of
 from isthmus.engine.mapped.flagging import flagged
-from isthmus.errors import ConfigError
+from isthmus.errors import ClusterError, ConfigError
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.listoffsets import READ_COMMITTED, PartitionKey
-from isthmus.kafka.log.offsets import log_ranges
-from isthmus.kafka.log.reading import LogReader, OffsetRange, StoredBatch
+from isthmus.kafka.log.offsets import log_ranges, may_pass
+from isthmus.kafka.log.reading import STALL_S, LogReader, OffsetRange, StoredBatch
 from isthmus.kafka.metadata import NO_TOPIC_ID
 from isthmus.kafka.session import ClientSession
 from isthmus.model.cluster import Cluster
 from isthmus.model.copyflags import FlagsHeader, is_done_with
+
+_RETRY_S: Final = 0.2
 
 
 class Copying(NamedTuple):
@@ -47,7 +50,8 @@ class Logs:
 
     `copying` is how distributors copy from a cluster, by its alias: records that they do not copy, because these were
     distributed at their level or below, are returned as aborted, and all others with the headers of their copies.
-    `topic_ids` are the ids that topics have to have, where that is known.
+    `topic_ids` are the ids that topics have to have, where that is known. Without an answer of a leader for `stall_s`
+    it fails.
     """
 
     def __init__(
@@ -57,7 +61,9 @@ class Logs:
         *,
         isolation: int = READ_COMMITTED,
         topic_ids: Mapping[str, uuid.UUID] = MappingProxyType({}),
+        stall_s: float = STALL_S,
     ) -> None:
+        self._stall_s = stall_s
         self._clusters = clusters
         self._copying = copying
         self._isolation = isolation
@@ -76,7 +82,9 @@ class Logs:
     def read(self, alias: str, span: OffsetRange) -> Iterator[list[StoredBatch]]:
         """As `LogReader.read`."""
         if alias not in self._readers:
-            self._readers[alias] = LogReader(self._client(alias), isolation=self._isolation, topic_ids=self._topic_ids)
+            self._readers[alias] = LogReader(
+                self._client(alias), isolation=self._isolation, topic_ids=self._topic_ids, stall_s=self._stall_s
+            )
         copying = self._copying.get(alias)
         stream = self._readers[alias].read(span)
         try:
@@ -96,8 +104,19 @@ class Logs:
 
         :raises ClusterError: One of them cannot be asked.
         """
-        found = self._loop.run_until_complete(log_ranges(self._client(alias), partitions)).all()
-        return {key: log.start for key, log in found.items()}
+        return self._loop.run_until_complete(self._starts(self._client(alias), partitions))
+
+    async def _starts(self, client: Client, partitions: Collection[PartitionKey]) -> Mapping[PartitionKey, int]:
+        deadline = Deadline(self._stall_s)
+        while True:
+            try:
+                found = (await log_ranges(client, partitions)).all()
+            except ClusterError as error:
+                if not may_pass(error) or deadline.has_passed:
+                    raise
+                await asyncio.sleep(_RETRY_S)
+            else:
+                return {key: log.start for key, log in found.items()}
 
     def is_recreated(self, alias: str, topic: str) -> bool:
         """Whether the cluster names another topic id for a topic than it has to have.

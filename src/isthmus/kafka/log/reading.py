@@ -34,7 +34,7 @@ _MARGIN: Final = 1.2
 _WAIT_MS: Final = 500
 _ANSWER_S: Final = 30.0
 _RETRY_S: Final = 0.2
-_STALL_S: Final = 30.0
+STALL_S: Final = 30.0
 _MAGIC: Final = 2
 _MOVING: Final = codes.LEADER_MOVED | {codes.OFFSET_OUT_OF_RANGE, codes.UNKNOWN_TOPIC_ID}
 
@@ -127,7 +127,7 @@ class LogReader:
         client: Client,
         *,
         isolation: int = READ_COMMITTED,
-        stall_s: float = _STALL_S,
+        stall_s: float = STALL_S,
         fetch_bytes: int = FETCH_BYTES,
         connect: Callable[[int], Awaitable[Connection]] | None = None,
         topic_ids: Mapping[str, uuid.UUID] = MappingProxyType({}),

@@ -116,14 +116,18 @@ class LogSourceReader(DataSourceReader):
         spans: list[OffsetRange] = []
         for key in sorted(found.logs):
             start, end = found.logs[key].start, readable_end(found.logs[key], isolation)
-            if settings.fails_on_loss and begins[key] < start:
-                raise lost_records(OffsetRange(*key, begins[key], start))
-            if settings.fails_on_loss and max(begins[key], ends[key]) > end:
+            # What is as late as a time may have come since, or be in an open transaction.
+            begin = min(begins[key], end) if settings.starting.is_time else begins[key]
+            stop = min(ends[key], end) if settings.ending.is_time else ends[key]
+            if settings.fails_on_loss and begin < start:
+                raise lost_records(OffsetRange(*key, begin, start))
+            if settings.fails_on_loss and max(begin, stop) > end:
                 raise ClusterError(
                     f"{key[0]}-{key[1]} of {self._cluster.alias} ends at {end}, before an offset that the options name",
-                    hint="Name an offset up to there, or set failOnDataLoss to false to read what there is.",
+                    hint="Name an offset up to there, or set failOnDataLoss to false to read what there is. Records "
+                    "behind an open transaction can be read once it ends.",
                 )
-            spans.append(OffsetRange(*key, max(begins[key], start), min(ends[key], end)))
+            spans.append(OffsetRange(*key, max(begin, start), min(stop, end)))
         return [span for span in spans if not span.is_empty]
 
     async def _narrow(self, client: Client, spans: list[OffsetRange]) -> list[OffsetRange]:

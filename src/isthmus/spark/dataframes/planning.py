@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
 from typing import Any, Final, Self
 
 from isthmus.errors import ClusterError, ConfigError
@@ -17,11 +18,16 @@ _OR_GO_ON: Final = "Set failOnDataLoss to false to go on without them, or begin 
 class Frontier:
     """The next offset to read in each partition, with the ids of topics ("" where brokers have none), and how many
     offsets were lost in each because their records were deleted unread.
+
+    Where a query begins is nowhere in a checkpoint of Spark: so the end of its first micro-batch has it (`begins`).
+    `is_of_spark` is the form of Spark's own Kafka source.
     """
 
     ids: Mapping[str, str]
     offsets: Mapping[PartitionKey, int]
     lost: Mapping[PartitionKey, int] = field(default_factory=dict)
+    begins: Mapping[PartitionKey, int] = field(default_factory=dict, compare=False)
+    is_of_spark: bool = field(default=False, compare=False)
 
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> Self:
@@ -31,29 +37,40 @@ class Frontier:
         """
         ids: dict[str, str] = {}
         offsets: dict[PartitionKey, int] = {}
-        lost: dict[PartitionKey, int] = {}
+        counted: dict[str, dict[PartitionKey, int]] = {"lost": {}, "begins": {}}
         try:
             for topic, written in document.items():
                 ids[topic] = str(written.get("id", ""))
                 for partition, offset in written.get("offsets", written).items():
                     offsets[topic, int(partition)] = int(offset)
-                for partition, count in written.get("lost", {}).items():
-                    lost[topic, int(partition)] = int(count)
+                for name, known in counted.items():
+                    known.update({(topic, int(key)): int(value) for key, value in written.get(name, {}).items()})
+            is_of_spark = any("offsets" not in written for written in document.values())
         except (AttributeError, TypeError, ValueError):
             raise ConfigError(
                 f"the checkpoint of this query holds no offsets of topics, but {str(document)[:200]}",
                 hint="Give the query a checkpoint location of its own.",
             ) from None
-        return cls(ids, offsets, lost)
+        return cls(ids, offsets, counted["lost"], counted["begins"], is_of_spark)
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as it is written into a checkpoint; equal ones are written alike."""
         written: dict[str, Any] = {topic: {"id": self.ids[topic], "offsets": {}} for topic in sorted(self.ids)}
         for topic, partition in sorted(self.offsets):
             written[topic]["offsets"][str(partition)] = self.offsets[topic, partition]
-        for topic, partition in sorted(self.lost):
-            written[topic].setdefault("lost", {})[str(partition)] = self.lost[topic, partition]
+        for name, known in (("lost", self.lost), ("begins", self.begins)):
+            for topic, partition in sorted(known):
+                written[topic].setdefault(name, {})[str(partition)] = known[topic, partition]
         return written
+
+    def first_from(self, start: Frontier) -> Frontier:
+        """Return it as the end of a query's first micro-batch, which begins at `start`."""
+        kept = {key: offset for key, offset in start.offsets.items() if not self.is_different(start, key)}
+        return replace(self, begins=kept)
+
+    def is_different(self, start: Frontier, key: PartitionKey) -> bool:
+        """Return whether the topic of a partition is another one there."""
+        return are_different(start.ids.get(key[0], ""), self.ids.get(key[0], ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,21 +123,37 @@ def advance(start: Frontier, sight: LogSight, *, offsets_max: int | None, fails_
 
 
 def shares(available: Mapping[PartitionKey, int], offsets_max: int | None) -> Mapping[PartitionKey, int]:
-    """Return how many of the available offsets each partition may read, in proportion, and one at least: so none
-    starves, and only more partitions with records than `offsets_max` exceed it.
+    """Return how many of the available offsets each partition may read: one each, so that none starves, and of the rest
+    a share in proportion. Only more partitions with records than `offsets_max` exceed it.
     """
-    total = sum(available.values())
+    waiting = {key: count for key, count in available.items() if count}
+    total = sum(waiting.values())
     if offsets_max is None or total <= offsets_max:
         return available
-    return {key: max(1, offsets_max * count // total) for key, count in available.items() if count}
+    spare, rest = max(0, offsets_max - len(waiting)), max(1, total - len(waiting))
+    # What is rounded off goes to the next one.
+    sums = list(accumulate((waiting[key] - 1 for key in sorted(waiting)), initial=0))
+    return {
+        key: 1 + spare * after // rest - spare * before // rest
+        for key, (before, after) in zip(sorted(waiting), pairwise(sums), strict=True)
+    }
 
 
 def spans_between(start: Frontier, end: Frontier) -> list[OffsetRange]:
-    """Return the ranges between two frontiers, by topic and partition. The same frontiers give the same ranges."""
+    """Return the ranges between two frontiers, by topic and partition. The same ends give the same ranges, also where
+    the first micro-batch is repeated and `start` is where a query would begin now.
+
+    A partition that only the end has was placed there; Spark's own source has it read from its very beginning.
+    """
+    begins = {key: offset for key, offset in start.offsets.items() if not end.is_different(start, key)}
+    if end.begins:
+        begins = dict(end.begins)
+    elif end.is_of_spark:
+        begins = {**dict.fromkeys(end.offsets.keys() - start.offsets.keys(), 0), **begins}
     return [
-        OffsetRange(*key, start.offsets[key], end.offsets[key])
-        for key in sorted(end.offsets.keys() & start.offsets.keys())
-        if start.offsets[key] < end.offsets[key] and not are_different(start.ids[key[0]], end.ids[key[0]])
+        OffsetRange(*key, begins[key], end.offsets[key])
+        for key in sorted(end.offsets.keys() & begins.keys())
+        if begins[key] < end.offsets[key]
     ]
 
 

@@ -25,6 +25,8 @@ from isthmus.spark.rows import RowOrigin, Rows
 if TYPE_CHECKING:
     import pyarrow as pa
 
+SILENCE_S: Final = 120.0
+"""For how long brokers may be silent before a query fails."""
 _GONE: Final = frozenset({codes.UNKNOWN_TOPIC_OR_PARTITION, codes.UNKNOWN_TOPIC_ID})
 
 
@@ -55,7 +57,7 @@ class RowReader:
         :raises ClusterError: A cluster cannot be read, or records were deleted while they were, with `fails_on_loss`.
         """
         rows = Rows(columns_named(self.mode, self.names), self.names)
-        logs = Logs(self.clusters, isolation=self.isolation, topic_ids=_parse(group.ids))
+        logs = Logs(self.clusters, isolation=self.isolation, topic_ids=_parse(group.ids), stall_s=SILENCE_S)
         with showing_hints(), logs:
             for numbered in group.ranges:
                 yield from self._read(logs, rows, numbered)

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
-from collections.abc import Collection, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from isthmus.deadline import Deadline
 from isthmus.errors import BrokerRefused, ClusterError, ConfigError
 from isthmus.kafka import codes
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.leaders import ask_nodes, leaders_of
-from isthmus.kafka.log.listoffsets import EARLIEST, LATEST, READ_COMMITTED, PartitionKey, list_offsets
+from isthmus.kafka.log.listoffsets import EARLIEST, LATEST, READ_COMMITTED, PartitionKey
 from isthmus.kafka.log.offsets import log_ranges, may_pass
 from isthmus.kafka.log.timestamps import offsets_by_time
 from isthmus.kafka.metadata import NO_TOPIC_ID, Metadata, TopicMetadata
-from isthmus.kafka.outcomes import Outcomes
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.rights import on_topic
 from isthmus.spark.dataframes.selection import Bound, Subscription
 
-_WHAT: Final = "reading the offsets of"
-_TOPICS_EVERY_S: Final = 2.0
+WHAT: Final = "reading the offsets of"
 _TERM_S: Final = 60.0
 _RETRY_S: Final = 0.2
 _NO_MATCH: Final = -1
@@ -36,7 +31,7 @@ async def selected_topics(client: Client, subscription: Subscription) -> dict[st
     :raises ClusterError: The cluster does not answer, or refuses to show a topic.
     """
     metadata = await client.metadata(subscription.asked)
-    return {topic.name: topic for topic in _selected(client, subscription, metadata)}
+    return {topic.name: topic for topic in selected_in(client, subscription, metadata)}
 
 
 async def required_topics(client: Client, subscription: Subscription) -> dict[str, TopicMetadata]:
@@ -55,7 +50,11 @@ async def required_topics(client: Client, subscription: Subscription) -> dict[st
     return found
 
 
-def _selected(client: Client, subscription: Subscription, metadata: Metadata) -> list[TopicMetadata]:
+def selected_in(client: Client, subscription: Subscription, metadata: Metadata) -> list[TopicMetadata]:
+    """Return the topics of a subscription that an answer has.
+
+    :raises ClusterError: The cluster refuses to show one that is named.
+    """
     found: list[TopicMetadata] = []
     for name, topic in sorted(metadata.topics.items()):
         if not any(subscription.selects(name, p.partition, is_internal=topic.is_internal) for p in topic.partitions):
@@ -149,122 +148,3 @@ async def resolve(
 def readable_end(log: LogRange, isolation: int) -> int:
     """Return where a reader has to stop."""
     return log.stable_end if isolation == READ_COMMITTED else log.end
-
-
-class _Question(NamedTuple):
-    """A question that is open, and the ids of topics when it was asked."""
-
-    task: asyncio.Task[Outcomes[PartitionKey, int]]
-    ids: Mapping[str, str]
-
-
-class LogWatch:
-    """What is known of the selected logs, kept up to date by short questions. Use it in one event loop.
-
-    A broker that does not answer delays only what it leads: its question stays open while others are asked again.
-    """
-
-    def __init__(self, client: Client, subscription: Subscription, isolation: int) -> None:
-        self._client = client
-        self._subscription = subscription
-        self._isolation = isolation
-        self._metadata: Metadata | None = None
-        self._fresh = Deadline(0.0)
-        self._ends: dict[PartitionKey, int] = {}
-        self._asking: dict[int, _Question] = {}
-        self._silent_since: float | None = None
-        self.ids: Mapping[str, str] = {}
-        """The ids of the selected topics."""
-        self.partitions: frozenset[PartitionKey] = frozenset()
-        """The selected partitions."""
-        self.error: ClusterError | None = None
-        """Why the last question had no answer."""
-
-    @property
-    def is_informed(self) -> bool:
-        """Whether the cluster has shown its topics."""
-        return self._metadata is not None
-
-    @property
-    def silent_s(self) -> float:
-        """For how long (s) questions have been without any answer."""
-        return 0.0 if self._silent_since is None else time.monotonic() - self._silent_since
-
-    @property
-    def ends(self) -> dict[PartitionKey, int]:
-        """The ends of logs as they were shown last."""
-        return dict(self._ends)
-
-    async def look(self, wait_s: float) -> None:
-        """Ask for the ends of all logs, and wait so long (s) for answers; they may come with a later look."""
-        await self._find_topics()
-        if self._metadata is not None:
-            self._ask_ends(self._metadata)
-        if self._asking:
-            await asyncio.wait([each.task for each in self._asking.values()], timeout=wait_s)
-        for node in [node for node, each in self._asking.items() if each.task.done()]:
-            self._take(self._asking.pop(node))
-
-    async def starts(self, partitions: Collection[PartitionKey]) -> Mapping[PartitionKey, int]:
-        """Ask where these logs begin; those without an answer are left out."""
-        if not partitions or self._metadata is None:
-            return {}
-        leaders, without = leaders_of(self._metadata, partitions)
-        ask = partial(list_offsets, timestamp=EARLIEST)
-        found = await ask_nodes(self._client, leaders, ask, _WHAT, without=without)
-        self._hear(found)
-        return found.values
-
-    async def _find_topics(self) -> None:
-        if not self._fresh.has_passed:
-            return
-        try:
-            metadata = await self._client.metadata(self._subscription.asked)
-            topics = {topic.name: topic for topic in _selected(self._client, self._subscription, metadata)}
-        except ClusterError as error:
-            if not error.retryable:
-                raise
-            self._note_silence(error)
-            return
-        ids = ids_of(topics)
-        # What was shown of a former topic is not true of the next one.
-        self._ends = {key: end for key, end in self._ends.items() if ids.get(key[0]) == self.ids.get(key[0])}
-        self._metadata, self.ids = metadata, ids
-        self.partitions = partitions_of(self._subscription, topics)
-        self._fresh = Deadline(_TOPICS_EVERY_S)
-        self._silent_since = None
-
-    def _ask_ends(self, metadata: Metadata) -> None:
-        leaders, _ = leaders_of(metadata, self.partitions)
-        ask = partial(list_offsets, timestamp=LATEST, isolation=self._isolation)
-        for node, epochs in leaders.items():
-            if node not in self._asking:
-                asking = ask_nodes(self._client, {node: epochs}, ask, _WHAT)
-                self._asking[node] = _Question(asyncio.create_task(asking), self.ids)
-
-    def _take(self, question: _Question) -> None:
-        found = question.task.result()
-        for (topic, partition), end in found.values.items():
-            if end >= 0 and self.ids.get(topic) == question.ids.get(topic):
-                self._ends[topic, partition] = end
-        self._hear(found)
-
-    def _hear(self, found: Outcomes[PartitionKey, int]) -> None:
-        if found.values:
-            self._silent_since = None
-        for error in found.errors.values():
-            # Leaders have moved, or are gone.
-            self._fresh = Deadline(0.0)
-            self._note_silence(error)
-
-    def _note_silence(self, error: ClusterError) -> None:
-        self.error = error
-        if self._silent_since is None:
-            self._silent_since = time.monotonic()
-
-    async def aclose(self) -> None:
-        """Give up questions that are open."""
-        for each in self._asking.values():
-            each.task.cancel()
-        await asyncio.gather(*(each.task for each in self._asking.values()), return_exceptions=True)
-        self._asking.clear()
