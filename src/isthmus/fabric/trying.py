@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -23,11 +23,13 @@ from isthmus.memory.filtering import in_force
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.lane import Lane
 from isthmus.model.link import Link
-from isthmus.model.links.transform import Transform, why_not_yet
+from isthmus.model.links.transform import Transform, TransformWay
 from isthmus.model.links.trial import ShownRecord, TransformTrial, TrialResult, TriedRecord, shown_record
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.spark.application import SparkApplication
 from isthmus.spark.transforms.calls import Calls
 from isthmus.spark.transforms.python import build_transformers
+from isthmus.spark.transforms.trial import try_expressions
 
 RECORDS_MAX: Final = 1_000
 _AT_ONCE: Final = 8
@@ -79,7 +81,7 @@ async def transform_trial(
             source=chosen.source.alias,
             topic=source_topic,
             transform=transform,
-            records=_try(transform, source_topic, records),
+            records=_try(transform, source_topic, records, opened.application),
         )
 
     return try_it
@@ -137,25 +139,28 @@ def _span(key: PartitionKey, log: LogRange, wanted: _Sample) -> OffsetRange:
 
 
 def _try(
-    transform: Transform, topic: SourceTopic, records: Sequence[tuple[int, StoredRecord]]
+    transform: Transform,
+    topic: SourceTopic,
+    records: Sequence[tuple[int, StoredRecord]],
+    application: SparkApplication,
 ) -> tuple[TriedRecord, ...]:
-    if (problem := why_not_yet(transform)) is not None:
-        raise PlanRefused(problem.message, hint=problem.hint)
     parts: dict[int, list[StoredRecord]] = {}
     for partition, record in records:
         parts.setdefault(partition, []).append(record)
-    tried = [each for partition, part in sorted(parts.items()) for each in _try_part(transform, topic, partition, part)]
-    return tuple(tried)
+    portions = [_portion(transform, topic, partition, part) for partition, part in sorted(parts.items())]
+    if transform.way is TransformWay.SQL:
+        outcomes: Sequence[Sequence[Changed]] = try_expressions(application.session(), transform, portions)
+    else:
+        outcomes = [_call(transform, portion) for portion in portions]
+    return tuple(
+        _tried(portion.lane.partition, record, found)
+        for portion, outcome in zip(portions, outcomes, strict=True)
+        for record, found in zip(portion.records, outcome, strict=True)
+    )
 
 
-def _try_part(
-    transform: Transform, topic: SourceTopic, partition: int, stored: Sequence[StoredRecord]
-) -> Iterator[TriedRecord]:
-    """Yield what becomes of records of one partition, as its lane would change them.
-
-    :raises PlanRefused: The transform cannot be applied at all.
-    """
-    records = [Record(each.offset, each.timestamp, each.key, each.value, each.headers) for each in stored]
+def _portion(transform: Transform, topic: SourceTopic, partition: int, stored: Sequence[StoredRecord]) -> Portion:
+    """Build the records of one partition as its lane would have them."""
     lane = Lane(
         source_topic=topic,
         source_topic_id=NO_TOPIC_ID,
@@ -165,21 +170,27 @@ def _try_part(
         is_mapped=True,
         transform=transform.digest,
     )
-    portion = Portion(lane, records, [each.timestamp_type == _LOG_APPEND_TIME for each in stored])
+    records = [Record(each.offset, each.timestamp, each.key, each.value, each.headers) for each in stored]
+    return Portion(lane, records, [each.timestamp_type == _LOG_APPEND_TIME for each in stored])
+
+
+def _call(transform: Transform, portion: Portion) -> Sequence[Changed]:
+    """Return what a function makes of records of one partition.
+
+    :raises PlanRefused: The transform cannot be applied at all.
+    """
     (transformer,) = build_transformers([transform], Calls()).values()
 
     async def change() -> Sequence[Changed]:
         return await transformer.change(portion)
 
     try:
-        outcome = in_loop(change())
+        return in_loop(change())
     except TransformFailed as error:
         raise PlanRefused(
             f"the transform cannot be applied: {error}",
             hint="Correct the name, or install the module where this runs, and on the executors.",
         ) from error
-    for record, found in zip(records, outcome, strict=True):
-        yield _tried(partition, record, found)
 
 
 def _tried(partition: int, record: Record, found: Changed) -> TriedRecord:

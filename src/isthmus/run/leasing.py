@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
@@ -24,6 +25,7 @@ from isthmus.run.workers import Workers
 from isthmus.spark.leases.driver import LeaseScheduler
 from isthmus.spark.leases.lease import with_transforms
 from isthmus.spark.leases.progress import RunProgress
+from isthmus.spark.transforms.expressions import compile_for_leases, transforms_by_expressions
 
 
 class LeasedLanes:
@@ -50,8 +52,12 @@ class LeasedLanes:
 
         :raises Fenced: Another controller has taken the link over.
         :raises HostError: Spark cannot be started, or has ended.
+        :raises ConfigError: Spark does not understand an expression of a transform.
         """
         spark, slots = await workers.ready()
+        if transforms := transforms_by_expressions(self._transforms):
+            # A mistake in them is found before the first byte.
+            await asyncio.to_thread(compile_for_leases, spark, transforms)
         context = replace(self._link.context, limits=self._limits, transforms=self._transforms)
         self._scheduler = LeaseScheduler(spark, self._link.ledger, context, slots=slots, progress=self._progress)
         self.assign()

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from isthmus.kafka.metadata import NO_TOPIC_ID
 from isthmus.model.kafka.topic import Parted, TopicIds
 from isthmus.model.lane import LaneState
-from isthmus.model.links.transform import Transform, why_not_yet
+from isthmus.model.links.transform import Transform
 from isthmus.model.offsets import EARLIEST, OffsetPolicy
 from isthmus.model.problem import Problem
 from isthmus.model.selection import TopicSettings
@@ -53,7 +53,7 @@ def choose(
     if recorded is not None and recorded.parted is not None:
         return Choice(is_mapped=True, reason=_parted_reason(recorded.parted))
     if transform is not None:
-        return _choose_changed(transform, policy, recorded)
+        return _choose_changed(policy, recorded)
     if recorded is None:
         if policy is not OffsetPolicy.AUTO:
             return Choice(policy is OffsetPolicy.MAPPED)
@@ -80,9 +80,9 @@ def choose(
     return Choice(is_mapped, refusal=refusal)
 
 
-def _choose_changed(transform: Transform, policy: OffsetPolicy, recorded: TopicIds | None) -> Choice:
+def _choose_changed(policy: OffsetPolicy, recorded: TopicIds | None) -> Choice:
     """Choose the offsets of a topic whose records are changed: mapped ones, or none at all."""
-    problem = why_not_yet(transform)
+    problem = None
     if recorded is None and policy is OffsetPolicy.SAME:
         problem = Problem(
             "its records are changed on the way (transform), and cannot keep the source's offsets",

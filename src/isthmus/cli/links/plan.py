@@ -35,7 +35,7 @@ CHANGES_PENDING = 3
 _TOLD_MAX: Final = 10
 _WAYS: Final = {
     TransformWay.PYTHON: "in the tasks that copy them, which takes milliseconds",
-    TransformWay.SQL: "by Spark's SQL, which takes as long as a small Spark job",
+    TransformWay.SQL: "by Spark's SQL within the tasks that copy them, which takes some milliseconds",
 }
 _FAILURES: Final = {
     OnError.STOP: "stops its partition",

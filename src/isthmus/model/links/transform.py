@@ -23,7 +23,6 @@ from typing import Annotated, Final, Self
 
 from isthmus.errors import ConfigError
 from isthmus.model.onerror import OnError as OnError
-from isthmus.model.problem import Problem
 from isthmus.model.selection import TopicPattern
 from isthmus.model.text.plain import PlainValue, computed_field, texts
 
@@ -255,22 +254,6 @@ class TransformSummary:
 def summarize_transform(transform: Transform) -> TransformSummary:
     """Return a transform in short."""
     return TransformSummary(digest=transform.digest, way=transform.way, described=transform.described)
-
-
-_RUNNING: Final[frozenset[TransformWay]] = frozenset({TransformWay.PYTHON})
-"""The ways that a run can go by now."""
-
-
-def why_not_yet(transform: Transform) -> Problem | None:
-    """Return why records cannot be changed in this way yet, `None` if they can."""
-    if transform.way is None or transform.way in _RUNNING:
-        return None
-    what = "by a Python function" if transform.way is TransformWay.PYTHON else "by expressions"
-    return Problem(
-        f"records cannot be changed {what} yet (transform): this version of Isthmus copies them as they are, or not at "
-        "all",
-        "Leave the transform out, or exclude its topics.",
-    )
 
 
 def transform_for(transforms: Iterable[Transform], topic: str) -> Transform | None:

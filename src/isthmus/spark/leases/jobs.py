@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import pickle
+import uuid
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -12,10 +14,12 @@ from py4j.protocol import Py4JError
 from pyspark import InheritableThread
 
 from isthmus.errors import HostError
+from isthmus.model.links.transform import Transform
 from isthmus.model.process.receipt import Receipt
 from isthmus.spark.leases.lease import LeaseSpec
-from isthmus.spark.leases.task import lease_task
+from isthmus.spark.leases.task import changing_lease_task, lease_task
 from isthmus.spark.session import stopped_error
+from isthmus.spark.transforms.expressions import compile_for_leases, project, transforms_by_expressions
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -119,9 +123,27 @@ def describe_job(specs: Sequence[LeaseSpec]) -> str:
 
 def _collect_receipts(spark: SparkContext, specs: Sequence[LeaseSpec], group: str) -> tuple[Receipt, ...]:
     spark.setJobGroup(group, describe_job(specs), interruptOnCancel=True)
+    transforms = transforms_by_expressions(each for spec in specs for each in spec.context.transforms)
+    if transforms:
+        return _collect_by_expressions(spark, specs, transforms)
     work = partial(lease_task, tuple(specs))
     receipts: list[Receipt] = spark.parallelize([None], 1).mapPartitions(work).collect()
     return tuple(receipts)
+
+
+def _collect_by_expressions(
+    spark: SparkContext, specs: Sequence[LeaseSpec], transforms: tuple[Transform, ...]
+) -> tuple[Receipt, ...]:
+    """Run leases whose records pass Spark's SQL within the same task."""
+    # Loading pyarrow takes a moment, which other links do not need.
+    from isthmus.spark.transforms.pipe import feed_rows
+
+    session, compiled = compile_for_leases(spark, transforms)
+    name = uuid.uuid4().hex
+    fed = session.range(0, 1, 1, 1).mapInArrow(partial(feed_rows, name, compiled.columns), compiled.fed_ddl)
+    work = partial(changing_lease_task, tuple(specs), name, compiled)
+    rows = project(session, fed, compiled).mapInArrow(work, "receipt BINARY").collect()
+    return tuple(pickle.loads(row.receipt) for row in rows)  # noqa: S301 - written by our own task
 
 
 async def has_begun(spark: SparkContext, group: str) -> bool:

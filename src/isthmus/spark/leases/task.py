@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import pickle
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import TaskContext
 
@@ -39,6 +40,12 @@ from isthmus.spark.memory import memory_bytes, tune_memory
 from isthmus.spark.transforms.calls import Calls
 from isthmus.spark.transforms.python import build_transformers
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from isthmus.spark.transforms.expressions import Compiled
+    from isthmus.spark.transforms.pipe import SqlPipe
+
 PROGRESS_S: Final = 1.0
 _log = logging.getLogger(__name__)
 _FULL_EVERY: Final = 8
@@ -56,6 +63,26 @@ def lease_task(specs: Sequence[LeaseSpec], rows: Iterable[object]) -> Iterator[R
     # Spark reuses a Python worker only if the task has read all of its input: 0.1 s between leases instead of 0.8.
     for _ in rows:
         pass
+    yield from _run_leases(specs)
+
+
+def changing_lease_task(
+    specs: Sequence[LeaseSpec], name: str, compiled: Compiled, rows: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Run leases as `lease_task`, with records that Spark's SQL changes: `rows` are its results (`SqlPipe`).
+
+    The receipts are rows of one binary column each.
+    """
+    import pyarrow as pa
+
+    from isthmus.spark.transforms.pipe import SqlPipe
+
+    with SqlPipe(name, compiled, rows) as pipe:
+        receipts = list(_run_leases(specs, pipe))
+    yield pa.record_batch([pa.array(map(pickle.dumps, receipts), pa.binary())], names=["receipt"])
+
+
+def _run_leases(specs: Sequence[LeaseSpec], pipe: SqlPipe | None = None) -> Iterator[Receipt]:
     context = TaskContext.get()
     if context is not None and context.attemptNumber() > 0:
         # Only the driver decides when a lease is started again; a retry of Spark would be a second writer.
@@ -63,24 +90,24 @@ def lease_task(specs: Sequence[LeaseSpec], rows: Iterable[object]) -> Iterator[R
             yield Receipt(slot=spec.slot, generation=spec.generation, ending=Ending.RETRIED)
     else:
         tune_memory()
-        yield from asyncio.run(_run_all(specs))
+        yield from asyncio.run(_run_all(specs, pipe))
 
 
-async def _run_all(specs: Sequence[LeaseSpec]) -> list[Receipt]:
+async def _run_all(specs: Sequence[LeaseSpec], pipe: SqlPipe | None = None) -> list[Receipt]:
     """Run leases and return their receipts, also of those that fail by a bug: Spark would report its own exception."""
-    ended = await asyncio.gather(*map(_run_one, specs), return_exceptions=True)
+    ended = await asyncio.gather(*(_run_one(spec, pipe) for spec in specs), return_exceptions=True)
     return [
         _build_failed_receipt(spec, outcome) if isinstance(outcome, BaseException) else outcome
         for spec, outcome in zip(specs, ended, strict=True)
     ]
 
 
-async def _run_one(spec: LeaseSpec) -> Receipt:
+async def _run_one(spec: LeaseSpec, pipe: SqlPipe | None) -> Receipt:
     """Run one lease and return its receipt. If it failed beside other leases the receipt is written to the ledger at
     once, as the task goes on as long as they do. It is not if the lanes may still write: the driver has to revoke the
     lease, and to wait.
     """
-    lease = LeaseTask(spec)
+    lease = LeaseTask(spec, pipe)
     try:
         return await lease.run()
     except Exception as failure:  # noqa: BLE001 - whatever it is, others go on
@@ -122,8 +149,9 @@ class LeaseTask:
 
     may_write = False
 
-    def __init__(self, spec: LeaseSpec) -> None:
+    def __init__(self, spec: LeaseSpec, pipe: SqlPipe | None = None) -> None:
         self._spec = spec
+        self._pipe = pipe
         self._tenure = Tenure(spec, lasting_s())
         self._telling = Telling()
         self._milestones = Milestones()
@@ -154,7 +182,7 @@ class LeaseTask:
                 expiration_ms=context.expiration_ms,
                 maps=self._maps,
                 schemas=self._spec.schemas,
-                transformers=build_transformers(context.transforms, Calls()),
+                transformers=build_transformers(context.transforms, Calls(), self._pipe),
             )
             self._source_word = SourceWord(
                 context.link, self._spec.slot, context.target.alias, self._engine.readers.allow

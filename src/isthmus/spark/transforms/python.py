@@ -15,6 +15,8 @@ from isthmus.spark.transforms.calls import Calls
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from isthmus.spark.transforms.pipe import SqlPipe
+
 
 class PythonTransformer:
     """Calls a function with the records of a portion as rows (`columns.SCHEMA`). It returns those that are copied, with
@@ -48,9 +50,12 @@ class PythonTransformer:
         return self._change(_slice(portion, 0, half)) + self._change(_slice(portion, half, len(portion.records)))
 
 
-def build_transformers(transforms: Iterable[Transform], calls: Calls) -> Mapping[str, Transformer]:
-    """Build what changes records, by the digests of the transforms. Others than Python functions are left out."""
-    return {each.digest: PythonTransformer(each.python, calls) for each in transforms if each.python is not None}
+def build_transformers(
+    transforms: Iterable[Transform], calls: Calls, pipe: SqlPipe | None = None
+) -> Mapping[str, Transformer]:
+    """Build what changes records, by the digests of the transforms; `pipe` leads to those by expressions."""
+    functions = {each.digest: PythonTransformer(each.python, calls) for each in transforms if each.python is not None}
+    return functions if pipe is None else {**functions, **pipe.build_transformers()}
 
 
 def load_function(function: RecordFunction) -> Callable[[pa.RecordBatch], Any]:

@@ -35,7 +35,7 @@ def test_a_bug_is_told_by_the_receipt(monkeypatch: pytest.MonkeyPatch) -> None:
             raise RuntimeError("this cannot be")
         return "a receipt"
 
-    def begin(lease: Any, spec: Any) -> None:
+    def begin(lease: Any, spec: Any, pipe: None) -> None:
         lease._spec = spec
 
     monkeypatch.setattr(task.LeaseTask, "__init__", begin)
@@ -63,7 +63,7 @@ def test_a_bug_beside_other_leases_is_told_before_they_end(monkeypatch: pytest.M
                 await told.wait()
             return "a receipt"
 
-        def begin(lease: Any, spec: Any) -> None:
+        def begin(lease: Any, spec: Any, pipe: None) -> None:
             lease._spec = spec
 
         async def tell(_: object, spec: Any, receipt: Receipt) -> None:
@@ -95,7 +95,7 @@ def test_a_lease_whose_lanes_may_write_is_not_told_to_be_over(
         async def tell(_: object, spec: Any, receipt: Receipt) -> None:
             told.append(receipt)
 
-        monkeypatch.setattr(task.LeaseTask, "__init__", lambda lease, spec: None)
+        monkeypatch.setattr(task.LeaseTask, "__init__", lambda lease, spec, pipe: None)
         monkeypatch.setattr(task.LeaseTask, "run", run)
         monkeypatch.setattr(task, "_tell", tell)
         (failed,) = await task._run_all(cast(Any, [specified(1, company=2)]))
@@ -121,7 +121,7 @@ def test_nothing_that_fails_in_one_lease_ends_the_others(
         async def tell(*_: object) -> None:
             raise failure
 
-        monkeypatch.setattr(task.LeaseTask, "__init__", lambda lease, spec: setattr(lease, "slot", spec.slot))
+        monkeypatch.setattr(task.LeaseTask, "__init__", lambda lease, spec, pipe: setattr(lease, "slot", spec.slot))
         monkeypatch.setattr(task.LeaseTask, "run", run)
         monkeypatch.setattr(task, "_tell", tell)
         receipts: list[Any] = await task._run_all(cast(Any, [specified(slot, company=2) for slot in (0, 1)]))

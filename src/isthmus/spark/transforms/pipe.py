@@ -1,0 +1,262 @@
+"""Leads records of a lease through Spark's SQL and back, within one Spark task.
+
+    Python worker of the lease ──Unix socket──▶ Python worker that feeds ──▶ JVM: the projection ──▶ Python worker of
+    the lease again, as the input of its function
+
+So expressions are evaluated by Spark as they stand, while the lease keeps its lanes for its whole term: there is no
+micro-batch that would have to find everything again. Spark hands rows on in batches of `ROWS_PER_BATCH`, so each chunk
+is filled up to a multiple of that; otherwise it would wait for the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, Self
+
+import pyarrow as pa
+
+from isthmus.engine.mapped.transformer import Changed, Portion, Transformer, TransformFailed
+from isthmus.kafka.batches.records import header_key
+from isthmus.spark.transforms.editing import Editor
+from isthmus.spark.transforms.expressions import ROWS_PER_BATCH, Compiled
+
+_PRIMING_ROWS: Final = ROWS_PER_BATCH + 1
+"""A batch, and a row more: Spark looks for the row behind a batch before it hands the batch on."""
+_FILLER: Final = -1
+_CONNECT_S: Final = 60.0
+_PAUSE_S: Final = 0.01
+_MAP: Final = pa.map_(pa.string(), pa.binary())
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_UTC: Final = pa.timestamp("us", tz="UTC")
+_TYPES: Final[Mapping[str, pa.DataType]] = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "headers": _MAP,
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": _UTC,
+    "timestampType": pa.int32(),
+}
+
+
+def feed_schema(columns: Sequence[str]) -> pa.Schema:
+    """The schema of the rows that are fed, as `Compiled.fed_ddl` has it for Spark."""
+    return pa.schema(
+        [("_transform", pa.int32()), *((f"_{name}", _TYPES[name]) for name in columns), ("_chunk", pa.int64())]
+    )
+
+
+def socket_of(name: str) -> Path:
+    """Return the path of the socket of a job, in a folder that only this user can enter."""
+    return Path(tempfile.gettempdir(), f"isthmus-{os.getuid()}", name[:32])
+
+
+def feed_rows(name: str, columns: Sequence[str], rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield what the lease of the same task sends: the function of the worker that feeds."""
+    for _ in rows:
+        pass
+    # Spark starts the lease's worker together with its first input.
+    yield _filler_rows(feed_schema(columns))
+    with socket.socket(socket.AF_UNIX) as line:
+        until = time.monotonic() + _CONNECT_S
+        while True:
+            try:
+                line.connect(str(socket_of(name)))
+                break
+            except OSError:
+                if time.monotonic() >= until:
+                    raise
+                time.sleep(_PAUSE_S)
+        with line.makefile("rb") as stream, pa.ipc.open_stream(stream) as batches:
+            yield from batches
+
+
+class SqlPipe:
+    """The lease's end of both ways. `rows` is the input of the lease's function: the results."""
+
+    def __init__(self, name: str, compiled: Compiled, rows: Iterator[pa.RecordBatch]) -> None:
+        self._compiled = compiled
+        self._schema = feed_schema(compiled.columns)
+        self._rows = rows
+        self._path = socket_of(name)
+        self._asked: deque[tuple[int, int, asyncio.Future[list[bytes | None]]]] = deque()
+        self._chunk = 0
+        self._sending = threading.Lock()
+        self._failure: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        self._path.parent.mkdir(mode=0o700, exist_ok=True)
+        self._path.unlink(missing_ok=True)
+        self._server = socket.socket(socket.AF_UNIX)
+        self._server.bind(str(self._path))
+        self._server.listen(1)
+        self._line: socket.socket | None = None
+        self._writer: Any = None
+        self._receiver = threading.Thread(target=self._receive, name="results", daemon=True)
+        self._receiver.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._sending:
+            if self._writer is None:
+                # The worker that feeds waits for its first row.
+                self._open()
+            self._writer.close()
+            self._stream.close()
+        if self._line is not None:
+            self._line.close()
+        # Spark reuses a worker that has read all of its input.
+        self._receiver.join()
+        self._server.close()
+        self._path.unlink(missing_ok=True)
+
+    def _open(self) -> None:
+        self._server.settimeout(_CONNECT_S)
+        self._line, _ = self._server.accept()
+        self._stream = self._line.makefile("wb")
+        self._writer = pa.ipc.new_stream(self._stream, self._schema)
+
+    def build_transformers(self) -> Mapping[str, Transformer]:
+        """Build what changes records by expressions, by the digests of the transforms."""
+        compiled = self._compiled
+        return {each.digest: SqlTransformer(self, number, compiled) for number, each in enumerate(compiled.transforms)}
+
+    async def evaluate(self, transform: int, portion: Portion) -> list[bytes | None]:
+        """Return the results of the records of a portion by a transform, by its number.
+
+        :raises TransformFailed: Spark has ended.
+        """
+        if self._failure is not None:
+            raise TransformFailed(f"Spark evaluates no expressions any more: {self._failure}")
+        future: asyncio.Future[list[bytes | None]] = asyncio.get_running_loop().create_future()
+        self._chunk += 1
+        rows = await asyncio.to_thread(build_rows, self._schema, self._chunk, transform, portion)
+        await asyncio.to_thread(self._send, rows, len(portion.records), future)
+        return await future
+
+    def _send(self, rows: pa.RecordBatch, count: int, future: asyncio.Future[list[bytes | None]]) -> None:
+        with self._sending:
+            if self._writer is None:
+                self._open()
+            # In the order of rows.
+            self._asked.append((count, rows.num_rows, future))
+            self._writer.write_batch(rows)
+            self._stream.flush()
+
+    def _receive(self) -> None:
+        """Match results to chunks: both have the same order."""
+        results: list[bytes | None] = []
+        needless = _PRIMING_ROWS
+        try:
+            for batch in self._rows:
+                results += batch.column(0).to_pylist()
+                while True:
+                    dropped = min(needless, len(results))
+                    del results[:dropped]
+                    needless -= dropped
+                    if needless or not self._asked or len(results) < self._asked[0][0]:
+                        break
+                    count, needless, future = self._asked.popleft()
+                    _call(future, _settle, results[:count])
+        except BaseException as error:  # noqa: BLE001 - the lease reports it
+            self._failure = error
+        else:
+            self._failure = self._failure or EOFError("there are no more results")
+        for _, _, future in list(self._asked):
+            _call(future, _fail, self._failure)
+
+
+def _call(future: asyncio.Future[list[bytes | None]], end: Callable[..., None], outcome: object) -> None:
+    # A loop that is closed wants no answer any more.
+    with contextlib.suppress(RuntimeError):
+        future.get_loop().call_soon_threadsafe(end, future, outcome)
+
+
+def _settle(future: asyncio.Future[list[bytes | None]], found: list[bytes | None]) -> None:
+    if not future.done():
+        future.set_result(found)
+
+
+def _fail(future: asyncio.Future[list[bytes | None]], failure: BaseException) -> None:
+    if not future.done():
+        future.set_exception(TransformFailed(f"Spark evaluates no expressions any more: {failure}"))
+
+
+def _filler_rows(schema: pa.Schema) -> pa.RecordBatch:
+    """Build a batch without a record."""
+    return pa.record_batch(
+        [_array([_missing(field.name)] * _PRIMING_ROWS, field.type) for field in schema], schema=schema
+    )
+
+
+def _missing(name: str) -> int | None:
+    return _FILLER if name in ("_chunk", "_transform") else None
+
+
+def build_rows(schema: pa.Schema, chunk: int, transform: int, portion: Portion) -> pa.RecordBatch:
+    """Build the rows of a chunk, filled up to whole batches."""
+    count = len(portion.records)
+    # At least one: the last row waits for the next chunk.
+    filler = -(count + 1) % ROWS_PER_BATCH + 1
+    numbers = {"_chunk": chunk, "_transform": transform}
+    arrays = []
+    for field in schema:
+        known = numbers.get(field.name)
+        found = row_values(field.name[1:], portion) if known is None else [known] * count
+        arrays.append(_array([*found, *[_missing(field.name)] * filler], field.type))
+    return pa.record_batch(arrays, schema=schema)
+
+
+def row_values(column: str, portion: Portion) -> Sequence[Any]:
+    """Return the values of a column for the records of a portion; timestamps in UTC."""
+    lane, records, are_appended = portion
+    if column == "topic":
+        return [lane.source_topic] * len(records)
+    if column == "partition":
+        return [lane.partition] * len(records)
+    if column == "timestampType":
+        return list(map(int, are_appended))
+    if column == "headers":
+        # Of equal names the last one counts; a name that is no text can only be read as one with other characters.
+        return [{header_key(name).decode(errors="replace"): held for name, held in each.headers} for each in records]
+    if column == "timestamp":
+        return [_EPOCH + timedelta(milliseconds=record.timestamp) for record in records]
+    return [getattr(record, column) for record in records]
+
+
+def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_map(kind):
+        return pa.array([None if each is None else list(each.items()) for each in values], kind)
+    return pa.array(values, kind)
+
+
+class SqlTransformer:
+    """Changes records by expressions of Spark SQL."""
+
+    def __init__(self, pipe: SqlPipe, number: int, compiled: Compiled) -> None:
+        self._pipe = pipe
+        self._number = number
+        self._editor = Editor(compiled.transforms[number], compiled.kinds[number])
+
+    async def change(self, portion: Portion) -> Sequence[Changed]:
+        """Return what becomes of each record.
+
+        :raises TransformFailed: Spark has ended.
+        """
+        results = await self._pipe.evaluate(self._number, portion)
+        return await asyncio.to_thread(self._edit, portion, results)
+
+    def _edit(self, portion: Portion, results: Sequence[bytes | None]) -> list[Changed]:
+        edit = self._editor.edit
+        return [edit(record, result) for record, result in zip(portion.records, results, strict=True)]

@@ -1,0 +1,172 @@
+"""Results of expressions are put into records, and nothing else of a record changes."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from isthmus.engine.batches.rebatch import Record
+from isthmus.engine.mapped.transformer import Changed, Failure
+from isthmus.model.links.transform import Decoding, PartAssignment, RecordFormat, RecordPart, RecordPath, Transform
+from isthmus.spark.transforms.editing import Editor, ResultKind, build_fields
+
+JSON = Decoding(format=RecordFormat.JSON)
+
+
+def edit(value: bytes | None, result: object, *, sets: tuple[str, ...] = (), drop: tuple[str, ...] = ()) -> Changed:
+    transform = Transform(
+        value=JSON,
+        sets=tuple(PartAssignment(RecordPath.parse(path), "x") for path in sets),
+        drop=tuple(map(RecordPath.parse, drop)),
+    )
+    editor = Editor(transform, [ResultKind()] * len(sets))
+    return editor.edit(Record(5, 7, b"k", value, [("a", b"1")]), json.dumps(result).encode())
+
+
+def value_of(changed: Changed) -> bytes | None:
+    assert isinstance(changed, Record)
+    return changed.value
+
+
+def test_a_record_for_which_where_is_not_true_is_left_out() -> None:
+    """Its result says so."""
+    assert edit(b"{}", {"w": False}) is None
+
+
+def test_a_record_without_a_change_keeps_its_bytes() -> None:
+    """Spaces included."""
+    assert value_of(edit(b'{ "a" : 1 }', {"w": True})) == b'{ "a" : 1 }'
+
+
+def test_a_record_without_a_result_fails() -> None:
+    """An expression raised an error for it, which Spark turned into NULL."""
+    editor = Editor(Transform(where="x"), [])
+    failure = editor.edit(Record(5, 7, None, b"v", []), None)
+    assert isinstance(failure, Failure)
+    assert "an expression" in failure.reason
+
+
+def test_a_value_that_is_no_json_fails() -> None:
+    """The failure has the record as it came."""
+    failure = edit(b"{", {"corrupt": "value"})
+    assert isinstance(failure, Failure)
+    assert failure.record.value == b"{"
+
+
+def test_fields_are_set_added_and_dropped() -> None:
+    """Others stay, in their order."""
+    changed = edit(
+        b'{"a":{"b":1},"c":2}', {"w": True, "0": "x", "1": [1]}, sets=("value.a.b", "value.d"), drop=("value.c",)
+    )
+    assert value_of(changed) == b'{"a":{"b":"x"},"d":[1]}'
+
+
+def test_a_field_below_one_that_is_not_there_is_neither_set_nor_dropped() -> None:
+    """No object is made up around it."""
+    changed = edit(b'{"a":null}', {"w": True, "0": 1}, sets=("value.a.b",), drop=("value.x.y",))
+    assert value_of(changed) == b'{"a":null}'
+
+
+def test_a_field_of_what_is_no_object_fails_for_the_record_alone() -> None:
+    """A list has no fields."""
+    assert isinstance(edit(b'{"a":[1]}', {"w": True, "0": 1}, sets=("value.a.b",)), Failure)
+
+
+def test_a_tombstone_stays_a_tombstone_where_fields_are_set() -> None:
+    """It has no fields."""
+    assert value_of(edit(None, {"w": True, "0": 1}, sets=("value.a",))) is None
+
+
+def test_headers_are_set_replaced_and_removed() -> None:
+    """NULL removes one."""
+    changed = edit(b"{}", {"w": True, "0": "2", "1": None}, sets=("headers.a", "headers.b"))
+    assert isinstance(changed, Record)
+    assert changed.headers == [("a", b"2")]
+    removed = edit(b"{}", {"w": True}, drop=("headers.a",))
+    assert isinstance(removed, Record)
+    assert removed.headers == []
+
+
+def test_a_timestamp_that_is_null_fails() -> None:
+    """A record has to have one."""
+    assert isinstance(edit(b"{}", {"w": True, "0": None}, sets=("timestamp",)), Failure)
+    changed = edit(b"{}", {"w": True, "0": 99}, sets=("timestamp",))
+    assert isinstance(changed, Record)
+    assert changed.timestamp == 99
+
+
+def test_bytes_come_in_base64() -> None:
+    """JSON has none."""
+    transform = Transform(sets=(PartAssignment(RecordPath.parse("key"), "x"),))
+    changed = Editor(transform, [ResultKind(is_binary=True)]).edit(
+        Record(0, 0, None, b"v", []), b'{"w":true,"0":"/w=="}'
+    )
+    assert isinstance(changed, Record)
+    assert changed.key == b"\xff"
+
+
+@pytest.mark.parametrize(
+    "text", ['{"n": 1.10, "a" : 1}', '{"a":1,"n":12345678901234567890.123456789}', '{"n":1.0E+3 , "a":0}']
+)
+def test_numbers_that_a_float_would_change_keep_their_digits(text: str) -> None:
+    """Only the named field changes."""
+    changed = value_of(edit(text.encode(), {"w": True, "0": "x"}, sets=("value.a",)))
+    assert changed is not None
+    number = text.split('"n":')[1].split(",")[0].strip(" }")
+    assert number.encode() in changed
+    assert json.loads(changed)["a"] == "x"
+
+
+names = st.sampled_from(["a", "b", "c"])
+leaves = st.one_of(
+    st.integers(),
+    st.text(max_size=3),
+    st.none(),
+    st.booleans(),
+    st.decimals(allow_nan=False, allow_infinity=False, places=3),
+)
+documents = st.dictionaries(names, st.one_of(leaves, st.dictionaries(names, leaves, max_size=3)), max_size=3)
+
+
+def write(document: Any) -> str:
+    """Write JSON with decimals as they are."""
+    if isinstance(document, dict):
+        return "{" + " , ".join(f"{json.dumps(name)} :{write(held)}" for name, held in document.items()) + "}"
+    return str(document) if isinstance(document, Decimal) else json.dumps(document)
+
+
+@given(
+    documents,
+    st.sampled_from(["a", "b.a", "c.b", "d"]),
+    leaves.filter(lambda each: not isinstance(each, Decimal)),
+    st.booleans(),
+)
+def test_any_document_changes_in_the_named_field_alone(document: Any, path: str, new: Any, is_drop: bool) -> None:
+    """Whatever it is, and however it is written."""
+    names = path.split(".")
+    parent: Any = document
+    for name in names[:-1]:
+        parent = parent.get(name) if isinstance(parent, dict) else parent
+    options: dict[str, Any] = {"drop": (f"value.{path}",)} if is_drop else {"sets": (f"value.{path}",)}
+    changed = edit(write(document).encode(), {"w": True, "0": new}, **options)
+    if parent is not None and not isinstance(parent, dict):
+        assert isinstance(changed, Failure)
+        return
+    if parent is not None and is_drop:
+        parent.pop(names[-1], None)
+    elif parent is not None:
+        parent[names[-1]] = new
+    written = value_of(changed)
+    assert written is not None
+    assert json.loads(written, parse_float=Decimal) == json.loads(write(document), parse_float=Decimal)
+
+
+def test_fields_that_are_read_are_texts_where_no_types_are_given() -> None:
+    """As they stand in the JSON text."""
+    paths = [RecordPath.parse(each) for each in ("value.a", "value.b.c", "value.b.d", "key.x", "value")]
+    assert build_fields(paths, RecordPart.VALUE) == "`a` STRING, `b` STRUCT<`c`: STRING, `d`: STRING>"
