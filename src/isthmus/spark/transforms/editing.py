@@ -22,6 +22,10 @@ CORRUPT: Final = "corrupt"
 """The only member of the result of a record that cannot be decoded: which part of it."""
 _INEXACT: Final = re.compile(r"[0-9][.eE]")
 _COMPACT: Final = (",", ":")
+_NULL: Final = "null"
+_FIRST_MS: Final = -62_135_596_800_000
+_LAST_MS: Final = 253_402_300_799_999
+"""The first ms of the year 1 and the last of the year 9999, since 1970 in UTC."""
 
 
 class ResultKind(NamedTuple):
@@ -31,36 +35,44 @@ class ResultKind(NamedTuple):
 
 
 class Editor:
-    """Edits the records of one transform. `kinds` are those of the results of its assignments, in their order."""
+    """Edits the records of one transform. `kinds` are those of the results of its assignments, in their order.
 
-    def __init__(self, transform: Transform, kinds: Sequence[ResultKind]) -> None:
+    If it `reads_time`, records whose timestamp is no time of Spark's fail.
+    """
+
+    def __init__(self, transform: Transform, kinds: Sequence[ResultKind], *, reads_time: bool = False) -> None:
         self._sets = [(each.path, kind.is_binary) for each, kind in zip(transform.sets, kinds, strict=True)]
         self._drops = transform.drop
         self._formats = {RecordPart.KEY: transform.key.format, RecordPart.VALUE: transform.value.format}
         self._edits = bool(self._sets or self._drops)
+        self._reads_time = reads_time
 
     def edit(self, record: Record, result: bytes | None) -> Changed:
         """Return what becomes of a record by the results for it, `None` if an expression failed for it."""
+        if self._reads_time and not is_time(record.timestamp):
+            return Failure(record, f"its timestamp {record.timestamp} lies before the year 1 or after the year 9999")
         if result is None:
             return Failure(record, "an expression of the transform failed for it")
-        found: Mapping[str, Any] = json.loads(result)
+        found = _read_result(result)
         if CORRUPT in found:
-            return Failure(record, f"its {found[CORRUPT]} is no JSON with these fields")
-        if not found[KEPT]:
+            return Failure(record, f"its {json.loads(found[CORRUPT])} is no JSON with these fields")
+        if found[KEPT] != "true":
             return None
         if not self._edits:
             return record
         try:
             return self._edit(record, found)
+        except RecursionError:
+            return Failure(record, "its JSON is nested too deeply")
         except ValueError as error:
             return Failure(record, str(error))
 
-    def _edit(self, record: Record, found: Mapping[str, Any]) -> Record:
-        fields: dict[RecordPart, list[tuple[tuple[str, ...], Any]]] = {}
+    def _edit(self, record: Record, found: Mapping[str, str]) -> Record:
+        fields: dict[RecordPart, list[tuple[tuple[str, ...], str | _Gone]]] = {}
         headers = record.headers
         changed: dict[str, Any] = {}
         for number, (path, is_binary) in enumerate(self._sets):
-            given = found.get(str(number))
+            given = found.get(str(number), _NULL)
             if path.is_field:
                 fields.setdefault(path.part, []).append((path.names, given))
                 continue
@@ -68,7 +80,7 @@ class Editor:
             if path.part is RecordPart.HEADERS:
                 headers = _set_header(headers, path.names[0], data)
             elif path.part is RecordPart.TIMESTAMP:
-                if given is None:
+                if given == _NULL:
                     raise ValueError("its new timestamp is NULL")
                 changed["timestamp"] = int(given)
             else:
@@ -90,12 +102,26 @@ class _Gone:
 _GONE: Final = _Gone()
 
 
-def _to_bytes(given: Any, *, is_binary: bool) -> bytes | None:
-    if given is None:
+def is_time(timestamp: int) -> bool:
+    """Return whether a timestamp in ms is a time that Spark and Python know: Kafka takes any number."""
+    return _FIRST_MS <= timestamp <= _LAST_MS
+
+
+def _read_result(result: bytes) -> dict[str, str]:
+    """Return the members of a result as the JSON texts that they are: a float would not keep all digits of a DECIMAL.
+
+    :raises ValueError: It is no JSON object.
+    """
+    text = result.decode()
+    return {each.name: text[each.value_begin : each.value_end] for each in _members(text, 0)[0]}
+
+
+def _to_bytes(given: str, *, is_binary: bool) -> bytes | None:
+    if given == _NULL:
         return None
     if is_binary:
-        return base64.b64decode(given)
-    return (given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, separators=_COMPACT)).encode()
+        return base64.b64decode(json.loads(given))
+    return (json.loads(given) if given.startswith('"') else given).encode()
 
 
 def _set_header(
@@ -106,8 +132,8 @@ def _set_header(
     return kept if value is None else [*kept, (name, value)]
 
 
-def _edit_json(data: bytes | None, edits: Sequence[tuple[tuple[str, ...], Any]]) -> bytes | None:
-    """Set and drop fields of a JSON object; a tombstone has none, and stays one.
+def _edit_json(data: bytes | None, edits: Sequence[tuple[tuple[str, ...], str | _Gone]]) -> bytes | None:
+    """Set and drop fields of a JSON object; a tombstone has none, and stays one. Of equal names the last one stays.
 
     :raises ValueError: It is no JSON object.
     """
@@ -115,14 +141,20 @@ def _edit_json(data: bytes | None, edits: Sequence[tuple[tuple[str, ...], Any]])
         return None
     text = data.decode()
     # A number with a fraction may have more digits than a float keeps: such a text is edited in place.
-    if _INEXACT.search(text) is not None:
+    if any(_INEXACT.search(each) for each in (text, *(given for _, given in edits if isinstance(given, str)))):
         for names, given in edits:
             text = _splice(text, names, given)
+        if _skip(text, _members(text, _skip(text, 0))[1] + 1) < len(text):
+            raise ValueError("something follows the JSON object")
         return text.encode()
     document = json.loads(text)
     for names, given in edits:
-        _set_field(document, names, given)
-    return json.dumps(document, ensure_ascii=False, separators=_COMPACT).encode()
+        _set_field(document, names, json.loads(given) if isinstance(given, str) else given)
+    try:
+        return json.dumps(document, ensure_ascii=False, separators=_COMPACT).encode()
+    except UnicodeEncodeError:
+        # JSON may escape half of a surrogate pair, which UTF-8 does not have.
+        return json.dumps(document, separators=_COMPACT).encode()
 
 
 def _set_field(document: Any, names: Sequence[str], given: Any) -> None:
@@ -179,29 +211,32 @@ def _skip(text: str, at: int) -> int:
     return at if found is None else found.end()
 
 
-def _splice(text: str, names: Sequence[str], given: Any, begin: int | None = None) -> str:
+def _splice(text: str, names: Sequence[str], given: str | _Gone, begin: int | None = None) -> str:
     """Set or drop one field of a JSON text, and leave every other character as it is."""
     members, close = _members(text, _skip(text, 0) if begin is None else begin)
-    # Of equal names the last one counts.
-    found = next((each for each in reversed(members) if each.name == names[0]), None)
+    same = [place for place, each in enumerate(members) if each.name == names[0]]
+    if len(same) > 1:
+        # Of equal names the last one counts. What the others hold must not stay behind: it may be what is masked.
+        return _splice(_cut(text, members, same[0]), names, given, begin)
+    found = members[same[0]] if same else None
     if len(names) > 1:
         if found is None or text[found.value_begin : found.value_end] == "null":
             return text
         return _splice(text, names[1:], given, found.value_begin)
-    if given is not _GONE:
-        written = json.dumps(given, ensure_ascii=False, separators=_COMPACT)
+    if isinstance(given, str):
         if found is not None:
-            return text[: found.value_begin] + written + text[found.value_end :]
+            return text[: found.value_begin] + given + text[found.value_end :]
         comma = "," if members else ""
-        return f"{text[:close]}{comma}{json.dumps(names[0], ensure_ascii=False)}:{written}{text[close:]}"
-    if found is None:
-        return text
-    place = members.index(found)
+        return f"{text[:close]}{comma}{json.dumps(names[0], ensure_ascii=False)}:{given}{text[close:]}"
+    return text if found is None else _cut(text, members, same[0])
+
+
+def _cut(text: str, members: Sequence[_Member], place: int) -> str:
+    """Cut a member out of a JSON object."""
+    one = members[place]
     if place + 1 < len(members):
-        cut = text[: found.begin] + text[members[place + 1].begin :]
-    else:
-        cut = text[: members[place - 1].value_end if place else found.begin] + text[found.value_end :]
-    return _splice(cut, names, given, begin)
+        return text[: one.begin] + text[members[place + 1].begin :]
+    return text[: members[place - 1].value_end if place else one.begin] + text[one.value_end :]
 
 
 def build_fields(paths: Iterable[RecordPath], part: RecordPart) -> str:

@@ -122,6 +122,61 @@ def test_numbers_that_a_float_would_change_keep_their_digits(text: str) -> None:
     assert json.loads(changed)["a"] == "x"
 
 
+@pytest.mark.parametrize("number", ["1", "1.5"])
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ('{"a":"plain","n":N,"a":"last"}', {"sets": ("value.a",)}),
+        ('{"b":{"a":"plain"},"n":N,"b":{"a":"last"}}', {"sets": ("value.b.a",)}),
+        ('{"b":{"a":"plain"},"n":N,"b":null}', {"sets": ("value.b.a",)}),
+        ('{"b":{"a":"plain"},"n":N,"b":{"a":"last"}}', {"drop": ("value.b.a",)}),
+    ],
+)
+def test_a_field_that_is_there_twice_leaves_nothing_behind(text: str, options: dict[str, Any], number: str) -> None:
+    """The last one counts for readers of JSON, and for expressions; the first one may hold what is to be masked."""
+    changed = value_of(edit(text.replace("N", number).encode(), {"w": True, "0": "x"}, **options))
+    assert changed is not None
+    assert b"plain" not in changed
+    assert b"last" not in changed
+
+
+@pytest.mark.parametrize("path", ["value.b", "headers.b", "key"])
+def test_a_result_keeps_all_of_its_digits(path: str) -> None:
+    """A float has fewer than a DECIMAL of Spark."""
+    transform = Transform(value=JSON, sets=(PartAssignment(RecordPath.parse(path), "x"),))
+    result = b'{"w":true,"0":12345678901234567890.1234567890}'
+    changed = Editor(transform, [ResultKind()]).edit(Record(0, 0, None, b'{"a":1}', []), result)
+    assert isinstance(changed, Record)
+    assert b"12345678901234567890.1234567890" in b"".join(
+        each or b"" for each in (changed.key, changed.value, *(held for _, held in changed.headers))
+    )
+
+
+def test_half_of_a_surrogate_pair_stays_escaped() -> None:
+    """JSON may have it, UTF-8 may not."""
+    changed = value_of(edit(b'{"a":"\\ud83d","b":1}', {"w": True, "0": 2}, sets=("value.b",)))
+    assert changed == b'{"a":"\\ud83d","b":2}'
+
+
+def test_what_is_nested_too_deeply_fails_for_the_record_alone() -> None:
+    """Spark reads deeper than Python."""
+    nested = b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b',"b":1}'
+    assert isinstance(edit(nested, {"w": True, "0": 2}, sets=("value.b",)), Failure)
+
+
+def test_what_follows_an_object_is_not_passed_on() -> None:
+    """Spark does not look at it: it would not be changed."""
+    assert isinstance(edit(b'{"a":1.5} {"a":"plain"}', {"w": True, "0": 2}, sets=("value.a",)), Failure)
+
+
+def test_a_record_of_no_time_fails_where_the_time_is_read() -> None:
+    """Kafka takes any number, as of producers that count in nanoseconds."""
+    record = Record(0, 1_700_000_000_000_000_000, None, b"v", [])
+    editor = Editor(Transform(where="timestamp > now()"), [], reads_time=True)
+    assert isinstance(editor.edit(record, b'{"w":true}'), Failure)
+    assert Editor(Transform(where="key IS NULL"), []).edit(record, b'{"w":true}') is record
+
+
 names = st.sampled_from(["a", "b", "c"])
 leaves = st.one_of(
     st.integers(),
