@@ -91,8 +91,16 @@ class LeaseScheduler:
         self.distribution.changed.set()
 
     def transform(self, transforms: tuple[Transform, ...]) -> None:
-        """Give these transforms to all leases that begin from now on; one that runs keeps those that it began with."""
+        """Give these transforms to all leases that begin from now on; one that runs keeps those that it began with. If
+        there are new ones, leases are succeeded at once: their lanes would stop until the end of their terms.
+        """
+        if {each.digest for each in transforms} <= {each.digest for each in self._context.transforms}:
+            return
         self._context = replace(self._context, transforms=transforms)
+        now = time.monotonic()
+        for job in (each.job for running in self._running.values() for each in running):
+            if job is not None:
+                job.successor_at = min(job.successor_at, now)
 
     def reports(self) -> list[LaneReport]:
         """Return the reports of the assigned lanes; counts are those of `progress`."""

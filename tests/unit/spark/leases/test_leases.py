@@ -16,6 +16,7 @@ from isthmus.ledger.documents.kinds import LeaseDocument, MilestonesDocument, Ta
 from isthmus.local.host import whereabouts
 from isthmus.model.lane import LaneMark, milestone_of
 from isthmus.model.link import Limits
+from isthmus.model.links.transform import Transform
 from isthmus.model.process.receipt import Ending, Receipt
 from isthmus.spark.leases import driver as leases
 from isthmus.spark.leases import slots
@@ -129,6 +130,25 @@ def ended(generation: int, *, is_clean: bool = True) -> TaskDocument:
 def receipt(ending: Ending, **fields: Any) -> Receipt:
     """What the first lease of a slot leaves."""
     return Receipt(slot=0, generation=1, ending=ending, **fields)
+
+
+def test_a_new_transform_has_leases_succeeded_at_once(jobs: Jobs) -> None:
+    """Lanes that it is for stop until a lease knows it: they need not wait for the end of the term."""
+
+    async def scenario() -> None:
+        async with running(jobs, Book()) as scheduler:
+            assert len(jobs.specs) == 1
+            scheduler.transform(CONTEXT.transforms)
+            await asyncio.sleep(1.5)
+            assert len(jobs.specs) == 1
+            new = Transform(where="key IS NULL")
+            scheduler.transform((new,))
+            async with asyncio.timeout(TERM_S):
+                while len(jobs.specs) < 2:
+                    await asyncio.sleep(0.05)
+            assert jobs.specs[1].context.transforms == (new,)
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(
