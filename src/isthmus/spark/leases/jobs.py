@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import pickle
+import threading
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 AnswerT = TypeVar("AnswerT")
 
 _NO_MODULE: Final = "ModuleNotFoundError"
+_FUNCTIONS: Final = "ISTHMUS_FUNCTIONS"
+_BUILDING: Final = threading.Lock()
 
 
 class JobFailed(Exception):
@@ -127,8 +131,27 @@ def _collect_receipts(spark: SparkContext, specs: Sequence[LeaseSpec], group: st
     if transforms:
         return _collect_by_expressions(spark, specs, transforms)
     work = partial(lease_task, tuple(specs))
-    receipts: list[Receipt] = spark.parallelize([None], 1).mapPartitions(work).collect()
+    with _workers_for(spark, specs):
+        rows = spark.parallelize([None], 1).mapPartitions(work)
+        # Its environment is taken now.
+        _ = rows._jrdd  # type: ignore[attr-defined]
+    receipts: list[Receipt] = rows.collect()
     return tuple(receipts)
+
+
+@contextlib.contextmanager
+def _workers_for(spark: SparkContext, specs: Sequence[LeaseSpec]) -> Iterator[None]:
+    """Have jobs that are built within this run in Python workers of their own for these Python functions: a worker that
+    Spark reuses has loaded their modules before, and would go on with what they did then.
+    """
+    functions = sorted({each.digest for spec in specs for each in spec.context.transforms if each.python is not None})
+    with _BUILDING:
+        if functions:
+            spark.environment[_FUNCTIONS] = hashlib.sha256("".join(functions).encode()).hexdigest()
+        try:
+            yield
+        finally:
+            spark.environment.pop(_FUNCTIONS, None)
 
 
 def _collect_by_expressions(
@@ -140,10 +163,11 @@ def _collect_by_expressions(
 
     session, compiled = compile_for_leases(spark, transforms)
     name = uuid.uuid4().hex
-    fed = session.range(0, 1, 1, 1).mapInArrow(partial(feed_rows, name, compiled.columns), compiled.fed_ddl)
-    work = partial(changing_lease_task, tuple(specs), name, compiled)
-    rows = project(session, fed, compiled).mapInArrow(work, "receipt BINARY").collect()
-    return tuple(pickle.loads(row.receipt) for row in rows)  # noqa: S301 - written by our own task
+    with _workers_for(spark, specs):
+        fed = session.range(0, 1, 1, 1).mapInArrow(partial(feed_rows, name, compiled.columns), compiled.fed_ddl)
+        work = partial(changing_lease_task, tuple(specs), name, compiled)
+        rows = project(session, fed, compiled).mapInArrow(work, "receipt BINARY")
+    return tuple(pickle.loads(row.receipt) for row in rows.collect())  # noqa: S301 - written by our own task
 
 
 async def has_begun(spark: SparkContext, group: str) -> bool:
