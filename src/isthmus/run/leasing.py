@@ -25,7 +25,7 @@ from isthmus.run.workers import Workers
 from isthmus.spark.leases.driver import LeaseScheduler
 from isthmus.spark.leases.lease import with_transforms
 from isthmus.spark.leases.progress import RunProgress
-from isthmus.spark.transforms.expressions import compile_for_leases, transforms_by_expressions
+from isthmus.spark.transforms.expressions import require_sound, transforms_by_expressions
 
 
 class LeasedLanes:
@@ -57,7 +57,7 @@ class LeasedLanes:
         spark, slots = await workers.ready()
         if transforms := transforms_by_expressions(self._transforms):
             # A mistake in them is found before the first byte.
-            await asyncio.to_thread(compile_for_leases, spark, transforms)
+            await asyncio.to_thread(require_sound, spark, transforms)
         context = replace(self._link.context, limits=self._limits, transforms=self._transforms)
         self._scheduler = LeaseScheduler(spark, self._link.ledger, context, slots=slots, progress=self._progress)
         self.assign()

@@ -40,17 +40,34 @@ _CONF: Final = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_PER_BATCH),
     # As little as possible is held back in buffers: a batch has to arrive before the next one is there.
     "spark.sql.execution.pandas.udf.buffer.size": "64",
+    # A batch that ends early because of its bytes would shift all later ones, whose ends would wait for the next chunk.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+    "spark.sql.execution.arrow.useLargeVarTypes": "false",
+    # What an application has set for its own queries does not change what expressions mean.
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.parser.quotedRegexColumnNames": "false",
+    "spark.sql.ansi.enforceReservedKeywords": "false",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
 }
 _CORRUPT: Final = "_corrupt_record"
 _DECODED: Final = (RecordPart.KEY, RecordPart.VALUE)
+_HINT: Final = "Expressions are Spark's SQL, over key, value, headers, timestamp, topic, partition and offset."
 
 
 class Compiled(NamedTuple):
-    """Transforms compiled to one projection: `columns` of records are fed, and `kinds` are those of the results."""
+    """Transforms compiled to one projection: `columns` of records are fed, and `kinds` are those of the results.
+
+    `timed` says which transforms read the timestamp. `refused` are other ones, by their digests, each with the reason.
+    """
 
     transforms: tuple[Transform, ...]
     columns: tuple[str, ...]
     kinds: tuple[tuple[ResultKind, ...], ...]
+    timed: tuple[bool, ...] = ()
+    refused: tuple[tuple[str, str], ...] = ()
 
     @property
     def fed_ddl(self) -> str:
@@ -76,24 +93,48 @@ def compile_transforms(spark: SparkSession, transforms: Sequence[Transform]) -> 
     """
     whole = Compiled(tuple(transforms), tuple(_COLUMNS), ())
     rows = spark.createDataFrame([], whole.fed_ddl)
-    kinds, read = [], set[str]()
+    kinds, read = [], list[set[str]]()
     for transform in transforms:
+        _parse(spark, transform)
         decoded = decode_rows(spark, rows, transform)
-        read |= _columns_read(spark, transform)
+        read.append(_columns_read(spark, transform))
         kinds.append(tuple(_check(decoded, transform)))
-    return Compiled(tuple(transforms), tuple(name for name in _COLUMNS if name in read), tuple(kinds))
+        _check_rows(spark, rows, Compiled((transform,), whole.columns, (kinds[-1],)))
+    fed = tuple(name for name in _COLUMNS if any(name in each for each in read))
+    return Compiled(tuple(transforms), fed, tuple(kinds), tuple("timestamp" in each for each in read))
+
+
+def compile_sound(spark: SparkSession, transforms: Sequence[Transform]) -> Compiled:
+    """Compile the transforms that Spark understands; the others are `refused`, and disturb no lane but their own."""
+    sound, refused = [], []
+    for each in transforms:
+        try:
+            compile_transforms(spark, [each])
+        except ConfigError as error:
+            refused.append((each.digest, error.message))
+        else:
+            sound.append(each)
+    return compile_transforms(spark, sound)._replace(refused=tuple(refused))
 
 
 @functools.lru_cache(maxsize=16)
 def compile_for_leases(spark: SparkContext, transforms: tuple[Transform, ...]) -> tuple[SparkSession, Compiled]:
-    """Return a session for leases of these transforms, and them compiled. Jobs follow one another with the same ones.
-
-    :raises ConfigError: Spark does not understand an expression.
+    """Return a session for leases of these transforms, and them compiled (`compile_sound`). Jobs follow one another
+    with the same ones.
     """
     from pyspark.sql import SparkSession
 
     session = expression_session(SparkSession(spark))
-    return session, compile_transforms(session, transforms)
+    return session, compile_sound(session, transforms)
+
+
+def require_sound(spark: SparkContext, transforms: tuple[Transform, ...]) -> None:
+    """Require that Spark understands all expressions of these transforms.
+
+    :raises ConfigError: It does not.
+    """
+    for _, message in compile_for_leases(spark, transforms)[1].refused:
+        raise ConfigError(message, hint=_HINT)
 
 
 def transforms_by_expressions(transforms: Iterable[Transform]) -> tuple[Transform, ...]:
@@ -114,7 +155,7 @@ def project(spark: SparkSession, rows: DataFrame, compiled: Compiled) -> DataFra
         given = f"CASE WHEN _transform = {number} THEN {_result(transform, kinds)} END AS {name}"
         rows = decoded.selectExpr(*kept, *results, given)
         results.append(name)
-    return rows.selectExpr(f"coalesce({', '.join([*results, 'NULL'])}) AS _result", "_chunk")
+    return rows.selectExpr(f"coalesce({', '.join([*results, 'CAST(NULL AS BINARY)'])}) AS _result", "_chunk")
 
 
 def decode_rows(spark: SparkSession, rows: DataFrame, transform: Transform, kept: Sequence[str] = ()) -> DataFrame:
@@ -139,14 +180,15 @@ def _decoded(spark: SparkSession, transform: Transform, part: RecordPart, decodi
         return f"_{part}"
     fields = decoding.fields or build_fields(_paths_read(spark, transform), part)
     ddl = f"{fields}, {_CORRUPT} STRING" if fields else f"{_CORRUPT} STRING"
-    return f"from_json(CAST(_{part} AS STRING), '{_escape(ddl)}', map('mode', 'PERMISSIVE'))"
+    options = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{_CORRUPT}')"
+    return f"from_json(CAST(_{part} AS STRING), '{_escape(ddl)}', {options})"
 
 
 def _result(transform: Transform, kinds: Sequence[ResultKind]) -> str:
     """The result of a row as one JSON text, NULL if an expression of it raises an error."""
     members = [f"'{KEPT}'", "true"]
     for number, (each, kind) in enumerate(zip(transform.sets, kinds, strict=True)):
-        value = f"({each.expression})"
+        value = _bracketed(each.expression)
         if each.path.part is RecordPart.TIMESTAMP:
             value = f"unix_millis({value})"
         elif kind.is_binary:
@@ -154,7 +196,7 @@ def _result(transform: Transform, kinds: Sequence[ResultKind]) -> str:
         members += [f"'{number}'", value]
     text = f"to_json(named_struct({', '.join(members)}), map('ignoreNullFields', 'false'))"
     if transform.where:
-        text = f"if(({transform.where}), {text}, '{json.dumps({KEPT: False})}')"
+        text = f"if({_bracketed(transform.where)}, {text}, '{json.dumps({KEPT: False})}')"
     for part in _DECODED:
         decoding = transform.key if part is RecordPart.KEY else transform.value
         if decoding.format is RecordFormat.JSON:
@@ -168,7 +210,7 @@ def _check(decoded: DataFrame, transform: Transform) -> Iterator[ResultKind]:
 
     :raises ConfigError: Spark does not understand an expression, or its type does not fit.
     """
-    from pyspark.sql.types import BinaryType, BooleanType, LongType, TimestampType
+    from pyspark.sql.types import BinaryType, BooleanType, TimestampType
 
     if transform.where:
         found = _type_of(decoded, "where", transform.where)
@@ -181,7 +223,7 @@ def _check(decoded: DataFrame, transform: Transform) -> Iterator[ResultKind]:
     for each in transform.sets:
         name = f"set.{each.path}"
         found = _type_of(decoded, name, each.expression)
-        if each.path.part is RecordPart.TIMESTAMP and not isinstance(found, (TimestampType, LongType)):
+        if each.path.part is RecordPart.TIMESTAMP and not isinstance(found, TimestampType):
             raise ConfigError(
                 f"{name}: {each.expression} is of type {found.simpleString()}, not timestamp",
                 field=name,
@@ -194,13 +236,67 @@ def _type_of(decoded: DataFrame, name: str, expression: str) -> DataType:
     from pyspark.errors import PySparkException
 
     try:
-        return decoded.selectExpr(f"({expression}) AS result").schema["result"].dataType
+        return decoded.selectExpr(f"{_bracketed(expression)} AS result").schema["result"].dataType
     except PySparkException as error:
+        raise ConfigError(f"{name}: {describe_error(error)}", field=name, hint=_HINT) from error
+
+
+def _bracketed(expression: str) -> str:
+    """The expression in brackets; it may end with a comment, which ends with its line."""
+    return f"(\n{expression}\n)"
+
+
+def _parse(spark: SparkSession, transform: Transform) -> None:
+    """Require that each expression is one by itself: `a) OR (b` is not, although it is in brackets.
+
+    :raises ConfigError: One is not.
+    """
+    from pyspark.errors import PySparkException
+
+    for name, expression in named_expressions(transform):
+        try:
+            _parser(spark).parseExpression(expression)
+        except PySparkException as error:
+            raise ConfigError(f"{name}: {describe_error(error)}", field=name, hint=_HINT) from error
+
+
+def _parser(spark: SparkSession) -> Any:
+    jvm: Any = spark
+    return jvm._jsparkSession.sessionState().sqlParser()
+
+
+def _check_rows(spark: SparkSession, rows: DataFrame, compiled: Compiled) -> None:
+    """Require that results are made of each row by itself, in the order of rows: other plans (of aggregates, windows,
+    generators, subqueries) would wait for the last row, which comes when the lease ends.
+
+    :raises ConfigError: They are not, or cannot be made at all.
+    """
+    from pyspark.errors import PySparkException
+
+    (transform,) = compiled.transforms
+    name = transform.described
+    try:
+        projected: Any = project(spark, rows, compiled)
+    except PySparkException as error:
+        raise ConfigError(f"{name}: {describe_error(error)}", hint=_HINT) from error
+    plan = projected._jdf.queryExecution().analyzed()
+    others = sorted({each for each in _steps(plan) if each != "Project"})
+    if others or not plan.subqueriesAll().isEmpty():
+        what = ", ".join(others) or "a subquery"
         raise ConfigError(
-            f"{name}: {describe_error(error)}",
-            field=name,
-            hint="Expressions are Spark's SQL, over key, value, headers, timestamp, topic, partition and offset.",
-        ) from error
+            f"{name}: it needs more than the record itself ({what})",
+            hint="Expressions see one record at a time: leave out aggregates, windows, generators and subqueries.",
+        )
+
+
+def _steps(plan: Any) -> Iterator[str]:
+    """Yield the names of the steps of a plan, but not those of what it reads."""
+    children = plan.children()
+    if children.isEmpty():
+        return
+    yield plan.nodeName()
+    for place in range(children.size()):
+        yield from _steps(children.apply(place))
 
 
 def describe_error(error: Exception) -> str:
@@ -220,9 +316,8 @@ def _references(spark: SparkSession, expression: str) -> Iterator[tuple[str, ...
     """Yield the names that an expression reads, by Spark's own parser; none if it cannot be parsed."""
     from pyspark.errors import PySparkException
 
-    jvm: Any = spark
     try:
-        found = jvm._jsparkSession.sessionState().sqlParser().parseExpression(expression).references().iterator()
+        found = _parser(spark).parseExpression(expression).references().iterator()
     except PySparkException:
         return
     while found.hasNext():

@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import stat
 import tempfile
 import threading
 import time
@@ -21,13 +22,14 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import pyarrow as pa
+from pyspark import TaskContext
 
 from isthmus.engine.mapped.transformer import Changed, Portion, Transformer, TransformFailed
 from isthmus.kafka.batches.records import header_key
-from isthmus.spark.transforms.editing import Editor
+from isthmus.spark.transforms.editing import Editor, is_time
 from isthmus.spark.transforms.expressions import ROWS_PER_BATCH, Compiled
 
 _PRIMING_ROWS: Final = ROWS_PER_BATCH + 1
@@ -37,6 +39,9 @@ _CONNECT_S: Final = 60.0
 _PAUSE_S: Final = 0.01
 _MAP: Final = pa.map_(pa.string(), pa.binary())
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_PATH_BYTES: Final = 100
+"""The longest path of a socket that all systems accept."""
+_SHORT_FOLDER: Final = "/tmp"  # noqa: S108 - the folder in it is checked
 _UTC: Final = pa.timestamp("us", tz="UTC")
 _TYPES: Final[Mapping[str, pa.DataType]] = {
     "key": pa.binary(),
@@ -58,8 +63,25 @@ def feed_schema(columns: Sequence[str]) -> pa.Schema:
 
 
 def socket_of(name: str) -> Path:
-    """Return the path of the socket of a job, in a folder that only this user can enter."""
-    return Path(tempfile.gettempdir(), f"isthmus-{os.getuid()}", name[:32])
+    """Return the path of the socket of a job's task, in a folder that only this user can enter (`prepare_folder`).
+
+    An attempt that Spark makes again has another one: the first may still run.
+    """
+    context = TaskContext.get()
+    own = Path(f"isthmus-{os.getuid()}", name if context is None else f"{name}-{context.taskAttemptId()}")
+    found = Path(tempfile.gettempdir()) / own
+    return found if len(os.fsencode(found)) <= _PATH_BYTES else Path(_SHORT_FOLDER) / own
+
+
+def prepare_folder(folder: Path) -> None:
+    """Make the folder of sockets, or require that it is ours.
+
+    :raises PermissionError: Others made it, or may enter it: they could read records, or change them.
+    """
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise PermissionError(f"{folder} is not a folder of this user alone: remove it")
 
 
 def feed_rows(name: str, columns: Sequence[str], rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -82,6 +104,15 @@ def feed_rows(name: str, columns: Sequence[str], rows: Iterator[pa.RecordBatch])
             yield from batches
 
 
+class _Asked(NamedTuple):
+    """Rows that were sent: the first `records` of them are those of a chunk, the others fill it up."""
+
+    chunk: int
+    records: int
+    rows: int
+    future: asyncio.Future[list[bytes | None]]
+
+
 class SqlPipe:
     """The lease's end of both ways. `rows` is the input of the lease's function: the results."""
 
@@ -90,13 +121,13 @@ class SqlPipe:
         self._schema = feed_schema(compiled.columns)
         self._rows = rows
         self._path = socket_of(name)
-        self._asked: deque[tuple[int, int, asyncio.Future[list[bytes | None]]]] = deque()
+        self._asked: deque[_Asked] = deque()
         self._chunk = 0
         self._sending = threading.Lock()
         self._failure: BaseException | None = None
 
     def __enter__(self) -> Self:
-        self._path.parent.mkdir(mode=0o700, exist_ok=True)
+        prepare_folder(self._path.parent)
         self._path.unlink(missing_ok=True)
         self._server = socket.socket(socket.AF_UNIX)
         self._server.bind(str(self._path))
@@ -130,7 +161,10 @@ class SqlPipe:
     def build_transformers(self) -> Mapping[str, Transformer]:
         """Build what changes records by expressions, by the digests of the transforms."""
         compiled = self._compiled
-        return {each.digest: SqlTransformer(self, number, compiled) for number, each in enumerate(compiled.transforms)}
+        known: dict[str, Transformer] = {digest: RefusedTransformer(reason) for digest, reason in compiled.refused}
+        return known | {
+            each.digest: SqlTransformer(self, place, compiled) for place, each in enumerate(compiled.transforms)
+        }
 
     async def evaluate(self, transform: int, portion: Portion) -> list[bytes | None]:
         """Return the results of the records of a portion by a transform, by its number.
@@ -140,41 +174,55 @@ class SqlPipe:
         if self._failure is not None:
             raise TransformFailed(f"Spark evaluates no expressions any more: {self._failure}")
         future: asyncio.Future[list[bytes | None]] = asyncio.get_running_loop().create_future()
-        self._chunk += 1
-        rows = await asyncio.to_thread(build_rows, self._schema, self._chunk, transform, portion)
-        await asyncio.to_thread(self._send, rows, len(portion.records), future)
+        self._chunk = chunk = self._chunk + 1
+        rows = await asyncio.to_thread(build_rows, self._schema, chunk, transform, portion)
+        await asyncio.to_thread(self._send, rows, _Asked(chunk, len(portion.records), rows.num_rows, future))
         return await future
 
-    def _send(self, rows: pa.RecordBatch, count: int, future: asyncio.Future[list[bytes | None]]) -> None:
+    def _send(self, rows: pa.RecordBatch, asked: _Asked) -> None:
         with self._sending:
             if self._writer is None:
                 self._open()
             # In the order of rows.
-            self._asked.append((count, rows.num_rows, future))
+            self._asked.append(asked)
+            if self._failure is not None:
+                # Whoever receives may have ended before it saw this.
+                _call(asked.future, _fail, self._failure)
+                return
             self._writer.write_batch(rows)
             self._stream.flush()
 
     def _receive(self) -> None:
-        """Match results to chunks: both have the same order."""
+        """Match results to chunks: both have the same order, and results name their chunks."""
         results: list[bytes | None] = []
+        chunks: list[int] = []
         needless = _PRIMING_ROWS
         try:
             for batch in self._rows:
                 results += batch.column(0).to_pylist()
+                chunks += batch.column(1).to_pylist()
                 while True:
                     dropped = min(needless, len(results))
-                    del results[:dropped]
+                    del results[:dropped], chunks[:dropped]
                     needless -= dropped
-                    if needless or not self._asked or len(results) < self._asked[0][0]:
+                    if needless or not self._asked or len(results) < self._asked[0].records:
                         break
-                    count, needless, future = self._asked.popleft()
-                    _call(future, _settle, results[:count])
+                    first = self._asked[0]
+                    if set(chunks[: first.records]) != {first.chunk}:
+                        raise RuntimeError("results came that are of other records: this is a bug in Isthmus")
+                    self._asked.popleft()
+                    needless = first.rows
+                    _call(first.future, _settle, results[: first.records])
         except BaseException as error:  # noqa: BLE001 - the lease reports it
             self._failure = error
         else:
             self._failure = self._failure or EOFError("there are no more results")
-        for _, _, future in list(self._asked):
-            _call(future, _fail, self._failure)
+        for each in list(self._asked):
+            _call(each.future, _fail, self._failure)
+        # Spark reads what the lease returns only when all of this is read.
+        with contextlib.suppress(Exception):
+            for _ in self._rows:
+                pass
 
 
 def _call(future: asyncio.Future[list[bytes | None]], end: Callable[..., None], outcome: object) -> None:
@@ -231,7 +279,9 @@ def row_values(column: str, portion: Portion) -> Sequence[Any]:
         # Of equal names the last one counts; a name that is no text can only be read as one with other characters.
         return [{header_key(name).decode(errors="replace"): held for name, held in each.headers} for each in records]
     if column == "timestamp":
-        return [_EPOCH + timedelta(milliseconds=record.timestamp) for record in records]
+        # Records without a time that Spark knows fail, if their transform reads it (`Editor`).
+        times = [each.timestamp if is_time(each.timestamp) else None for each in records]
+        return [None if each is None else _EPOCH + timedelta(milliseconds=each) for each in times]
     return [getattr(record, column) for record in records]
 
 
@@ -241,13 +291,27 @@ def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind)
 
 
+class RefusedTransformer:
+    """Stands for expressions that Spark does not understand: their lanes stop, and tell why."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    async def change(self, portion: Portion) -> Sequence[Changed]:
+        """Change nothing.
+
+        :raises TransformFailed: Always.
+        """
+        raise TransformFailed(self._reason)
+
+
 class SqlTransformer:
     """Changes records by expressions of Spark SQL."""
 
     def __init__(self, pipe: SqlPipe, number: int, compiled: Compiled) -> None:
         self._pipe = pipe
         self._number = number
-        self._editor = Editor(compiled.transforms[number], compiled.kinds[number])
+        self._editor = Editor(compiled.transforms[number], compiled.kinds[number], reads_time=compiled.timed[number])
 
     async def change(self, portion: Portion) -> Sequence[Changed]:
         """Return what becomes of each record.

@@ -30,7 +30,7 @@ def try_expressions(spark: SparkSession, transform: Transform, portions: Sequenc
     """
     session = expression_session(spark)
     compiled = compile_transforms(session, [transform])
-    editor = Editor(transform, compiled.kinds[0])
+    editor = Editor(transform, compiled.kinds[0], reads_time=compiled.timed[0])
     tried: list[list[Changed]] = []
     for portion in portions:
         rows = list(_rows(compiled, portion))
@@ -64,7 +64,7 @@ def _explain(spark: SparkSession, compiled: Compiled, row: tuple[object, ...]) -
     decoded = decode_rows(spark, spark.createDataFrame([row], compiled.fed_ddl), transform)
     for name, expression in named_expressions(transform):
         try:
-            decoded.selectExpr(f"({expression}) AS result").collect()
+            decoded.selectExpr(f"(\n{expression}\n) AS result").collect()
         except Exception as error:  # noqa: BLE001 - whatever Spark raises is the answer
             return f"{name}: {describe_error(error)}"
     return ""
