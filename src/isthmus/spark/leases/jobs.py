@@ -134,7 +134,7 @@ def _collect_receipts(spark: SparkContext, specs: Sequence[LeaseSpec], group: st
     with _workers_for(spark, specs):
         rows = spark.parallelize([None], 1).mapPartitions(work)
         # Its environment is taken now.
-        _ = rows._jrdd  # type: ignore[attr-defined]
+        _ = rows._jrdd
     receipts: list[Receipt] = rows.collect()
     return tuple(receipts)
 

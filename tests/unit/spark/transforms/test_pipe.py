@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,7 +44,7 @@ def test_a_timestamp_that_is_no_time_is_missing() -> None:
 
 def test_the_path_of_a_socket_is_short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Systems take some hundred bytes, and folders for temporary files may be deep (containers of YARN)."""
-    monkeypatch.setattr(pipe.tempfile, "gettempdir", lambda: str(tmp_path / ("d" * 200)))
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / ("d" * 200)))
     assert len(str(socket_of("a" * 32))) <= 100
 
 
@@ -59,7 +60,7 @@ def test_a_folder_that_others_may_enter_is_refused(tmp_path: Path) -> None:
 
 def test_results_of_other_records_are_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A record must never get what was made of another."""
-    monkeypatch.setattr(pipe.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
     queue: SimpleQueue[pa.RecordBatch | None] = SimpleQueue()
 
     def rows() -> Iterator[pa.RecordBatch]:
