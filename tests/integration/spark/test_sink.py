@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 from collections.abc import Callable
@@ -14,9 +15,13 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from isthmus.errors import BrokerRefused
+from isthmus.kafka.client import Client
+from isthmus.kafka.transactions.transaction import Transaction
 from isthmus.local import LocalCluster
 from isthmus.spark.dataframes.sinklog import POSITIONS_TOPIC
 from isthmus.spark.dataframes.sinkpositions import partition_of
+from isthmus.spark.dataframes.sinktask import fence
 from testing.patience import TERM_S
 from testing.records import oracle, topics
 from testing.records.oracle import Seen
@@ -304,3 +309,25 @@ def test_what_is_read_is_written_as_it_is(rig: SinkRig, topic: TopicNamer) -> No
         return [[record[1:] for record in part] for part in rig.seen(name)]
 
     assert contents(rig.topic) == contents(source)
+
+
+def test_a_fenced_attempt_leaves_its_successor_alone(west: LocalCluster, topic: TopicNamer) -> None:
+    """It cleans up behind itself, and the open transaction of the attempt that has taken its place is not aborted."""
+    name = topic("successor")
+    topics.create(west, name)
+
+    async def scenario() -> None:
+        async with Client(west.cluster()) as client:
+            fenced, successor = Transaction(client, name), Transaction(client, name)
+            for each in (fenced, successor):
+                await each.initialize()
+                await each.begin((name, 0))
+            await fence(client, name, fenced.producer_id, fenced.epoch)
+            await successor.end(commit=True)
+            await successor.initialize()
+            await successor.begin((name, 0))
+            await fence(client, name, successor.producer_id, successor.epoch)
+            with pytest.raises(BrokerRefused):
+                await successor.end(commit=True)
+
+    asyncio.run(scenario())

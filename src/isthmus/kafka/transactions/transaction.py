@@ -121,12 +121,27 @@ class Transaction:
             self.epoch += 1
         return is_ours
 
+    async def is_replaced(self) -> bool:
+        """Return whether the transactional id has another producer, another epoch, or none by now.
+
+        :raises UnsupportedByBroker: Before 3.0 (KIP-664) brokers do not describe transactions.
+        :raises ClusterError: The coordinator does not answer or does not allow it.
+        """
+        found = await self._describe()
+        return found is None or (found.producer_id, found.producer_epoch) != (self.producer_id, self.epoch)
+
     async def _describe(self) -> Any:
         """Describe the transactional id, once no control record is missing; `None` if its coordinator has none."""
         request = DescribeTransactionsRequest(transactional_ids=[self.transactional_id])
         deadline = Deadline(self._patience_s)
         while True:
-            answer = await self._client.coordinator("transaction", self.transactional_id, request)
+            try:
+                answer = await self._client.coordinator("transaction", self.transactional_id, request)
+            except Unreachable:
+                if not self._outlasts or deadline.passes_within(_OUTAGE_S):
+                    raise
+                await asyncio.sleep(_OUTAGE_S)
+                continue
             found = answer.transaction_states[0]
             if found.error_code == codes.TRANSACTIONAL_ID_NOT_FOUND:
                 return None
@@ -142,7 +157,8 @@ class Transaction:
     async def initialize(self, *, is_mine: bool = False) -> None:
         """Get a producer id and epoch. This aborts a transaction that an earlier owner left open.
 
-        With `is_mine` the epoch is raised only if we are the last owner (KIP-360).
+        With `is_mine` the epoch is raised only if we are the last owner (KIP-360). But brokers compare the epoch only
+        while no transaction is open: an open one is aborted, even if a later owner began it. See `is_replaced`.
 
         :raises ClusterError: The coordinator does not answer or does not allow it.
         """

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from isthmus.deadline import Deadline
 from isthmus.engine.batches.rebatch import split
-from isthmus.errors import BrokerRefused, ClusterError, EpochRefused, IsthmusError
+from isthmus.errors import BrokerRefused, ClusterError, EpochRefused, IsthmusError, UnsupportedByBroker
 from isthmus.kafka import codes
 from isthmus.kafka.batches.batch import Batch, scan
 from isthmus.kafka.batches.records import encode_records
@@ -290,11 +290,21 @@ async def fence(
     """
     transaction = Transaction(client, transactional_id, patience_s=patience_s, outlasts=True)
     transaction.adopt(producer_id, producer_epoch)
+    # An open transaction is aborted whatever its epoch: that of an attempt that has taken our place must not be.
+    if await _is_replaced(transaction):
+        return
     try:
         await transaction.initialize(is_mine=True)
     except BrokerRefused as error:
         if error.code not in TAKEN_OVER:
             raise
+
+
+async def _is_replaced(transaction: Transaction) -> bool:
+    try:
+        return await transaction.is_replaced()
+    except UnsupportedByBroker:
+        return False
 
 
 async def commit_tasks(
