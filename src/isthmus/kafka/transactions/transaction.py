@@ -43,7 +43,8 @@ class Transaction:
 
     `sequence` is the next sequence of its producer in the partition. `may_send`, if given, is checked before each
     request that changes it. Requests answered with one of the `passing` error codes are repeated for `patience_s`, and
-    with `outlasts` also those without an answer: every request has the same result if it is made twice.
+    with `outlasts` also those without an answer, or while there is no coordinator: every request has the same result if
+    it is made twice.
     """
 
     def __init__(
@@ -135,13 +136,7 @@ class Transaction:
         request = DescribeTransactionsRequest(transactional_ids=[self.transactional_id])
         deadline = Deadline(self._patience_s)
         while True:
-            try:
-                answer = await self._client.coordinator("transaction", self.transactional_id, request)
-            except Unreachable:
-                if not self._outlasts or deadline.passes_within(_OUTAGE_S):
-                    raise
-                await asyncio.sleep(_OUTAGE_S)
-                continue
+            answer = await self._reach(request, deadline)
             found = answer.transaction_states[0]
             if found.error_code == codes.TRANSACTIONAL_ID_NOT_FOUND:
                 return None
@@ -268,15 +263,7 @@ class Transaction:
     async def _ask(self, request: Any, code_of: Any, what: str, *rights: Right, patience_s: float | None = None) -> Any:
         deadline = Deadline(self._patience_s if patience_s is None else patience_s)
         while True:
-            try:
-                answer = await self._client.coordinator(
-                    "transaction", self.transactional_id, request, may_send=self._may_send
-                )
-            except Unreachable:
-                if not self._outlasts or deadline.passes_within(_OUTAGE_S):
-                    raise
-                await asyncio.sleep(_OUTAGE_S)
-                continue
+            answer = await self._reach(request, deadline, self._may_send)
             code = code_of(answer)
             if code == codes.NONE:
                 return answer
@@ -285,6 +272,19 @@ class Transaction:
             if code != codes.CONCURRENT_TRANSACTIONS:
                 self._client.forget_coordinator("transaction", self.transactional_id)
             await self._pause(deadline)
+
+    async def _reach(self, request: Any, deadline: Deadline, may_send: Permission | None = None) -> Any:
+        """Return the coordinator's answer. With `outlasts` one that is silent, or not elected yet, is waited for."""
+        while True:
+            try:
+                return await self._client.coordinator(
+                    "transaction", self.transactional_id, request, may_send=may_send
+                )
+            except (Unreachable, BrokerRefused) as error:
+                is_away = isinstance(error, Unreachable) or error.code in codes.COORDINATOR_MOVED
+                if not self._outlasts or not is_away or deadline.passes_within(_OUTAGE_S):
+                    raise
+            await asyncio.sleep(_OUTAGE_S)
 
     async def _pause(self, deadline: Deadline) -> None:
         if deadline.has_passed:

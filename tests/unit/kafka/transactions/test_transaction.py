@@ -34,3 +34,15 @@ def test_a_coordinator_that_is_not_there_yet_is_waited_for() -> None:
     assert (transaction.producer_id, transaction.epoch) == (41, 3)
     with pytest.raises(BrokerRefused):
         asyncio.run(transaction.initialize(is_mine=True))
+
+
+def test_the_end_of_a_transaction_outlasts_an_election() -> None:
+    """A coordinator that is not elected for some seconds does not leave the tasks of a sink committed in part."""
+    away = BrokerRefused("away", code=codes.COORDINATOR_NOT_AVAILABLE, name="", cluster="nowhere")
+    transaction = Transaction(Answering([away, away, SimpleNamespace(error_code=codes.NONE)]), "id", outlasts=True)
+    transaction.adopt(41, 3)
+    asyncio.run(transaction.end(commit=True))
+    assert not transaction.is_open
+    fenced = BrokerRefused("fenced", code=codes.PRODUCER_FENCED, name="", cluster="nowhere")
+    with pytest.raises(BrokerRefused):
+        asyncio.run(Transaction(Answering([fenced]), "id", outlasts=True).end(commit=True))
