@@ -29,6 +29,7 @@ from isthmus.spark.dataframes.sinkpositions import (
     SinkPosition,
     TaskVerdict,
     check_commit,
+    check_epoch,
     check_rows,
     check_seal,
     decide,
@@ -371,6 +372,8 @@ async def _commit_and_seal(client: Client, outcomes: Collection[TaskOutcome], *,
         check_seal(identity, stored, wanted)
         return
     log = client.companion(PositionLogs).of(identity.name)
+    # The newest seal counts: a driver that stood still for long must not put an older one behind it.
+    check_epoch(identity, await log.read(identity.name))
     await log.write({position_key(identity.name, SEAL): wanted.encode()})
 
 
