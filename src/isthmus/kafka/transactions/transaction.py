@@ -277,9 +277,7 @@ class Transaction:
         """Return the coordinator's answer. With `outlasts` one that is silent, or not elected yet, is waited for."""
         while True:
             try:
-                return await self._client.coordinator(
-                    "transaction", self.transactional_id, request, may_send=may_send
-                )
+                return await self._client.coordinator("transaction", self.transactional_id, request, may_send=may_send)
             except (Unreachable, BrokerRefused) as error:
                 is_away = isinstance(error, Unreachable) or error.code in codes.COORDINATOR_MOVED
                 if not self._outlasts or not is_away or deadline.passes_within(_OUTAGE_S):

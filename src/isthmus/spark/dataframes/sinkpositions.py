@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Final, NamedTuple, Self
 
@@ -296,14 +296,31 @@ def check_commit(
         for each in found.of(identity.owner)
         if each.position.is_complete and each.position.epoch == identity.epoch
     }
-    if lost := sorted(each.task for each in written if (each.job, each.transactional_id) not in seen):
-        raise EpochRefused(
-            f"the transaction of task {first_few([str(each) for each in lost], _NAMED_MAX)} of epoch {identity.epoch} "
-            f"of sink {identity.name!r} was aborted before all tasks were done: it was open for too long, or another "
-            "run of the query has taken its place",
-            hint="If no other run exists: raise transaction.max.timeout.ms of the brokers and the option "
-            "transactionTimeout, write less at once, or set the option commit=task.",
-        )
+    if lost := [each.task for each in written if (each.job, each.transactional_id) not in seen]:
+        raise _lost_error(identity, lost)
     # By producer, the newest position of each open transaction.
     opened = {each.producer_id: each for each in found.stored if each.is_open}
     return [each for each in opened.values() if (each.position.job, each.position.transactional_id) not in ours]
+
+
+def check_producers(identity: EpochIdentity, producers: Mapping[int, tuple[int, int]], found: NamePositions) -> None:
+    """See that the transactions that tasks have prepared are still there, by task: the producer's id and epoch.
+
+    The transactional id is not enough. Spark numbers attempts from 0 again when it repeats a stage, so two of them may
+    have the same one, and the later has ended the transaction of the earlier.
+
+    :raises EpochRefused: One of them was aborted. Nothing was committed by this driver.
+    """
+    there = {(each.producer_id, each.producer_epoch) for each in found.stored}
+    if lost := [task for task, producer in producers.items() if producer not in there]:
+        raise _lost_error(identity, lost)
+
+
+def _lost_error(identity: EpochIdentity, tasks: Collection[int]) -> EpochRefused:
+    return EpochRefused(
+        f"the transaction of task {first_few([str(each) for each in sorted(tasks)], _NAMED_MAX)} of epoch "
+        f"{identity.epoch} of sink {identity.name!r} was aborted before all tasks were done: it was open for too long, "
+        "or another attempt has taken its place",
+        hint="If no other run exists: raise transaction.max.timeout.ms of the brokers and the option "
+        "transactionTimeout, write less at once, or set the option commit=task.",
+    )

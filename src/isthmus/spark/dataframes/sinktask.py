@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from isthmus.deadline import Deadline
 from isthmus.engine.batches.rebatch import split
-from isthmus.errors import BrokerRefused, ClusterError, EpochRefused, IsthmusError, UnsupportedByBroker
+from isthmus.errors import BrokerRefused, ClusterError, EpochRefused, IsthmusError, Unreachable, UnsupportedByBroker
 from isthmus.kafka import codes
 from isthmus.kafka.batches.batch import Batch, scan
 from isthmus.kafka.batches.records import encode_records
@@ -21,15 +21,18 @@ from isthmus.kafka.session import ClientSession
 from isthmus.kafka.transactions.producing import TransactionalProducer
 from isthmus.kafka.transactions.transaction import Transaction
 from isthmus.model.cluster import Cluster
-from isthmus.spark.dataframes.sinklog import PositionLogs
+from isthmus.model.text.wording import first_few
+from isthmus.spark.dataframes.sinklog import POSITIONS_TOPIC, PositionLogs
 from isthmus.spark.dataframes.sinkpositions import (
     SEAL,
     EpochIdentity,
     NamePositions,
     SinkPosition,
+    StoredPosition,
     TaskVerdict,
     check_commit,
     check_epoch,
+    check_producers,
     check_rows,
     check_seal,
     decide,
@@ -49,6 +52,8 @@ _TURNS: Final = 3
 _LINGERS_S: Final = 3.0
 """Spark lets a killed task go on for two seconds (spark.python.task.killTimeout)."""
 _LOOK_S: Final = 0.3
+_MARKER_S: Final = 0.02
+_NAMED_MAX: Final = 3
 TAKEN_OVER: Final = codes.PRODUCER_MOVED | {codes.INVALID_TXN_STATE, codes.TRANSACTION_COORDINATOR_FENCED}
 
 
@@ -317,11 +322,12 @@ async def commit_tasks(
     :raises EpochRefused: They are not all of their epoch, or one of them was aborted. Before the first is committed,
         nothing was; after that the same rows complete the epoch.
     :raises ClusterError: A coordinator does not answer: whether its transactions count is not known. The same rows
-        complete the epoch.
+        complete the epoch. Or a transaction of another attempt cannot be ended.
     """
-    log = client.companion(PositionLogs).of(identity.name)
+    log, deadline = client.companion(PositionLogs).of(identity.name), Deadline(_PATIENCE_S)
     written = [each.position for each in outcomes if each.position.rows and not each.is_skipped]
     skipped = [each.position.task for each in outcomes if each.is_skipped]
+    before: list[StoredPosition] = []
     while True:
         found = await log.read(identity.name)
         others = check_commit(identity, written, skipped, found, task=task)
@@ -330,9 +336,14 @@ async def commit_tasks(
         await asyncio.gather(
             *(fence(client, each.position.transactional_id, each.producer_id, each.producer_epoch) for each in others)
         )
+        if others == before and deadline.has_passed:
+            raise _left_open_error(client, others)
+        before = others
+        await asyncio.sleep(_MARKER_S)
     committed = found.committed(identity.owner, identity.epoch).values()
     done = {(each.job, each.transactional_id) for each in committed}
     prepared = [each for each in outcomes if each.is_prepared]
+    check_producers(identity, {each.position.task: (each.producer_id, each.producer_epoch) for each in prepared}, found)
     left = [each for each in prepared if (each.position.job, each.position.transactional_id) not in done]
     left.sort(key=lambda each: each.position.task)
     # The first task is in most runs: if another run has fenced ours, nothing of ours is committed.
@@ -341,6 +352,16 @@ async def commit_tasks(
             if error is not None:
                 raise error
     return found
+
+
+def _left_open_error(client: Client, others: Collection[StoredPosition]) -> Unreachable:
+    alias, ids = client.cluster.alias, sorted({each.position.transactional_id for each in others})
+    return Unreachable(
+        f"the transactions of {first_few(ids, _NAMED_MAX)} are open in {POSITIONS_TOPIC} of {alias}, although their "
+        "coordinators were asked to abort them",
+        cluster=alias,
+        hint=f"`isthmus doctor` finds transactions that hang in {POSITIONS_TOPIC}, and how to end them.",
+    )
 
 
 async def _end(client: Client, prepared: TaskOutcome) -> None:

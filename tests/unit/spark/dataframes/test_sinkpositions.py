@@ -23,6 +23,7 @@ from isthmus.spark.dataframes.sinkpositions import (
     add_digests,
     check_commit,
     check_epoch,
+    check_producers,
     check_rows,
     check_seal,
     decide,
@@ -129,6 +130,17 @@ def test_tasks_of_another_run_keep_an_epoch_from_being_committed() -> None:
     opened = stored(position(4), ours, position(5, 3), is_open=True)
     assert [each.position.task for each in check_commit(STREAM, [ours], [], opened)] == [0, 3]
     assert check_commit(STREAM, [ours], [1], stored(position(4), ours, position(5, 1))) == []
+
+
+def test_an_attempt_of_the_same_number_is_not_taken_for_another() -> None:
+    """A repeated stage counts its attempts from 0 again, and its tasks end the transactions of those before."""
+    ours = position(5, 0, job="new")
+    found = NamePositions((StoredPosition(ours, 9, 7, 2, is_open=True),))
+
+    assert check_commit(STREAM, [ours], [], NamePositions((*stored(position(4)).stored, *found.stored))) == []
+    check_producers(STREAM, {0: (7, 2)}, found)
+    with pytest.raises(EpochRefused, match=r"task 0 .* was aborted"):
+        check_producers(STREAM, {0: (7, 1)}, found)
 
 
 def test_keys_and_values_are_read_as_they_were_written() -> None:
