@@ -171,6 +171,7 @@ def check_epoch(identity: EpochIdentity, found: NamePositions) -> None:
     ours = found.of(identity.owner)
     if not identity.takes_over:
         _check_owner(identity, found)
+        _check_whole(identity, ours)
     newest = max((each.position.epoch for each in ours), default=-1)
     if newest > identity.epoch:
         raise EpochRefused(
@@ -198,6 +199,20 @@ def _check_owner(identity: EpochIdentity, found: NamePositions) -> None:
             f"to {identity.owner or 'a batch write'}",
             hint="Give each query a name of its own. If the other one has ended for good, set the option takeOver=true "
             "for one start.",
+        )
+
+
+def _check_whole(identity: EpochIdentity, ours: Collection[StoredPosition]) -> None:
+    """See that the epoch before is there as a whole. Spark sees to that for streams, and nobody for batches."""
+    there = [each.position for each in ours if not each.is_open]
+    newest = max((each.epoch for each in there if each.task != SEAL), default=-1)
+    sealed = max((each.epoch for each in there if each.task == SEAL), default=-1)
+    if not identity.consecutive and sealed < newest < identity.epoch:
+        raise EpochRefused(
+            f"epoch {identity.epoch} of sink {identity.name!r} is not written: epoch {newest} before it is there in "
+            "part, or was never confirmed",
+            hint=f"Write epoch {newest} once more, with the same rows in the same number of partitions: that completes "
+            "it. If the rest of it is to be left out, set the option takeOver=true for this one write.",
         )
 
 

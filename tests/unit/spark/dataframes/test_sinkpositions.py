@@ -90,9 +90,22 @@ def test_another_owner_is_taken_over_only_on_demand() -> None:
 def test_batches_may_leave_out_epochs() -> None:
     """The epochs of a batch only have to grow."""
     batch = replace(STREAM, owner="", consecutive=False)
+    sealed = position(2, SEAL, owner="")
 
-    assert decide(batch, 0, stored(position(2, owner=""))) is TaskVerdict.WRITE
+    assert decide(batch, 0, stored(position(2, owner=""), sealed)) is TaskVerdict.WRITE
     assert decide(batch, 0, NamePositions()) is TaskVerdict.WRITE
+
+
+def test_a_batch_is_completed_before_the_next() -> None:
+    """The missing rows of one that was committed in part are not forgotten silently."""
+    batch = replace(STREAM, owner="", consecutive=False)
+    found = stored(position(3, SEAL, owner=""), position(4, 1, owner=""))
+
+    with pytest.raises(EpochRefused, match=r"epoch 4 before it is there in part"):
+        decide(batch, 0, found)
+    assert decide(replace(batch, epoch=4), 0, found) is TaskVerdict.WRITE
+    assert decide(replace(batch, takes_over=True), 0, found) is TaskVerdict.WRITE
+    assert decide(batch, 0, stored(position(4, owner=""), is_open=True)) is TaskVerdict.WRITE
 
 
 def test_other_rows_are_no_repetition() -> None:
