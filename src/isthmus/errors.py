@@ -116,7 +116,7 @@ class RowRefused(IsthmusError):
 
 class EpochRefused(IsthmusError):
     """The position that a target has of a sink contradicts what is to be written: another query, a later epoch, or
-    other rows. Nothing of this attempt becomes visible.
+    other rows. Nothing of this attempt becomes visible, unless the message is about committing.
     """
 
     error_code = "ISTH-EPOCH"

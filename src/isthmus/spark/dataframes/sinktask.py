@@ -375,8 +375,17 @@ async def _end(client: Client, prepared: TaskOutcome) -> None:
         raise EpochRefused(
             f"task {prepared.position.task} of epoch {prepared.identity.epoch} of sink {prepared.identity.name!r} "
             f"could not be committed ({error.name}): another run has taken its place, or it was open for too long",
-            hint="Start the query again: it completes the epoch. docs/spark.md has the limits of transactions.",
+            hint=_completing_hint(prepared.identity),
         ) from error
+
+
+def _completing_hint(identity: EpochIdentity) -> str:
+    if identity.name == identity.job:
+        return (
+            "The batch has no name, so it cannot be completed: rows of other tasks may be visible, and writing it again "
+            "doubles them. With the options name and epoch it could be repeated."
+        )
+    return "Start the query again: it completes the epoch. docs/spark.md has the limits of transactions."
 
 
 async def _commit_and_seal(client: Client, outcomes: Collection[TaskOutcome], *, seals: bool) -> None:
