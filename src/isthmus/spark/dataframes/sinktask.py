@@ -382,8 +382,8 @@ async def _end(client: Client, prepared: TaskOutcome) -> None:
 def _completing_hint(identity: EpochIdentity) -> str:
     if identity.name == identity.job:
         return (
-            "The batch has no name, so it cannot be completed: rows of other tasks may be visible, and writing it again "
-            "doubles them. With the options name and epoch it could be repeated."
+            "The batch has no name, so it cannot be completed: rows of other tasks may be visible, and writing it "
+            "again doubles them. With the options name and epoch it could be repeated."
         )
     return "Start the query again: it completes the epoch. docs/spark.md has the limits of transactions."
 
