@@ -84,6 +84,10 @@ def test_expressions_are_tried_and_a_mistake_is_refused_before_anything_is_copie
     assert [each["result"] for each in found["records"]] == ["failed", "left out", "changed", "changed"]
     assert "DIVIDE_BY_ZERO" in found["records"][0]["reason"]
 
+    shell.links[0]["transform"][0]["set"] = {"headers.whole": "md5(to_json(value))"}
+    shell.configure()
+    shell.run("transform", "try", shell.stem, "--topic", orders, code=2)
+
     shell.links[0]["transform"][0]["where"] = "value.country = nope(1)"
     shell.configure()
     shell.run("run", "--until", "caught-up", code=2)

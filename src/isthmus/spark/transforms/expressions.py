@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -96,6 +97,7 @@ def compile_transforms(spark: SparkSession, transforms: Sequence[Transform]) -> 
     kinds, read = [], list[set[str]]()
     for transform in transforms:
         _parse(spark, transform)
+        _check_whole_parts(spark, transform)
         decoded = decode_rows(spark, rows, transform)
         read.append(_columns_read(spark, transform))
         kinds.append(tuple(_check(decoded, transform)))
@@ -210,7 +212,7 @@ def _check(decoded: DataFrame, transform: Transform) -> Iterator[ResultKind]:
 
     :raises ConfigError: Spark does not understand an expression, or its type does not fit.
     """
-    from pyspark.sql.types import BinaryType, BooleanType, TimestampType
+    from pyspark.sql.types import ArrayType, BinaryType, BooleanType, MapType, StructType, TimestampType
 
     if transform.where:
         found = _type_of(decoded, "where", transform.where)
@@ -228,6 +230,12 @@ def _check(decoded: DataFrame, transform: Transform) -> Iterator[ResultKind]:
                 f"{name}: {each.expression} is of type {found.simpleString()}, not timestamp",
                 field=name,
                 hint="Write CAST(... AS TIMESTAMP), or timestamp_millis(...) of a number of milliseconds.",
+            )
+        if not each.path.is_field and isinstance(found, (ArrayType, MapType, StructType)):
+            raise ConfigError(
+                f"{name}: {each.expression} is of type {found.simpleString()}, not bytes or a text",
+                field=name,
+                hint="Write to_json(...) of it; a value that stays as it is needs no assignment.",
             )
         yield ResultKind(is_binary=isinstance(found, BinaryType))
 
@@ -258,6 +266,26 @@ def _parse(spark: SparkSession, transform: Transform) -> None:
             _parser(spark).parseExpression(expression)
         except PySparkException as error:
             raise ConfigError(f"{name}: {describe_error(error)}", field=name, hint=_HINT) from error
+
+
+def _check_whole_parts(spark: SparkSession, transform: Transform) -> None:
+    """Require that no expression reads all of a JSON text whose fields are not given: only those that are named in
+    expressions are known, so that it would be another one. Whether it is NULL may be asked.
+
+    :raises ConfigError: One does.
+    """
+    for part in _DECODED:
+        decoding: Decoding = getattr(transform, part.value)
+        if decoding.format is not RecordFormat.JSON or decoding.fields:
+            continue
+        for name, expression in named_expressions(transform):
+            rest = re.sub(rf"\b{part}\s+IS\s+(NOT\s+)?NULL\b", "true", expression, flags=re.IGNORECASE)
+            if any(len(names) == 1 and names[0].lower() == part for names in _references(spark, rest)):
+                raise ConfigError(
+                    f"{name}: {expression} reads the whole {part}, whose fields are not given",
+                    field=name,
+                    hint=f"Give them (decode: {{{part}: {{format: json, fields: ...}}}}), or name those that it reads.",
+                )
 
 
 def _parser(spark: SparkSession) -> Any:

@@ -34,7 +34,8 @@ class PythonTransformer:
     async def change(self, portion: Portion) -> Sequence[Changed]:
         """Return what becomes of each record.
 
-        :raises TransformFailed: The function cannot be imported.
+        :raises TransformFailed: The function cannot be imported, or says that it cannot work now (ConnectionError,
+            TimeoutError).
         """
         return await self._calls.run(lambda: self._change(portion))
 
@@ -43,6 +44,9 @@ class PythonTransformer:
             self._function = load_function(self._name)
         try:
             return _apply(self._function, portion)
+        except (ConnectionError, TimeoutError) as error:
+            # What it asks is away: `skip` would leave out everything meanwhile.
+            raise TransformFailed(f"{self._name} cannot work now: {type(error).__name__}: {error}") from error
         except Exception as error:  # noqa: BLE001 - a function may raise anything
             if len(portion.records) == 1:
                 return [Failure(portion.records[0], f"{type(error).__name__}: {error}")]

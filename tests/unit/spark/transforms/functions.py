@@ -43,4 +43,9 @@ def nothing(rows: pa.RecordBatch) -> Any:
     return None
 
 
+def away(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """A function whose service does not answer."""
+    raise ConnectionRefusedError("the service is away")
+
+
 NO_FUNCTION = 7

@@ -104,6 +104,12 @@ def test_a_function_that_is_not_there_is_no_fault_of_a_record(function: str) -> 
         change(function, *valued(b"a"))
 
 
+def test_a_function_whose_service_is_away_is_no_fault_of_a_record() -> None:
+    """The lane waits for it; it does not leave out what comes meanwhile."""
+    with pytest.raises(TransformFailed, match="the service is away"):
+        change("away", *valued(b"a", b"b"))
+
+
 def test_calls_that_last_give_their_turn_to_others() -> None:
     """However many hang, and the event loop goes on."""
     release = threading.Event()
