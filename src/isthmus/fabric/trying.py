@@ -29,7 +29,6 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.spark.application import SparkApplication
 from isthmus.spark.transforms.calls import Calls
 from isthmus.spark.transforms.python import build_transformers
-from isthmus.spark.transforms.trial import try_expressions
 
 RECORDS_MAX: Final = 1_000
 _AT_ONCE: Final = 8
@@ -149,6 +148,9 @@ def _try(
         parts.setdefault(partition, []).append(record)
     portions = [_portion(transform, topic, partition, part) for partition, part in sorted(parts.items())]
     if transform.way is TransformWay.SQL:
+        # It loads Spark and pyarrow, which other commands do without.
+        from isthmus.spark.transforms.trial import try_expressions
+
         outcomes: Sequence[Sequence[Changed]] = try_expressions(application.session(), transform, portions)
     else:
         outcomes = [_call(transform, portion) for portion in portions]
