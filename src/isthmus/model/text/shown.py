@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import textwrap
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from html import escape
@@ -111,14 +112,14 @@ class ShortTable:
         return f"{place}: {row[PROBLEM]}"
 
 
-class ShownAsTable:
+class ShownAsTable(ABC):
     """Prints as its short table, and is that in notebooks. `repr` is one line, unless a class has its own."""
 
     __slots__ = ()
 
+    @abstractmethod
     def short_table(self) -> ShortTable:
         """Return what is shown of it."""
-        raise NotImplementedError
 
     def __str__(self) -> str:
         return self.short_table().as_text()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -37,12 +38,12 @@ QUERY = "7f3c"
 STREAM = EpochIdentity(name="orders", owner=QUERY, epoch=5, job="new", consecutive=True)
 
 
-def position(epoch: int, task: int = 0, **changes: object) -> SinkPosition:
+def position(epoch: int, task: int = 0, **changes: Any) -> SinkPosition:
     """A complete position of the query."""
     written = SinkPosition(
         task=task, owner=QUERY, epoch=epoch, job="old", transactional_id=f"id-{task}", rows=3, is_complete=True
     )
-    return replace(written, **changes)  # type: ignore[arg-type]
+    return replace(written, **changes)
 
 
 def stored(*positions: SinkPosition, is_open: bool = False) -> NamePositions:
