@@ -70,13 +70,7 @@ class LogSourceReader(DataSourceReader):
     def __init__(self, cluster: Cluster, settings: ReadSettings, names: Sequence[str]) -> None:
         self._cluster = cluster
         self._settings = settings
-        self._rows = RowReader(
-            clusters={cluster.alias: cluster},
-            mode=settings.mode,
-            names=tuple(names),
-            isolation=settings.isolation,
-            fails_on_loss=settings.fails_on_loss,
-        )
+        self._rows = RowReader.of(cluster, settings, names)
         self._pushed = PushedFilters()
         vars(self)["pushFilters"] = self._pushed
 

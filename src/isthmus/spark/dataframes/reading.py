@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from pyspark.sql.datasource import InputPartition
 
@@ -18,6 +18,7 @@ from isthmus.model.cluster import Cluster
 from isthmus.spark.dataframes.columns import ABORTED, columns_named
 from isthmus.spark.dataframes.hints import showing_hints
 from isthmus.spark.dataframes.planning import lost_records
+from isthmus.spark.dataframes.selection import ReadSettings
 from isthmus.spark.logs import Logs
 from isthmus.spark.ranges import NumberedRange
 from isthmus.spark.rows import RowOrigin, Rows
@@ -50,6 +51,17 @@ class RowReader:
     names: tuple[str, ...]
     isolation: int = READ_COMMITTED
     fails_on_loss: bool = False
+
+    @classmethod
+    def of(cls, cluster: Cluster, settings: ReadSettings, names: Iterable[str]) -> Self:
+        """Build what reads these columns of one cluster."""
+        return cls(
+            clusters={cluster.alias: cluster},
+            mode=settings.mode,
+            names=tuple(names),
+            isolation=settings.isolation,
+            fails_on_loss=settings.fails_on_loss,
+        )
 
     def read(self, group: RangeGroup) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a group.

@@ -64,13 +64,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, cluster: Cluster, settings: ReadSettings, names: Sequence[str]) -> None:
         self._cluster = cluster
         self._settings = settings
-        self._rows = RowReader(
-            clusters={cluster.alias: cluster},
-            mode=settings.mode,
-            names=tuple(names),
-            isolation=settings.isolation,
-            fails_on_loss=settings.fails_on_loss,
-        )
+        self._rows = RowReader.of(cluster, settings, names)
         self._initial: dict[str, Any] | None = None
         self._target: Survey | None = None
         self._is_target_checked = False
