@@ -186,7 +186,7 @@ class SqlPipe:
             # In the order of rows.
             self._asked.append(asked)
             if self._failure is not None:
-                # Whoever receives may have ended before it saw this.
+                # The receiver may have ended before it saw this.
                 _call(asked.future, _fail, self._failure)
                 return
             self._writer.write_batch(rows)
