@@ -43,7 +43,7 @@
     movable-gateway/ID            a gateway that does so, and how far it has come
     map/east-west/orders-3/7.1.0  which offsets of a mapped lane went where, as one lease wrote it down
     departure/east-west/orders-3/7.1.0  where changed records come from that may be on their way
-    transform/east-west/orders-3/120  from which record on which transform changed the records of a lane
+    transform/east-west/orders-3/120.0.7  from which record on which transform changed the records of a lane
     progress/east-west/0          how far its lanes are, for people to look at
 
 None of it is trusted over the logs of the target. Losing it costs no record.

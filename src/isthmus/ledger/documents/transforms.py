@@ -53,7 +53,8 @@ class DepartureDocument(_DocumentOfLane):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransformDocument(_DocumentOfLane):
     """From the record `ordinal` of a lane on, records were changed by the `transform` of this id ("" for none): those
-    of the source from `source_offset` on, at the target at or behind `target_offset`. It stays for good.
+    of the source from `source_offset` on, at the target at or behind `target_offset`. It stays for good. `rewound` and
+    `taken_at` are those of the map that the lease had then: `ledger/generations.py` has which documents are in force.
     """
 
     KIND: ClassVar[str] = "transform"
@@ -62,6 +63,9 @@ class TransformDocument(_DocumentOfLane):
     transform: str
     source_offset: int
     target_offset: int
+    rewound: int = 0
+    taken_at: int = -1
 
     def _path(self) -> tuple[str, ...]:
-        return (str(LaneKey(self.topic, self.partition)), str(self.ordinal))
+        # A former owner of the lane may write late: it must not replace what a later one wrote.
+        return (str(LaneKey(self.topic, self.partition)), f"{self.ordinal}.{self.rewound}.{self.taken_at}")

@@ -15,6 +15,7 @@ from isthmus.errors import ClusterError, ConfigError
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.ledger.documents.kinds import DepartureDocument, Document, MapDocument, TransformDocument
+from isthmus.ledger.generations import in_force
 from isthmus.ledger.link import newest
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.maps import current, lane_map, needless, newest_segment, trimmed_ordinal
@@ -59,8 +60,9 @@ class LedgerMaps:
         self._name = f"{spec.controller}.{spec.slot}.{spec.generation}"
         self._writer, self._ordered = LedgerWriter(target), LedgerWriter(target, in_order=True)
         self._has_changed = False
+        self._has_lost = False
         self._stored: dict[LaneKey, int] = {}
-        self._transforms: dict[LaneKey, str] = {}
+        self._transforms: dict[LaneKey, list[TransformDocument]] = {}
         self._departures: dict[LaneKey, LaneDepartures] = {}
         self._lanes: dict[LaneKey, Lane] = {}
         self._begins: dict[LaneKey, int] = {}
@@ -83,7 +85,9 @@ class LedgerMaps:
         wanted = {MapDocument.key_of(self._link, str(lane.key)): lane for lane in lanes}
         found: dict[str, dict[str, MapDocument]] = {prefix: {} for prefix in wanted}
         departures: dict[LaneKey, list[DepartureDocument]] = {lane.key: [] for lane in lanes}
-        prefixes = wanted.keys() | {DepartureDocument.key_of(self._link, str(lane.key)) for lane in lanes}
+        transforms: dict[LaneKey, list[TransformDocument]] = {lane.key: [] for lane in lanes}
+        kinds = (MapDocument, DepartureDocument, TransformDocument)
+        prefixes = {kind.key_of(self._link, str(lane.key)) for kind in kinds for lane in lanes}
         entries, position = await self._entries()
         # The map is written again and again: only its newest documents are decoded.
         documents = await aside(newest, [entry for entry in entries if _lane_prefix(entry.key) in prefixes])
@@ -91,6 +95,8 @@ class LedgerMaps:
             found[_lane_prefix(document.key)][document.key] = document
         for departure in DepartureDocument.find_all(documents.values()):
             departures[LaneKey(departure.topic, departure.partition)].append(departure)
+        for written in TransformDocument.find_all(documents.values()):
+            transforms[LaneKey(written.topic, written.partition)].append(written)
         for prefix, lane in wanted.items():
             known_at = [self._taken_at.get(lane.key, -1), *(each.taken_at for each in found[prefix].values())]
             known_at += [each.taken_at for each in departures[lane.key]]
@@ -102,6 +108,8 @@ class LedgerMaps:
             lane = wanted[prefix]
             known = self._resume_lane(lane, segments.values(), starts.get((lane.target_topic, lane.partition), 0))
             known = self._resume_departures(lane, departures[lane.key], known)
+            own = [each for each in transforms[lane.key] if each.is_of(lane.source_topic_id, lane.target_topic_id)]
+            self._transforms[lane.key] = own
             if known is not None:
                 resumed[lane.key] = known
             # Thousands of maps take seconds: other leases have their turn in between.
@@ -185,7 +193,6 @@ class LedgerMaps:
         key, former = lane.key, self._departures.get(lane.key)
         self._stored.pop(key, None)
         transform = known.cursor.transform if isinstance(known, Known) else ""
-        self._transforms[key] = transform
         self._has_changed |= bool(lane.transform or transform)
         self._departures[key] = LaneDepartures(
             partial(self._build_departure, lane, self._taken_at[key]),
@@ -230,6 +237,8 @@ class LedgerMaps:
 
         :raises ClusterError: The ledger cannot be written; unwritten documents are written the next time.
         """
+        if self._has_lost:
+            await self._write_lost(term_s)
         for key, transit in transits.items():
             if transit.cursor == self._saved.get(key):
                 if key in final and key not in self._final:
@@ -256,30 +265,50 @@ class LedgerMaps:
         self._put(replace(self._build_document(key, Transit(transit.cursor)), is_final=True))
 
     def _put_transform(self, key: LaneKey, cursor: Cursor) -> None:
-        """Write from where on a lane's records are changed by another transform than before."""
-        lane = self._lanes[key]
-        if self._transforms.get(key, "") == cursor.transform:
+        """Write from where on a lane's records are changed by another transform than before, or anew by the same."""
+        lane, written = self._lanes[key], self._transforms.setdefault(key, [])
+        last = in_force(written, cursor)[-1:]
+        if not last and not cursor.transform:
             return
-        self._transforms[key] = cursor.transform
-        self._put(
-            TransformDocument(
-                link=self._link,
-                topic=key.topic,
-                partition=key.partition,
-                source_topic_id=lane.source_topic_id,
-                target_topic_id=lane.target_topic_id,
-                ordinal=cursor.ordinal,
-                transform=cursor.transform,
-                source_offset=cursor.source_offset,
-                target_offset=cursor.target_offset,
-            )
+        if last and (last[0].transform, last[0].rewound) == (cursor.transform, cursor.rewound):
+            return
+        document = TransformDocument(
+            link=self._link,
+            topic=key.topic,
+            partition=key.partition,
+            source_topic_id=lane.source_topic_id,
+            target_topic_id=lane.target_topic_id,
+            ordinal=cursor.ordinal,
+            transform=cursor.transform,
+            source_offset=cursor.source_offset,
+            target_offset=cursor.target_offset,
+            rewound=cursor.rewound,
+            taken_at=self._taken_at.get(key, -1),
         )
+        written.append(document)
+        self._put(document)
 
     def note_loss(self) -> None:
-        """Write all cursors again at the next `save`, as the ledger was created again."""
+        """Write all that is known again at the next `save`, as the ledger was created again."""
         self._saved.clear()
         for each in self._departures.values():
             each.write_again()
+        self._has_lost = True
+
+    async def _write_lost(self, term_s: float) -> None:
+        """Write again what only this lease knows any more: without the departures of records that are on their way, a
+        crash would end their lanes.
+        """
+        departed = [change for each in self._departures.values() for change in each.changes()]
+        again = [change for change in departed if not _is_deletion(change)]
+        for batch in in_batches(again):
+            await self._ordered.append(batch, term_s=term_s)
+        for each in self._departures.values():
+            each.note_written(again)
+        for written in self._transforms.values():
+            for document in written:
+                self._put(document)
+        self._has_lost = False
 
     def close(self) -> None:
         self._writer.close()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
+from bisect import bisect_right
 from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
@@ -34,7 +35,8 @@ from isthmus.kafka.batches.batch import CONTROL, Batch
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.listoffsets import Offset
 from isthmus.kafka.log.reading import OffsetRange, StoredBatch
-from isthmus.ledger.documents.kinds import MapDocument, encode_document
+from isthmus.ledger.documents.kinds import MapDocument, TransformDocument, encode_document
+from isthmus.ledger.generations import in_force
 from isthmus.ledger.link import newest
 from isthmus.ledger.maps import lane_map
 from isthmus.ledger.records import Deletion, Entry, LedgerChange
@@ -56,6 +58,7 @@ LANE = Lane(
     transform="one",
     on_error=OnError.SKIP,
 )
+NAMES = ("one", "two", "three")
 SEEDS = 20
 STEPS = 250
 
@@ -151,8 +154,8 @@ class Chooser:
     every third record.
     """
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, world: World, name: str) -> None:
+        self._world, self._name = world, name
 
     async def change(self, portion: Portion) -> Sequence[Changed]:
         for _ in range(self._world.chance.randint(0, 5)):
@@ -166,7 +169,7 @@ class Chooser:
             return None
         if fate < 0.5:
             return Failure(record, "unlucky")
-        return record._replace(value=b"%d %d" % (record.offset, self._world.nonce))
+        return record._replace(value=b"%d %d %s" % (record.offset, self._world.nonce, self._name.encode()))
 
 
 class Life:
@@ -187,7 +190,7 @@ class Life:
         fakes = self.places
         fakes._target_log = TargetLog(world)
         self.tasks: set[asyncio.Task[None]] = set()
-        self.changing = Changing(self, {"one": Chooser(world), "two": Chooser(world)}, None, self._spawn)
+        self.changing = Changing(self, {name: Chooser(world, name) for name in NAMES}, None, self._spawn)
         self.departing = Departing(self, self.maps)
         self._spawn(self.departing.run())
         self.faults: Any = SimpleNamespace(note_unreadable=self._fail, block_unchanged=self._fail)
@@ -330,9 +333,12 @@ async def finish(life: Life) -> None:
 
 
 def judge(world: World) -> None:
-    """Each record is there once, in order, where the map says, and the kept ones are all there."""
+    """Each record is there once, in order, where the map says, and the kept ones are all there. The ledger tells
+    by which transform each was made.
+    """
     documents = newest(world.entries, "l").values()
-    offsets = lane_map(MapDocument.find_all(documents)).offsets
+    whole = lane_map(MapDocument.find_all(documents))
+    offsets = whole.offsets
     there = [
         (int((record.value or b"").split()[0]), batch.base_offset + n)
         for batch in world.target
@@ -341,6 +347,16 @@ def judge(world: World) -> None:
     ]
     mapped = [(one.source_begin + n, one.target_begin + n) for one in offsets.ranges for n in range(one.length)]
     assert mapped == there
+    made = [
+        (record.value or b"").split()[2].decode()
+        for batch in world.target
+        if batch.producer_id == OURS
+        for record in records_of(batch)
+    ]
+    generations = in_force(TransformDocument.find_all(documents), whole.cursor)
+    begins = [each.source_offset for each in generations]
+    assert begins == sorted(set(begins))
+    assert made == [generations[bisect_right(begins, source) - 1].transform for source, _ in there]
     sources = [source for source, _ in there]
     assert sources == sorted(set(sources))
     wanted = {
@@ -363,7 +379,7 @@ def test_each_record_comes_once_whatever_a_transform_decides(number: int) -> Non
     async def scenario() -> None:
         async with Client(NOWHERE) as client:
             for generation in range(world.chance.randint(2, 6)):
-                lane = replace(LANE, transform=world.chance.choice(["one", "two"]))
+                lane = replace(LANE, transform=world.chance.choice(NAMES))
                 life = Life(client, world, generation, lane)
                 for _ in range(world.chance.randint(0, STEPS)):
                     await step(life)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import gc
 import uuid
+from collections.abc import Collection
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from isthmus.engine.mapped.transit import Transit
 from isthmus.errors import Unreachable
 from isthmus.kafka.client import Client
-from isthmus.ledger.documents.kinds import MapDocument, encode_document
-from isthmus.ledger.records import Entry
+from isthmus.ledger.documents.kinds import DepartureDocument, MapDocument, TransformDocument, encode_document
+from isthmus.ledger.link import newest
+from isthmus.ledger.records import Deletion, Entry, LedgerChange
 from isthmus.model.lane import Lane
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
@@ -121,3 +124,57 @@ def test_nothing_was_on_its_way_only_if_the_last_owner_says_so(*, taken_at: int,
     segments = [replace(segment_of(lane), taken_at=taken_at, is_final=said)]
     found = store_of(Client(NOWHERE))._resume_lane(lane, segments, 0)
     assert found.is_final is is_final
+
+
+class Ledger:
+    """The ledger's topic; `lose` empties it, as when somebody has deleted it."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+
+    async def append(self, changes: Collection[LedgerChange], *, term_s: float = 30.0) -> int:
+        for change in changes:
+            value = None if isinstance(change, Deletion) else encode_document(change)
+            self.entries.append(Entry(len(self.entries), change.key, value))
+        return len(self.entries)
+
+    def lose(self) -> None:
+        self.entries.clear()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_a_ledger_that_was_created_again_gets_all_that_a_lease_knows_of_changed_records() -> None:
+    """Where those come from that are on their way, and which transform made which: no later departure has to come
+    first.
+    """
+    lane = replace(lane_of(0), transform="two")
+    ledger = Ledger()
+    before = Cursor(10, 5, 5, transform="one")
+
+    async def scenario() -> None:
+        async with Client(NOWHERE) as client:
+            store = store_of(client)
+            store._writer = store._ordered = ledger
+            store._look = lambda: asyncio.sleep(0, _Look(list(ledger.entries), len(ledger.entries)))
+            await store.load([lane])
+            await store.begin({lane: before})
+            after = Transit(replace(before, transform="two", rewound=1))
+            await store.save({lane.key: after}, term_s=1.0)
+            after.take_changed(12, 0)
+            await store.depart({lane.key: after.depart()})
+            known = newest(ledger.entries, "l")
+
+            ledger.lose()
+            store.note_loss()
+            await store.save({lane.key: after}, term_s=1.0)
+
+            assert newest(ledger.entries, "l") == known
+            assert len(DepartureDocument.find_all(known.values())) == 1
+            assert [each.transform for each in TransformDocument.find_all(known.values())] == ["one", "two"]
+            count = len(ledger.entries)
+            await store.save({lane.key: after}, term_s=1.0)
+            assert len(ledger.entries) == count
+
+    asyncio.run(scenario())
