@@ -53,10 +53,10 @@ def reference_problems(referenced: Iterable[Path]) -> Iterator[Mistake]:
 
 def written_transforms(transforms: Iterable[Transform]) -> list[dict[str, Any]]:
     """Return transforms in the form of the file."""
-    return [_written(each) for each in transforms]
+    return [_build_mapping(each) for each in transforms]
 
 
-def _written(transform: Transform) -> dict[str, Any]:
+def _build_mapping(transform: Transform) -> dict[str, Any]:
     decode = {
         name: {"format": str(each.format), **({"fields": each.fields} if each.fields else {})}
         for name, each in (("key", transform.key), ("value", transform.value))

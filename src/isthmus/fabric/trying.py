@@ -155,7 +155,7 @@ def _try(
     else:
         outcomes = [_call(transform, portion) for portion in portions]
     return tuple(
-        _tried(portion.lane.partition, record, found)
+        _describe_trial(portion.lane.partition, record, found)
         for portion, outcome in zip(portions, outcomes, strict=True)
         for record, found in zip(portion.records, outcome, strict=True)
     )
@@ -195,8 +195,8 @@ def _call(transform: Transform, portion: Portion) -> Sequence[Changed]:
         ) from error
 
 
-def _tried(partition: int, record: Record, found: Changed) -> TriedRecord:
-    before = _shown(record)
+def _describe_trial(partition: int, record: Record, found: Changed) -> TriedRecord:
+    before = _show_record(record)
     tried = TriedRecord(partition=partition, offset=record.offset, result=TrialResult.LEFT_OUT, before=before)
     if found is None:
         return tried
@@ -204,8 +204,8 @@ def _tried(partition: int, record: Record, found: Changed) -> TriedRecord:
         return replace(tried, result=TrialResult.FAILED, reason=found.reason)
     is_same = found._replace(offset=record.offset, headers=list(found.headers)) == record
     result = TrialResult.UNCHANGED if is_same else TrialResult.CHANGED
-    return replace(tried, result=result, after=_shown(found))
+    return replace(tried, result=result, after=_show_record(found))
 
 
-def _shown(record: Record) -> ShownRecord:
+def _show_record(record: Record) -> ShownRecord:
     return shown_record(record.timestamp, record.key, record.value, record.headers)

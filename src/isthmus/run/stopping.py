@@ -14,12 +14,17 @@ class StopRequest:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._tell: Callable[[], object] | None = None
-        self.is_asked = False
+        self._asked = threading.Event()
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the end was asked for."""
+        return self._asked.is_set()
 
     def ask(self) -> None:
         """Have the run end in good order. It goes on for as long as that takes."""
         with self._lock:
-            self.is_asked = True
+            self._asked.set()
             if self._tell is not None:
                 self._tell()
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from isthmus.fabric.background import BackgroundRun
+    from isthmus import BackgroundRun
     from isthmus.model.cluster import Cluster
     from isthmus.model.configuration import Configuration
     from isthmus.model.links.outcome import RunOutcome, Until

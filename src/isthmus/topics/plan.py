@@ -292,9 +292,9 @@ class LinkPlan(PlainValue, ShownAsTable):
         """Yield a row for each topic; a link that cannot run, or has none, has one of its own."""
         names = self.link, self.source, self.target
         if self.problem is not None or not self.topics:
-            yield _planned(names, None, self.problem)
+            yield _plan_row(names, None, self.problem)
         for topic in self.topics:
-            yield _planned(names, topic, topic.first_problem)
+            yield _plan_row(names, topic, topic.first_problem)
 
     def short_table(self) -> ShortTable:
         return _table((self,))
@@ -324,7 +324,7 @@ class PlannedTopic(PlainValue):
     hint: str | None = None
 
 
-def _planned(names: tuple[str, str, str], topic: TopicPlan | None, problem: Problem | None) -> PlannedTopic:
+def _plan_row(names: tuple[str, str, str], topic: TopicPlan | None, problem: Problem | None) -> PlannedTopic:
     link, source, target = names
     row = PlannedTopic(link=link, source=source, target=target)
     if problem is not None:

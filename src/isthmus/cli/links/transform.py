@@ -83,16 +83,16 @@ def _rows(record: TriedRecord) -> list[Row]:
             {
                 **(place if number == 0 else {"partition": "", "offset": "", "result": ""}),
                 "part": part,
-                "before": _shown(before, is_there=part in has[0]),
-                "after": _shown(after, is_there=part in has[1]),
+                "before": _render_part(before, is_there=part in has[0]),
+                "after": _render_part(after, is_there=part in has[1]),
             }
             for number, (part, (before, after)) in enumerate(parts)
         ]
     after = record.reason or ("the same" if record.result is TrialResult.UNCHANGED else _NOTHING)
-    return [{**place, "part": "value", "before": _shown(record.before.value), "after": after}]
+    return [{**place, "part": "value", "before": _render_part(record.before.value), "after": after}]
 
 
-def _shown(text: str | None, *, is_there: bool = True) -> str:
+def _render_part(text: str | None, *, is_there: bool = True) -> str:
     if not is_there:
         return _NOTHING
     return _NULL if text is None else text

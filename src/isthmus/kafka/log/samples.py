@@ -33,7 +33,7 @@ async def first_records(client: Client, span: OffsetRange, most: int) -> list[St
                 except (ValueError, KafkaError) as error:
                     where = f"offset {batch.base_offset} of {span}"
                     raise unreadable_error(client.cluster.alias, where, error) from error
-                found += [_stored(each) for each in records if span.offset_begin <= each.offset < span.offset_end]
+                found += [_copy_record(each) for each in records if span.offset_begin <= each.offset < span.offset_end]
             if len(found) >= most:
                 break
     return found[:most]
@@ -57,7 +57,7 @@ async def newest_records(client: Client, span: OffsetRange, most: int) -> list[S
     return found[-most:]
 
 
-def _stored(record: StoredRecord) -> StoredRecord:
+def _copy_record(record: StoredRecord) -> StoredRecord:
     """Return a record of either decoder as a value of its own."""
     return StoredRecord(
         record.offset,

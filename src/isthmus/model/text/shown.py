@@ -54,7 +54,7 @@ class ShortTable:
     def as_text(self) -> str:
         """Return the table for a terminal of 120 characters: the last column has several lines if need be."""
         lines = [printable(self.title)]
-        columns, rows = self._shown()
+        columns, rows = self._select_shown()
         if rows:
             headings = [column.replace("_", " ") for column in columns]
             cells = [[format_value(row.get(column, ""), is_quantity=True) for column in columns] for row in rows]
@@ -67,7 +67,7 @@ class ShortTable:
 
     def as_html(self) -> str:
         """Return the table for a notebook. Every text in it is escaped."""
-        columns, rows = self._shown()
+        columns, rows = self._select_shown()
         rights = self._rights(columns, rows)
         sides = ["right" if is_right else "left" for is_right in rights]
         parts = [f"<div><p>{escape(printable(self.title))}</p>"]
@@ -90,7 +90,7 @@ class ShortTable:
             cells.append(f'<td style="text-align:{side}{colour}">{text}</td>')
         return "".join(cells)
 
-    def _shown(self) -> tuple[tuple[str, ...], list[Mapping[str, object]]]:
+    def _select_shown(self) -> tuple[tuple[str, ...], list[Mapping[str, object]]]:
         rows = list(self.rows)
         if len(rows) > ROWS_MAX:
             rows = sorted(rows, key=self._is_calm)[:ROWS_MAX]

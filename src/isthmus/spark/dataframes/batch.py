@@ -14,6 +14,7 @@ from isthmus.kafka.client import Client
 from isthmus.kafka.log.reading import LogReader, OffsetRange
 from isthmus.kafka.log.slices import slices
 from isthmus.kafka.log.timestamps import offsets_by_time
+from isthmus.kafka.session import ClientSession
 from isthmus.model.cluster import Cluster
 from isthmus.spark.dataframes.hints import showing_hints
 from isthmus.spark.dataframes.narrowing import Narrowing, conditions_of
@@ -85,7 +86,8 @@ class LogSourceReader(DataSourceReader):
         return self._rows.read(partition)
 
     async def _plan(self) -> list[RangeGroup]:
-        async with Client(self._cluster) as client:
+        async with ClientSession() as session:
+            client = session.client(self._cluster)
             found = await survey(client, self._settings.subscription)
             spans = await self._narrow(client, await self._spans(client, found))
             cut = await slices(LogReader(client, isolation=self._settings.isolation, topic_ids=found.uuids), spans)

@@ -96,7 +96,7 @@ def advance(start: Frontier, sight: LogSight, *, offsets_max: int | None, fails_
     """
     recreated = {topic for topic, topic_id in sight.ids.items() if are_different(start.ids.get(topic, ""), topic_id)}
     if recreated and fails_on_loss:
-        raise _recreated(min(recreated), start)
+        raise _report_recreated(min(recreated), start)
     ids, offsets, lost = dict(start.ids), dict(start.offsets), dict(start.lost)
     for topic in recreated:
         keys = {key for key in sight.partitions if key[0] == topic}
@@ -166,7 +166,7 @@ def lost_records(span: OffsetRange) -> ClusterError:
     )
 
 
-def _recreated(topic: str, start: Frontier) -> ClusterError:
+def _report_recreated(topic: str, start: Frontier) -> ClusterError:
     places = ", ".join(
         f"{topic}-{key[1]} from {start.offsets[key]} on" for key in sorted(start.offsets) if key[0] == topic
     )

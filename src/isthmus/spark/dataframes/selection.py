@@ -152,8 +152,8 @@ class ReadSettings:
         return cls(
             mode=mode_of(options),
             subscription=_subscription(options),
-            starting=_bound(options, "starting", default),
-            ending=_bound(options, "ending", LATEST),
+            starting=_read_bound(options, "starting", default),
+            ending=_read_bound(options, "ending", LATEST),
             latest_if_late=strategy == "latest",
             offsets_max=options.number("maxOffsetsPerTrigger"),
             fails_on_loss=options.flag("failOnDataLoss", True),
@@ -187,7 +187,7 @@ def _subscription(options: GivenOptions) -> Subscription:
         raise refused("subscribe", f"exactly one of {', '.join(_SELECTING)} is needed, there is: {found}")
     (option,) = given
     if option == "assign":
-        keys = frozenset(_assigned(options.document(option)))
+        keys = frozenset(_read_assigned(options.document(option)))
         return Subscription(names=tuple(sorted({topic for topic, _ in keys})), assigned=keys)
     text = options.text(option)
     if option == "subscribePattern":
@@ -201,7 +201,7 @@ def _subscription(options: GivenOptions) -> Subscription:
     return Subscription(names=names)
 
 
-def _assigned(document: Any) -> Iterator[PartitionKey]:
+def _read_assigned(document: Any) -> Iterator[PartitionKey]:
     form = 'Write it as {"topicA": [0, 1], "topicB": [2, 4]}.'
     if not isinstance(document, dict) or not document:
         raise refused("assign", "it names no topic", form)
@@ -211,7 +211,7 @@ def _assigned(document: Any) -> Iterator[PartitionKey]:
         yield from ((topic, partition) for partition in partitions)
 
 
-def _bound(options: GivenOptions, side: str, default: int) -> Bound:
+def _read_bound(options: GivenOptions, side: str, default: int) -> Bound:
     """Read where one side is: of several options, the first of these counts, as in Spark."""
     one_time, times, offsets = f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets"
     if one_time in options:

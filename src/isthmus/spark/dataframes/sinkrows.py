@@ -283,7 +283,7 @@ class RowEncoder:
             key = None if keys is None else keys[row]
             given = _NO_HEADERS if headers is None else headers[row]
             if append(delta, times[row], key, values[row], given) is None:
-                yield self._built(builder)
+                yield self._build(builder)
                 builder, delta = new_builder(BATCH_BYTES), 0
                 append = builder.append
                 # The first record of a batch may have any size.
@@ -291,11 +291,11 @@ class RowEncoder:
             delta += 1
         self._builders[place] = builder, delta
 
-    def _built(self, builder: DefaultRecordBatchBuilder) -> Batch:
+    def _build(self, builder: DefaultRecordBatchBuilder) -> Batch:
         return place_batch(builder.build(), 0, self._codec)
 
     def finish(self) -> list[tuple[PartitionKey, Batch]]:
         """Return the batches that are not full."""
-        found = [(key, self._built(builder)) for key, (builder, _) in self._builders.items()]
+        found = [(key, self._build(builder)) for key, (builder, _) in self._builders.items()]
         self._builders.clear()
         return found

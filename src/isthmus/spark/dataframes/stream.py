@@ -20,6 +20,7 @@ from isthmus.kafka.client import Client
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import log_ranges, may_pass
 from isthmus.kafka.outcomes import Outcomes
+from isthmus.kafka.session import ClientSession
 from isthmus.model.cluster import Cluster
 from isthmus.model.kafka.log import LogRange
 from isthmus.spark.dataframes.hints import showing_hints
@@ -53,6 +54,7 @@ class _Runtime(NamedTuple):
     """What asks the cluster, in the process that plans micro-batches."""
 
     loop: asyncio.AbstractEventLoop
+    session: ClientSession
     client: Client
     watch: LogWatch
     first: Deadline
@@ -132,18 +134,19 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         if self._runtime is not None:
-            loop, client, watch, _ = self._runtime
+            loop, session, _, watch, _ = self._runtime
             loop.run_until_complete(watch.aclose())
-            loop.run_until_complete(client.aclose())
+            loop.run_until_complete(session.aclose())
             loop.close()
             self._runtime = None
 
     @property
     def _running(self) -> _Runtime:
         if self._runtime is None:
-            loop, client = asyncio.new_event_loop(), Client(self._cluster)
+            loop, session = asyncio.new_event_loop(), ClientSession()
+            client = session.client(self._cluster)
             watch = LogWatch(client, self._settings.subscription, self._settings.isolation)
-            self._runtime = _Runtime(loop, client, watch, Deadline(_FIRST_S))
+            self._runtime = _Runtime(loop, session, client, watch, Deadline(_FIRST_S))
         return self._runtime
 
     @showing_hints()
@@ -227,7 +230,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert target is not None  # noqa: S101  # only called with one
         while self._settings.fails_on_loss and (gone := self._gone_from(target, read)):
             if deadline.has_passed:
-                raise _gone(gone[0], read.offsets[gone[0]])
+                raise _report_gone(gone[0], read.offsets[gone[0]])
             await asyncio.sleep(1.0)
             target = await survey(self._running.client, self._settings.subscription)
         return target
@@ -246,7 +249,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         watch = self._running.watch
         for pause_s in self._pauses():
             await watch.look(_LOOK_S)
-            sight = await self._believed(read, LogSight(watch.ids, watch.partitions, {}, watch.ends))
+            sight = await self._drop_stale(read, LogSight(watch.ids, watch.partitions, {}, watch.ends))
             new = [key for key in sight.partitions if _is_new(read, sight, key)]
             starts = await watch.starts(new, _LOOK_S) if new else {}
             found = self._advance(read, LogSight(sight.ids, sight.partitions, starts, sight.ends), offsets_max)
@@ -266,7 +269,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _advance(self, read: Frontier, sight: LogSight, offsets_max: int | None) -> Frontier:
         return advance(read, sight, offsets_max=offsets_max, fails_on_loss=self._settings.fails_on_loss)
 
-    async def _believed(self, read: Frontier, sight: LogSight) -> LogSight:
+    async def _drop_stale(self, read: Frontier, sight: LogSight) -> LogSight:
         """Return a sight without what may be the answer of a broker that lags behind.
 
         :raises ClusterError: A topic or the end of a log has been gone for too long, unless failOnDataLoss is false.
@@ -301,7 +304,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = await self._ranges([key for key in gone if key not in absent])
         for key in gone:
             if key in absent or (key in found.values and found.values[key].end < read.offsets[key]):
-                raise _gone(key, read.offsets[key])
+                raise _report_gone(key, read.offsets[key])
             self._odd[key] = time.monotonic()
 
 
@@ -312,7 +315,7 @@ def _is_new(read: Frontier, sight: LogSight, key: PartitionKey) -> bool:
     return sight.ends.get(key, 0) > read.offsets[key]
 
 
-def _gone(key: PartitionKey, offset: int) -> ClusterError:
+def _report_gone(key: PartitionKey, offset: int) -> ClusterError:
     return ClusterError(
         f"{key[0]}-{key[1]} has not been there for {_ABSENCE_S:.0f} s, or its log ended before offset {offset}, up to "
         "which it was read: was the topic deleted, or did a replica lead that was not in sync?",

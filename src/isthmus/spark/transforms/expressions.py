@@ -170,12 +170,12 @@ def decode_rows(spark: SparkSession, rows: DataFrame, transform: Transform, kept
         part = RecordPart(name) if name in set(_DECODED) else None
         decoding = None if part is None else (transform.key if part is RecordPart.KEY else transform.value)
         given.append(
-            f"{_decoded(spark, transform, part, decoding)} AS {name}" if part and decoding else f"_{name} AS {name}"
+            f"{_decode_part(spark, transform, part, decoding)} AS {name}" if part and decoding else f"_{name} AS {name}"
         )
     return rows.selectExpr(*given)
 
 
-def _decoded(spark: SparkSession, transform: Transform, part: RecordPart, decoding: Decoding) -> str:
+def _decode_part(spark: SparkSession, transform: Transform, part: RecordPart, decoding: Decoding) -> str:
     if decoding.format is RecordFormat.UTF8:
         return f"CAST(_{part} AS STRING)"
     if decoding.format is not RecordFormat.JSON:
@@ -190,7 +190,7 @@ def _result(transform: Transform, kinds: Sequence[ResultKind]) -> str:
     """The result of a row as one JSON text, NULL if an expression of it raises an error."""
     members = [f"'{KEPT}'", "true"]
     for number, (each, kind) in enumerate(zip(transform.sets, kinds, strict=True)):
-        value = _bracketed(each.expression)
+        value = _bracket(each.expression)
         if each.path.part is RecordPart.TIMESTAMP:
             value = f"unix_millis({value})"
         elif kind.is_binary:
@@ -198,7 +198,7 @@ def _result(transform: Transform, kinds: Sequence[ResultKind]) -> str:
         members += [f"'{number}'", value]
     text = f"to_json(named_struct({', '.join(members)}), map('ignoreNullFields', 'false'))"
     if transform.where:
-        text = f"if({_bracketed(transform.where)}, {text}, '{json.dumps({KEPT: False})}')"
+        text = f"if({_bracket(transform.where)}, {text}, '{json.dumps({KEPT: False})}')"
     for part in _DECODED:
         decoding = transform.key if part is RecordPart.KEY else transform.value
         if decoding.format is RecordFormat.JSON:
@@ -244,12 +244,12 @@ def _type_of(decoded: DataFrame, name: str, expression: str) -> DataType:
     from pyspark.errors import PySparkException
 
     try:
-        return decoded.selectExpr(f"{_bracketed(expression)} AS result").schema["result"].dataType
+        return decoded.selectExpr(f"{_bracket(expression)} AS result").schema["result"].dataType
     except PySparkException as error:
         raise ConfigError(f"{name}: {describe_error(error)}", field=name, hint=_HINT) from error
 
 
-def _bracketed(expression: str) -> str:
+def _bracket(expression: str) -> str:
     """The expression in brackets; it may end with a comment, which ends with its line."""
     return f"(\n{expression}\n)"
 
