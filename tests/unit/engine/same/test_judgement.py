@@ -18,6 +18,7 @@ from isthmus.engine.same.judgement import (
     first_check,
     gap_before,
     is_copy,
+    is_hole,
     lost,
     may_be_let_go,
     outlook_of,
@@ -108,8 +109,47 @@ def test_what_lies_beyond_the_source_is_ours_or_somebody_elses() -> None:
     assert weight(proven, stored(10, RECORDS, producer_id=THEIRS)) is Weight.BELIEVED
     problem = written_beyond(beyond, one(stored(10, RECORDS, producer_id=THEIRS)))
     assert f"producer {THEIRS}, which is not this link" in problem.message
+    assert "orders-0" in problem.hint
     found = outlook_of(beyond, Judgement(beyond=problem), continues_after_gap=True)
     assert (found.state, found.problem) == (LaneState.FOREIGN_WRITE, problem)
+
+
+def test_a_batch_is_foreign_only_behind_all_that_was_compared() -> None:
+    """One that ends where the comparison ended may be a copy of this link; a log that was compared and found empty has
+    none. Records of a transaction may be copies as well, as their coordinator writes their end.
+    """
+    theirs, beyond = stored(10, RECORDS, producer_id=THEIRS), sight(16, end=12)
+    assert weight(replace(beyond, believed_end=15), theirs) is Weight.FOREIGN
+    assert weight(replace(beyond, believed_end=16), theirs) is Weight.UNCLEAR
+    assert weight(replace(beyond, believed_end=0), theirs) is Weight.FOREIGN
+    in_transaction = stored(10, RECORDS, producer_id=THEIRS, transactional=True)
+    assert weight(replace(beyond, believed_end=12), in_transaction) is Weight.UNCLEAR
+
+
+def test_a_hole_is_an_offset_without_a_record_in_a_log_that_goes_on() -> None:
+    """Before the first batch that is there, between the records of one, or where no batch follows; a control record is
+    none.
+    """
+    assert is_hole(None, 12)
+    assert is_hole(HOLES, 9)
+    assert [offset for offset in range(10, 16) if is_hole(HOLES, offset)] == [12, 13, 14]
+    assert not is_hole(one(marker(12, THEIRS, commit=True)), 12)
+
+
+def test_an_end_of_a_transaction_that_is_another_is_explained() -> None:
+    """Where both sides have the end of a transaction, and not the same, a failover aborted what the source committed;
+    a record at one side is another producer's, or one of ours from elsewhere.
+    """
+    seen = sight(16)
+    aborted, committed = (one(marker(15, THEIRS, commit=commit)) for commit in (False, True))
+    ended = compare(seen, (OURS,), aborted, committed).problem
+    assert ended is not None
+    assert "aborted an open transaction, and the source has committed it since" in ended.message
+    assert "orders" in ended.hint
+    for tail, source in ((aborted, SOURCE), (one(stored(10, RECORDS, producer_id=THEIRS)), committed)):
+        other = compare(seen, (OURS,), tail, source).problem
+        assert other is not None
+        assert "aborted an open transaction, and the source" not in other.message
 
 
 def filled(offset_end: int, *, moved: int = 0) -> Batch:
@@ -129,7 +169,10 @@ def test_fillers_behind_something_else_are_not_alone() -> None:
     theirs = one(stored(194, RECORDS, producer_id=THEIRS))
     assert weigh(seen, TailCheck.CONTENT, (OURS,), theirs) is Weight.BELIEVED
     assert weigh(replace(seen, is_filling=True), TailCheck.CONTENT, (OURS,), theirs) is Weight.MIXED
-    assert "at most 200 records" in among_fillers(seen).hint
+    problem = among_fillers(seen)
+    assert "at most 200 records" in problem.hint
+    assert "orders-0" in problem.hint
+    assert "another producer writes" in problem.message
 
 
 def test_fillers_are_recognised_before_the_source_begins() -> None:
