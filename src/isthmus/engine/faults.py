@@ -59,6 +59,7 @@ class Faulty(Protocol):
 
 
 _REFUSED_HINT: Final = "Compare the configs of both topics (`isthmus plan` does); tried again every few seconds."
+_CORRECT: Final = "Correct the transform, or have it leave out such records."
 _KEYLESS_HINT: Final = (
     "Records without keys, from before the source was compacted, are refused by a topic that is compacted: set "
     "cleanup.policy=delete, retention.ms=-1 and retention.bytes=-1 on the target topic. The lane goes on by itself, "
@@ -159,8 +160,10 @@ class Faults:
             self.block_damaged(run, run.intake.read_offset if offset < 0 else offset, what)
             self._resolver.add(run, DENIED_RETRY_S)
 
-    def block_unchanged(self, run: LaneRun, offset: int, reason: str) -> None:
-        """Stop before a record of the source that the lane's transform cannot change."""
+    def block_unchanged(self, run: LaneRun, offset: int, reason: str, cannot: str, hint: str) -> None:
+        """Stop before a record of the source that the lane's transform cannot change, or that cannot be treated as its
+        policy says; without a `hint` it is the transform that has to be corrected.
+        """
         self._engine.stop_reading(run)
         if run.intake.has_waiting:
             # The records before can still be written.
@@ -171,9 +174,8 @@ class Faults:
             run.transit.passed(run.intake.read_epoch)
         run.fail(
             LaneState.BLOCKED,
-            f"the record at offset {offset} of {run.source[0]}-{run.source[1]} cannot be changed: {reason}",
-            "All records before it are copied. Correct the transform, or have it leave out such records. Isthmus tries "
-            "again every few seconds.",
+            f"the record at offset {offset} of {run.source[0]}-{run.source[1]} cannot {cannot}: {reason}",
+            f"All records before it are copied. {hint or _CORRECT} Isthmus tries again every few seconds.",
         )
         self._resolver.add(run, DENIED_RETRY_S)
 

@@ -6,6 +6,7 @@ name stands for both sides, even where the naming is the identity.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -34,6 +35,7 @@ NAME_CHARACTERS_MAX: Final = 249
 NAME_CHARACTERS: Final = re.compile(r"[a-zA-Z0-9._-]*")
 _PLACEHOLDER: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _NAMED_MAX: Final = 3
+_DIGEST_BYTES: Final = 8
 TOPIC_FIELD: Final = "topic"
 GROUP_FIELD: Final = "group"
 """The placeholders for the users' names of a topic or a group."""
@@ -44,6 +46,12 @@ def is_reserved(name: str) -> bool:
     it.
     """
     return name.startswith(RESERVED_PREFIX) or name == SCHEMAS_TOPIC
+
+
+def with_digest(name: str, *, of: str) -> str:
+    """Return the name of a topic as far as it fits, and a digest of what makes it unique."""
+    digest = hashlib.blake2b(of.encode(), digest_size=_DIGEST_BYTES).hexdigest()
+    return f"{name[: NAME_CHARACTERS_MAX - len(digest) - 1]}.{digest}"
 
 
 class Naming(Protocol):

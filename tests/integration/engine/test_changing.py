@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
 import pytest
 
 from isthmus.engine.batches.rebatch import Record
-from isthmus.engine.mapped.transformer import Changed, Failure
-from isthmus.model.lane import Lane, LaneKey, LaneState
+from isthmus.engine.mapped.transformer import Changed
+from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.links.transform import OnError, RecordFunction, Transform
 from isthmus.model.naming import TargetTopic
 from isthmus.spark.transforms.calls import Calls
@@ -240,33 +240,6 @@ def test_records_that_cannot_be_changed_are_skipped(mirror: Mirror, topic: Topic
         )
         == []
     )
-
-
-def test_dead_letters_are_kept_before_the_lane_goes_on(mirror: Mirror, topic: TopicNamer) -> None:
-    """The failure comes with the record as the source has it."""
-    name = topic("dead")
-    topics.create_both(mirror.source, mirror.target, name)
-    topics.produce(mirror.source, name, valued(10))
-    functions.BAD.clear()
-    functions.BAD.add((name, 7))
-    kept: list[Failure] = []
-
-    class Letters:
-        async def put(self, lane: Lane, failures: Sequence[Failure]) -> None:
-            assert lane.source_topic == name
-            kept.extend(failures)
-
-    async def scenario() -> None:
-        settings = python("even_doubled", on_error=OnError.DEAD_LETTER)
-        async with changing(mirror, name, name, letters=Letters(), **settings) as running:
-            await running.until_copied()
-
-    asyncio.run(scenario())
-
-    assert [(each.record.offset, each.record.value, each.reason) for each in kept] == [
-        (7, b"7", "RuntimeError: 7 is bad")
-    ]
-    assert assert_changed(mirror, name, name, is_even_and_doubled) == []
 
 
 def test_a_source_that_deleted_what_has_arrived(mirror: Mirror, topic: TopicNamer) -> None:

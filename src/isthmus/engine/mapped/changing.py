@@ -16,10 +16,20 @@ from isthmus.engine.batches.rebatch import Record
 from isthmus.engine.brokers.aside import aside
 from isthmus.engine.brokers.room import Room
 from isthmus.engine.mapped.reworking import Decoded, Original, decode, encode_pieces, portions
-from isthmus.engine.mapped.transformer import Changed, DeadLetters, Failure, Portion, Transformer, TransformFailed
+from isthmus.engine.mapped.transformer import (
+    Changed,
+    DeadLetter,
+    DeadLetters,
+    Failure,
+    LaneLetters,
+    Portion,
+    Transformer,
+    TransformFailed,
+)
 from isthmus.engine.mapped.transit import Transit
 from isthmus.engine.run import LaneRun
 from isthmus.engine.state.stage import Chunk, TransformStage
+from isthmus.errors import ClusterError
 from isthmus.kafka.batches.batch import HEADER_BYTES
 from isthmus.model.links.transform import OnError
 
@@ -33,10 +43,12 @@ _T = TypeVar("_T")
 
 
 class Stop(NamedTuple):
-    """The lane stops before the source's `offset`."""
+    """The lane stops before the source's `offset`: the record there `cannot` be treated so, for a `reason`."""
 
     offset: int
     reason: str
+    cannot: str = "be changed"
+    hint: str = ""
 
 
 class ChunkOutcome(NamedTuple):
@@ -50,7 +62,7 @@ class Stopping(Protocol):
     """Stops lanes before records that cannot be copied."""
 
     def note_unreadable(self, run: LaneRun, what: str, offset: int, /) -> None: ...
-    def block_unchanged(self, run: LaneRun, offset: int, reason: str, /) -> None: ...
+    def block_unchanged(self, run: LaneRun, offset: int, reason: str, cannot: str, hint: str, /) -> None: ...
 
 
 class Changer(Protocol):
@@ -76,6 +88,7 @@ class Changing:
         self._engine = engine
         self._transformers = transformers
         self._letters = letters
+        self._taken: dict[LaneRun, tuple[int, LaneLetters]] = {}
         self._spawn = spawn
 
     def wake(self, run: LaneRun) -> None:
@@ -133,12 +146,13 @@ class Changing:
         results: list[Changed] = []
         for portion in portions(origins):
             try:
-                answer = await self._ask(run, stage, portion)
-                failed = [one for one in answer if isinstance(one, Failure)]
-                if failed and run.lane.on_error is OnError.DEAD_LETTER:
-                    await self._set_aside(run, failed)
+                answer = await self._settle(run, stage, chunk, portion)
+            except ClusterError as error:
+                stop = Stop(portion[0].record.offset, error.message, "be passed without its dead letters", error.hint)
+                return ChunkOutcome(results, stop)
             except Exception as error:  # noqa: BLE001 - whatever a transform raises, other lanes go on
                 return ChunkOutcome(results, Stop(portion[0].record.offset, _describe(error)))
+            failed = [one for one in answer if isinstance(one, Failure)]
             if failed and run.lane.on_error is OnError.STOP:
                 place = answer.index(failed[0])
                 results += answer[:place]
@@ -147,6 +161,45 @@ class Changing:
             if not _is_current(run, stage, chunk):
                 break
         return ChunkOutcome(results)
+
+    async def _settle(
+        self, run: LaneRun, stage: TransformStage, chunk: Chunk, portion: Sequence[Original]
+    ) -> list[Changed]:
+        """Find out what becomes of some records. Those that are dead letters already stay that, whatever the transform
+        would make of them now; new ones are kept when this returns.
+
+        :raises ClusterError: Dead letters cannot be read or written.
+        :raises Exception: The transform cannot be applied.
+        """
+        if run.lane.on_error is not OnError.DEAD_LETTER:
+            return await self._ask(run, stage, portion)
+        letters = await self._take_over(run, chunk, portion[0].record.offset)
+        new = [each for each in portion if (each.record.offset, each.epoch) not in letters.kept]
+        answer = await self._ask(run, stage, new) if new else []
+        failed = [
+            DeadLetter(each.record, each.epoch, each.is_appended, one.reason)
+            for each, one in zip(new, answer, strict=True)
+            if isinstance(one, Failure)
+        ]
+        if failed and _is_current(run, stage, chunk):
+            # If that fails, it is open what is there.
+            del self._taken[run]
+            await letters.put(failed)
+            self._taken[run] = chunk.generation, letters
+        found = {each.record.offset: one for each, one in zip(new, answer, strict=True)}
+        return [found.get(each.record.offset, Failure(each.record, "")) for each in portion]
+
+    async def _take_over(self, run: LaneRun, chunk: Chunk, begin: int) -> LaneLetters:
+        """Return the dead letters of a lane, which are taken over each time that it is placed."""
+        if self._letters is None:
+            raise TransformFailed("there is no place for dead letters")
+        generation, letters = self._taken.pop(run, (-1, None))
+        if letters is None or generation != chunk.generation:
+            for each in [each for each in self._taken if each.is_over]:
+                del self._taken[each]
+            letters = await self._letters.take_over(run.lane, begin)
+        self._taken[run] = chunk.generation, letters
+        return letters
 
     async def _ask(self, run: LaneRun, stage: TransformStage, portion: Sequence[Original]) -> list[Changed]:
         """Have the lane's transformer change some records.
@@ -165,11 +218,6 @@ class Changing:
         if len(answer) != len(portion):
             raise TransformFailed(f"it returned {len(answer)} results for {len(portion)} records")
         return answer
-
-    async def _set_aside(self, run: LaneRun, failed: Sequence[Failure]) -> None:
-        if self._letters is None:
-            raise TransformFailed(f"{failed[0].reason}; there is no place for dead letters")
-        await self._letters.put(run.lane, failed)
 
 
 async def _do(records: int, work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol
 
 from isthmus.engine.batches.rebatch import Record
@@ -46,11 +46,39 @@ class Transformer(Protocol):
         """
 
 
+class DeadLetter(NamedTuple):
+    """A record of the source's leader epoch `epoch` that could not be changed, why, and whether its timestamp is that
+    of the source's broker.
+    """
+
+    record: Record
+    epoch: int
+    is_appended: bool
+    reason: str
+
+
+class LaneLetters(Protocol):
+    """The dead letters of one lane, for the only one who may add to them.
+
+    `kept` are the places of those that are there already: the source offset and the leader epoch of each.
+    """
+
+    @property
+    def kept(self) -> Collection[tuple[int, int]]: ...
+
+    async def put(self, letters: Sequence[DeadLetter]) -> None:
+        """Add letters, none of which are there yet; they are durable when this returns.
+
+        :raises ClusterError: They cannot be kept now; what became of them the next `take_over` finds out.
+        """
+
+
 class DeadLetters(Protocol):
-    """Where failures of lanes with the policy `DEAD_LETTER` go."""
+    """Where records go that lanes with the policy `DEAD_LETTER` cannot change."""
 
-    async def put(self, lane: Lane, failures: Sequence[Failure]) -> None:
-        """Keep these failures; they are durable when this returns. They may come again after a crash.
+    async def take_over(self, lane: Lane, begin: int) -> LaneLetters:
+        """Take over the letters of a lane that goes on at the source offset `begin`: whoever had them before adds none
+        from now on. What is `kept` is known from that offset on.
 
-        :raises ClusterError: They cannot be kept now.
+        :raises ClusterError: They cannot be read or written now.
         """

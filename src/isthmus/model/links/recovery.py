@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import enum
-import hashlib
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Final, NamedTuple
 
-from isthmus.model.naming import NAME_CHARACTERS_MAX, SourceTopic, TargetTopic
+from isthmus.model.naming import NAME_CHARACTERS_MAX, SourceTopic, TargetTopic, with_digest
 from isthmus.model.text.plain import Hidden, PlainValue, TextOrNull, computed_field
 
 QUARANTINE_PREFIX: Final = "__isthmus.quarantine."
-_DIGEST_BYTES: Final = 8
 
 
 class RecoveryWay(enum.StrEnum):
@@ -157,10 +155,7 @@ class Recovery(PlainValue):
 def quarantine_of(topic: str) -> str:
     """Return the topic beside `topic` for the records that are set aside."""
     name = f"{QUARANTINE_PREFIX}{topic}"
-    if len(name) <= NAME_CHARACTERS_MAX:
-        return name
-    digest = hashlib.blake2b(topic.encode(), digest_size=_DIGEST_BYTES).hexdigest()
-    return f"{name[: NAME_CHARACTERS_MAX - len(digest) - 1]}.{digest}"
+    return name if len(name) <= NAME_CHARACTERS_MAX else with_digest(name, of=topic)
 
 
 class OffsetRuns:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark import TaskContext
 
 from isthmus.engine.engine import Engine
+from isthmus.engine.mapped.lettertopics import LetterTopics
 from isthmus.errors import ClusterError, IsthmusError
 from isthmus.kafka.clock import lasting_s
 from isthmus.kafka.session import ClientSession
@@ -183,6 +184,7 @@ class LeaseTask:
                 maps=self._maps,
                 schemas=self._spec.schemas,
                 transformers=build_transformers(context.transforms, Calls(), self._pipe),
+                letters=LetterTopics(context.source.alias, target, context.link, lambda: self._engine.may_write()),
             )
             self._source_word = SourceWord(
                 context.link, self._spec.slot, context.target.alias, self._engine.readers.allow

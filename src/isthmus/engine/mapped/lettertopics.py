@@ -1,0 +1,230 @@
+"""Writes dead letters to topics at the target, each once.
+
+A topic for dead letters has the partitions of the topic whose letters it takes, and each is written by one lane. Which
+letters are there is never remembered: their log says it. Who takes a lane's letters over initializes its transactional
+id, so that what an earlier owner has on its way is refused from then on. Then it reads the log back from its end, as
+far as letters behind the lane's place may stand there. Letters are written in a transaction, which is committed only if
+it stands where that log ended: what was read from a leader that was none any more is noticed so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Final
+
+from isthmus.deadline import Deadline
+from isthmus.engine.batches.rebatch import Record, records_of, split
+from isthmus.engine.mapped.letters import as_letter, read_letter
+from isthmus.engine.mapped.reworking import encode_pieces
+from isthmus.engine.mapped.transformer import DeadLetter, LaneLetters
+from isthmus.errors import BrokerRefused, ClusterError, Unreachable
+from isthmus.kafka import codes
+from isthmus.kafka.batches.aborted import COMMIT, control_type
+from isthmus.kafka.batches.batch import Batch, stamp
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.leader import LogLeader
+from isthmus.kafka.log.offsets import log_ranges
+from isthmus.kafka.log.tail import NoBatch, batches_before
+from isthmus.kafka.permission import Permission
+from isthmus.kafka.transactions.transaction import Transaction
+from isthmus.model.kafka.log import LogRange
+from isthmus.model.lane import Lane
+from isthmus.model.links.deadletters import dead_letters_of
+
+_PARCEL_BYTES: Final = 512 << 10
+_LZ4: Final = 3
+_TIMEOUT_MS: Final = 60_000
+_PATIENCE_S: Final = 5.0
+_WRITE_S: Final = 10.0
+_LOOK_S: Final = 0.05
+_TOO_LARGE: Final = frozenset({codes.MESSAGE_TOO_LARGE, codes.RECORD_LIST_TOO_LARGE})
+
+
+class LetterTopics:
+    """The topics for dead letters of a link from `source`, an alias. `may_send` is checked before each request that
+    changes a transaction.
+    """
+
+    def __init__(self, source: str, target: Client, link: str, may_send: Permission) -> None:
+        self._source, self._target, self._link = source, target, link
+        self._may_send = may_send
+
+    async def take_over(self, lane: Lane, begin: int) -> LaneLetters:
+        """Take over the letters of a lane that goes on at the source offset `begin`.
+
+        :raises ClusterError: They cannot be read or written now.
+        """
+        key = dead_letters_of(self._link, lane.target_topic), lane.partition
+        await _require(self._target, *key)
+        transaction = Transaction(
+            self._target,
+            f"isthmus.{self._link}.{lane.key}.letters",
+            timeout_ms=_TIMEOUT_MS,
+            may_send=self._may_send,
+            patience_s=_PATIENCE_S,
+        )
+        await transaction.initialize()
+        log = await _await_decided(self._target, key)
+        kept, furthest = set[tuple[int, int]](), -1
+        async with aclosing(_read_back(self._target, key, log)) as records:
+            async for record in records:
+                letter = read_letter(record)
+                if letter is None:
+                    continue
+                if letter.topic_id != lane.source_topic_id:
+                    break
+                furthest = max(letter.furthest, furthest)
+                if letter.furthest < begin:
+                    break
+                if letter.record.offset >= begin:
+                    kept.add(letter.place)
+        return _TakenLetters(self._target, transaction, lane, self._source, key, log.end, frozenset(kept), furthest)
+
+
+class _TakenLetters:
+    """The letters of a lane, whose log ended at `end` when they were taken over."""
+
+    def __init__(
+        self,
+        target: Client,
+        transaction: Transaction,
+        lane: Lane,
+        source: str,
+        key: tuple[str, int],
+        end: int,
+        kept: frozenset[tuple[int, int]],
+        furthest: int,
+    ) -> None:
+        self.kept, self._furthest = kept, furthest
+        self._target, self._transaction = target, transaction
+        self._lane, self._source = lane, source
+        self._key, self._end = key, end
+
+    async def put(self, letters: Sequence[DeadLetter]) -> None:
+        """Add letters in one transaction.
+
+        :raises ClusterError: They cannot be kept now.
+        """
+        records: list[tuple[Record, int]] = []
+        for each in letters:
+            self._furthest = max(each.record.offset, self._furthest)
+            records.append((as_letter(each, self._lane, self._source, self._furthest), _LZ4))
+        batches = [piece.batch for piece in encode_pieces(records, 0, _PARCEL_BYTES)]
+        leader = LogLeader(self._target, self._key)
+        try:
+            await self._transaction.begin(self._key)
+            await self._append(leader, deque(batches))
+            await self._transaction.end(commit=True)
+        except ClusterError:
+            # A topic that is gone is the better reason.
+            await _require(self._target, *self._key)
+            raise
+        finally:
+            leader.close()
+        # Behind them is the marker of the transaction.
+        self._end += 1
+
+    async def _append(self, leader: LogLeader, batches: deque[Batch]) -> None:
+        transaction = self._transaction
+        while batches:
+            batch = batches.popleft()
+            header = stamp(batch, transaction.producer_id, transaction.epoch, transaction.sequence, transactional=True)
+            try:
+                base = await leader.append(
+                    header, batch, term_s=_WRITE_S, transactional_id=transaction.transactional_id
+                )
+            except BrokerRefused as error:
+                if error.code not in _TOO_LARGE:
+                    raise
+                if batch.record_count == 1:
+                    raise self._too_large(error, batch) from error
+                batches.extendleft(reversed(split(batch, batch.size_bytes // 2)))
+                continue
+            transaction.note_appended(batch.record_count)
+            if base != self._end:
+                await transaction.end(commit=False)
+                raise Unreachable(
+                    f"topic {self._key[0]} of {self._target.cluster.alias} has grown since it was read",
+                    cluster=self._target.cluster.alias,
+                    hint="Nobody but Isthmus should write there.",
+                )
+            self._end += batch.record_count
+
+    def _too_large(self, error: BrokerRefused, batch: Batch) -> BrokerRefused:
+        topic, alias = self._key[0], self._target.cluster.alias
+        return BrokerRefused(
+            f"it makes a batch of {batch.size_bytes} bytes, which is too large for topic {topic} of {alias}",
+            code=error.code,
+            name=error.name,
+            cluster=alias,
+            hint=f"Raise max.message.bytes of topic {topic}.",
+        )
+
+
+async def _require(target: Client, topic: str, partition: int) -> None:
+    """Require that the topic for dead letters has the partition."""
+    found = (await target.metadata([topic])).topics[topic]
+    is_unknown = found.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION
+    if is_unknown or (
+        found.error_code == codes.NONE and partition not in {each.partition for each in found.partitions}
+    ):
+        what = "is not there" if is_unknown else f"has no partition {partition}"
+        raise Unreachable(
+            f"topic {topic} of {target.cluster.alias}, which takes dead letters, {what}",
+            cluster=target.cluster.alias,
+            hint="A run creates it, and adds partitions, when it next looks for topics; isthmus plan shows if it can.",
+        )
+
+
+async def _await_decided(target: Client, key: tuple[str, int]) -> LogRange:
+    """Return the log of a partition once no transaction is open there."""
+    deadline = Deadline(_PATIENCE_S)
+    end = -1
+    while True:
+        outcomes = await log_ranges(target, [key])
+        for error in outcomes.errors.values():
+            raise error
+        log = outcomes.values[key]
+        if end < 0:
+            end = log.end
+        if log.stable_end >= log.end:
+            return log
+        if deadline.has_passed:
+            raise Unreachable(
+                f"a transaction is open in topic {key[0]} of {target.cluster.alias}",
+                cluster=target.cluster.alias,
+                hint="A replay of dead letters may be at work. If nobody ends it, its coordinator does after a while.",
+            )
+        await asyncio.sleep(_LOOK_S)
+
+
+async def _read_back(target: Client, key: tuple[str, int], log: LogRange) -> AsyncGenerator[Record, None]:
+    """Yield the committed records of a log, the last one first. All transactions in it have ended."""
+    end, committed = log.end, dict[int, bool]()
+    while end > log.start:
+        found = (await batches_before(target, {key: end})).get(key)
+        if found is None:
+            raise Unreachable(
+                f"topic {key[0]} of {target.cluster.alias} cannot be read now",
+                cluster=target.cluster.alias,
+                hint="Check the brokers that hold it.",
+            )
+        if found is NoBatch.DELETED:
+            return
+        if not isinstance(found, Batch) or found.base_offset >= end:
+            end -= 1
+            continue
+        end = found.base_offset
+        if found.is_control:
+            committed[found.producer_id] = control_type(found) == COMMIT
+        elif not found.is_transactional or committed.get(found.producer_id, False):
+            try:
+                records = records_of(found)
+            except ValueError:
+                # No letter of ours.
+                continue
+            for record in reversed(records):
+                yield record

@@ -1,0 +1,19 @@
+"""Dead letters: records that the transform of a link could not change, kept as they were in a topic of the link."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from isthmus.model.naming import NAME_CHARACTERS_MAX, TargetTopic, with_digest
+
+DEAD_LETTERS_PREFIX: Final = "__isthmus.dead-letters."
+
+
+def dead_letters_of(link: str, topic: TargetTopic) -> str:
+    """Return the topic at the target for the dead letters of one of the link's topics, named as at the target.
+
+    A name that is too long, or that another link could have too, ends with a digest.
+    """
+    name = f"{DEAD_LETTERS_PREFIX}{link}.{topic}"
+    is_plain = "." not in link and len(name) <= NAME_CHARACTERS_MAX
+    return name if is_plain else with_digest(name, of=f"{link}/{topic}")
