@@ -25,7 +25,8 @@ ELSEWHERE = {
     "/v1/openapi.json",
 }
 """Files of Kafka, of users and of the REST API."""
-OTHER_NAMES = {f"isthmus.{name}" for name in ("audit", "kind", "link", "offset", "partition", "producer", "replayed")}
+HEADERS = "kind link offset partition producer replayed cluster topic transform reason furthest"
+OTHER_NAMES = {f"isthmus.{name}" for name in ("audit", *HEADERS.split())}
 """A logger, and headers of records, which look like names in Python."""
 INLINE = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\[[^\]]*\]\((?![a-z]+:)([^)\s#]*)#?([^)\s]*)\)")

@@ -11,6 +11,7 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.kafka.access import EVERYTHING, MEANS, PermissionType, Rule, RulePattern
 from isthmus.model.kafka.rights import Resource
 from isthmus.model.link import Link
+from isthmus.model.links.deadletters import DEAD_LETTERS_PREFIX
 from isthmus.model.links.needs import About, Side, needs_of
 from isthmus.model.mirrormaker import HEARTBEATS, SyncsPlace
 from isthmus.model.namespace import NamespaceNaming
@@ -202,6 +203,8 @@ def _places(link: Link, side: Side, about: About) -> tuple[list[RulePlace], list
             return [RulePlace("isthmus.namespace.", RulePattern.PREFIXED)], []
         case About.EVERY_GROUP:
             return [RulePlace(EVERYTHING, RulePattern.LITERAL)], []
+        case About.DEAD_LETTERS:
+            return [RulePlace(f"{DEAD_LETTERS_PREFIX}{link.name}.", RulePattern.PREFIXED)], []
         case About.OFFSETS_COPY:
             # Only the brokers know the id of the source, which follows.
             return [RulePlace(COPY_PREFIX, RulePattern.PREFIXED)], []

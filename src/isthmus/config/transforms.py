@@ -204,10 +204,6 @@ def _later(place: Path, section: TransformSection) -> Iterator[Mistake]:
                 f"is {getattr(section.decode, name).format}, which is not supported yet",
                 "Formats are json, utf8 and none; a Python function may decode anything.",
             )
-    if section.on_error == "dead-letter":
-        yield Mistake(
-            (*place, "on_error"), "is dead-letter, which is not supported yet", "Set on_error: stop, or skip."
-        )
 
 
 def _reach(place: Path, sections: tuple[TransformSection, ...], position: int) -> Iterator[Mistake]:

@@ -16,6 +16,7 @@ from isthmus.model.links.transform import Transform, transform_for
 from isthmus.model.mirrormaker import MirrorMakerNames, MirrorMakerSettings
 from isthmus.model.namespace import NamespaceMap, NamespaceNaming
 from isthmus.model.naming import LogicalNames, MirrorMakerNaming, SourceTopic, TemplateNaming
+from isthmus.model.onerror import OnError
 from isthmus.model.selection import TopicSettings
 from isthmus.model.trees.positions import OffsetFlags
 from isthmus.model.trees.switching import BeginEpoch, GoingOver, LaneBegin, LeafDoubt
@@ -146,6 +147,11 @@ class Link:
         if theirs is not None and theirs.is_carried(topic):
             return None
         return transform_for(self.transforms, topic)
+
+    def has_dead_letters(self, topic: SourceTopic) -> bool:
+        """Return whether records of a topic of the source that cannot be changed are kept in a topic of their own."""
+        transform = self.transform_of(topic)
+        return transform is not None and transform.on_error is OnError.DEAD_LETTER
 
     def upstream(self, name: SourceTopic) -> tuple[str, ...]:
         """Return the clusters by which a topic of the source has come when it is at the target, the nearest first; none

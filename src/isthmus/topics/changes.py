@@ -36,6 +36,11 @@ def _changes(topic: TopicPlan, target: TopicDescription | None) -> Iterator[Chan
         yield _change(topic, "partitions", before=str(target.partition_count), after=str(topic.partition_count))
     for name, wanted in topic.settles.items():
         yield _change(topic, name, before=None if target is None else target.value(name), after=wanted)
+    letters = topic.dead_letters
+    if letters is not None and letters.has_changes:
+        before = str(letters.partitions) if letters.partitions else None
+        subject = f"topic {letters.topic}"
+        yield Change(loop=TOPICS_TASK, subject=subject, setting="partitions", before=before, after=str(letters.wanted))
 
 
 def _change(

@@ -54,6 +54,8 @@ _NEVER_COPIED: Final = (
 _TIER_PREFIXES: Final = ("remote.", "local.retention.")
 _TAKEN_OVER_ONCE: Final = "min.insync.replicas"
 """The guarantee of acknowledgements at the target rests on it, so it is copied although it may differ later."""
+_LETTER_BYTES_MAX: Final = 64 << 20
+"""A record of a compressed batch may be far larger than the batch was."""
 _TIMESTAMP_LIMITS: Final = (
     "message.timestamp.before.max.ms",
     "message.timestamp.after.max.ms",
@@ -117,6 +119,32 @@ def creation(
 def replicas(source: TopicDescription, *, brokers: int, given: int | None) -> int:
     """Return how many replicas a target topic gets: by the link, or as many as the source has and the target can."""
     return min(source.replication_factor, brokers) if given is None else given
+
+
+def letter_creations(source: TopicDescription, name: str, *, replication_factor: int) -> tuple[NewTopic, ...]:
+    """Return how to create the topic for dead letters of a topic: the first that the brokers accept, as they do not
+    know each setting. It keeps everything, and takes any record that the source may hold.
+    """
+    settings = {
+        **FILLING,
+        "compression.type": "producer",
+        "message.timestamp.type": "CreateTime",
+        "max.message.bytes": str(max(_LETTER_BYTES_MAX, batch_bytes_max(source))),
+    }
+    durable = source.own_configs.get(_TAKEN_OVER_ONCE)
+    if durable is not None and int(durable) <= replication_factor:
+        settings[_TAKEN_OVER_ONCE] = durable
+    # Before Kafka 3.6 one limit is for both directions of time.
+    *since_3_6, before = _TIMESTAMP_LIMITS
+    return tuple(
+        NewTopic(
+            name=name,
+            partition_count=source.partition_count,
+            replication_factor=replication_factor,
+            configs=dict(sorted({**settings, **dict.fromkeys(limits, str(LONG_MAX))}.items())),
+        )
+        for limits in (since_3_6, (before,), ())
+    )
 
 
 def own_settings(source: TopicDescription, settings: ConfigSettings) -> dict[str, str]:

@@ -30,14 +30,21 @@ async def apply(plan: LinkPlan, target: Client) -> Applied:
     :raises ClusterError: The cluster as a whole did not answer.
     """
     topics = [topic for topic in plan.topics if not topic.reasons]
-    created = await create_topics(target, [t.creation for t in topics if t.creation is not None])
-    enlarged = await add_partitions(
-        target,
-        {t.topic: t.partition_count for t in topics if t.action is Action.ADD_PARTITIONS},
-    )
+    letters = {each.dead_letters.topic: each for each in topics if each.dead_letters is not None}
+    beside = [each.dead_letters for each in letters.values() if each.dead_letters is not None]
+    wanted = [each.creation for each in topics] + [each.creation for each in beside]
+    created = await create_topics(target, [each for each in wanted if each is not None])
+    counts = {**{each.topic: each.wanted for each in beside}, **{str(t.topic): t.partition_count for t in topics}}
+    too_small = [str(t.topic) for t in topics if t.action is Action.ADD_PARTITIONS]
+    too_small += [each.topic for each in beside if 0 < each.partitions < each.wanted]
+    enlarged = await add_partitions(target, {name: counts[name] for name in too_small})
     settled = await alter_topic_configs(target, {t.topic: t.settles for t in topics if t.settles})
+
+    def planned(name: str) -> TargetTopic:
+        return letters[name].topic if name in letters else TargetTopic(name)
+
     errors = {
-        TargetTopic(name): error
+        planned(name): error
         for name, error in {**created.errors, **enlarged.errors, **settled.errors}.items()
         # Then the next observation finds it.
         if not is_there_already(error)
@@ -45,7 +52,6 @@ async def apply(plan: LinkPlan, target: Client) -> Applied:
     for what, done in (("created", created), ("given partitions", enlarged), ("configured", settled)):
         if done.values:
             _log.info("link %s: %s at %s: %s", plan.link, what, plan.target, ", ".join(sorted(done.values)))
-    counts = {str(t.topic): t.partition_count for t in topics}
     grown = {name: counts[name] for name in (*created.values, *enlarged.values)}
     changed = {*settled.values} - grown.keys() | await await_leaders(target, grown)
-    return Applied(changed=frozenset(map(TargetTopic, changed)) - errors.keys(), errors=errors)
+    return Applied(changed=frozenset(map(planned, changed)) - errors.keys(), errors=errors)

@@ -21,6 +21,7 @@ from isthmus.memory.claims import Claims
 from isthmus.model.kafka.topic import Rebuilt, Settings, TopicIds
 from isthmus.model.lane import Lane, LaneKey, LaneState
 from isthmus.model.link import Link
+from isthmus.model.links.deadletters import dead_letters_of
 from isthmus.model.links.firstlook import FirstLook
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import NamedTopics, SourceTopic, TargetTopic
@@ -78,11 +79,17 @@ class _Shape:
     source: _Side | None
     target: _Side | None
     is_refused: bool = False
+    letters: _Side | None = None
 
     def lacks_side_of(self, earlier: _Shape) -> bool:
         """Whether a topic is gone that was there earlier."""
-        return (self.source is None and earlier.source is not None) or (
-            self.target is None and earlier.target is not None
+        return any(
+            now is None and before is not None
+            for now, before in (
+                (self.source, earlier.source),
+                (self.target, earlier.target),
+                (self.letters, earlier.letters),
+            )
         )
 
 
@@ -260,10 +267,17 @@ class TopicLoop:
         refused = found.names.refused
         names = sorted({*kept, *self._topics})
         asked = [name for name in names if name not in refused]
-        at_target = (await self._target.metadata(asked)).topics if asked else {}
+        has_letters = (name for name in asked if name in kept and self._link.has_dead_letters(kept[name]))
+        letters = {name: dead_letters_of(self._link.name, name) for name in has_letters}
+        at_target = (await self._target.metadata([*asked, *letters.values()])).topics if asked else {}
         # A topic that was forgotten while the target was asked is not looked for any more.
         return {
-            name: _Shape(_Side.of(found.at_source(name)), _Side.of(at_target.get(name)), name in refused)
+            name: _Shape(
+                _Side.of(found.at_source(name)),
+                _Side.of(at_target.get(name)),
+                name in refused,
+                _Side.of(at_target.get(letters.get(name, ""))),
+            )
             for name in names
             if name in self._names.sources or name in self._topics
         }

@@ -27,6 +27,7 @@ from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.problem import Problem, problem_of
 from isthmus.topics.aborted import Abilities, Treatment, treatment
 from isthmus.topics.checks.functions import find_unloadable
+from isthmus.topics.checks.letters import LetterTopic, find_letter_topics
 from isthmus.topics.checks.safeguards import Safeguards, safeguards, transactional_topics
 from isthmus.topics.checks.tiers import is_tiered
 from isthmus.topics.checks.unmatched import missing, topic_names, unmatched_groups, unmatched_topics
@@ -54,7 +55,8 @@ class ObservedLink:
     how aborted records are treated; if there is a risk in it, `transactional` are the topics recently written in
     transactions. `visibility` is how transactions become visible.
     `local_starts` are where logs of tiered topics of the source begin on its brokers' own disks, by partition.
-    `unmatched` are the patterns that match nothing, if all topics were looked for.
+    `unmatched` are the patterns that match nothing, if all topics were looked for. `letters` are the topics for dead
+    letters of those that have any.
     """
 
     link: Link
@@ -73,6 +75,7 @@ class ObservedLink:
     transactional: frozenset[TargetTopic] = frozenset()
     local_starts: Mapping[TargetTopic, Mapping[int, int]] = field(default_factory=dict)
     unmatched: tuple[Problem, ...] = ()
+    letters: Mapping[TargetTopic, LetterTopic] = field(default_factory=dict)
 
 
 async def observe(link: Link, source: Client, target: Client, *, names: NamedTopics | None = None) -> ObservedLink:
@@ -96,6 +99,8 @@ async def observe(link: Link, source: Client, target: Client, *, names: NamedTop
     view = await _Sides.look(link, source, target, found, brokers=seen.target_brokers)
     unloadable = await find_unloadable(link, found.names)
     view.problems.update({name: problem for name, problem in unloadable.items() if name not in view.problems})
+    letters = await find_letter_topics(link, target, view.pairs(), brokers=seen.target_brokers)
+    view.problems.update(letters.problems)
     pairs = await _with_ranges(source, target, view.pairs())
     taken = await safeguards(target)
     aborted = _treatment_of(link, target_cluster, taken)
@@ -105,7 +110,7 @@ async def observe(link: Link, source: Client, target: Client, *, names: NamedTop
         pairs=await _with_holes(source, pairs, link, view.problems),
         defaults=view.defaults,
         problems=view.problems,
-        states={**dict.fromkeys(unloadable, LaneState.REFUSED), **view.states},
+        states={**letters.states, **dict.fromkeys(unloadable, LaneState.REFUSED), **view.states},
         absent=view.absent,
         expiration_ms=taken.expiration_ms,
         aborted=aborted,
@@ -113,6 +118,7 @@ async def observe(link: Link, source: Client, target: Client, *, names: NamedTop
         local_starts=await _local_starts(source, pairs),
         transactional=await _transactional(source, found, pairs) if aborted.risk else frozenset(),
         unmatched=await _find_unmatched(link, source, found.metadata) if names is None else (),
+        letters=letters.topics,
     )
 
 

@@ -22,6 +22,7 @@ from isthmus.model.text.plain import Flat, FormMark, Hidden, PlainValue, TextOrN
 from isthmus.model.text.shown import ShortTable, ShownAsTable, Tone
 from isthmus.model.text.wording import format_count, format_topic
 from isthmus.topics.aborted import Treatment
+from isthmus.topics.checks.letters import LetterTopic
 from isthmus.topics.preflight import PartitionDecision, TopicMode
 from isthmus.topics.visibility import VisibilityInForce
 
@@ -95,7 +96,8 @@ class TopicPlan(PlainValue):
     `left` is what a copy with the same offsets leaves in the tier. `parted` names who let it continue with mapped
     offsets since both sides diverged; `first_partitions` is as in `TopicIds`. `kept` is why a target is not deleted
     that should be, as the source has deleted its own. `transform` is how records are changed on the way, `None` for as
-    they are, and `transform_begins` are the partitions that were copied otherwise before.
+    they are, and `transform_begins` are the partitions that were copied otherwise before. `dead_letters` is the topic
+    for records that it cannot change, `None` where these are not kept.
     """
 
     topic: TargetTopic
@@ -104,6 +106,7 @@ class TopicPlan(PlainValue):
     parted: Parted | None = None
     transform: Transform | None = None
     transform_begins: tuple[TransformBegin, ...] = ()
+    dead_letters: LetterTopic | None = None
     partition_count: Annotated[int, "partitions"] = 0
     local_starts: Annotated[Mapping[int, int], "local_log_starts", _by_partition] = field(default_factory=dict)
     reasons: tuple[Problem, ...] = ()
@@ -195,7 +198,9 @@ class TopicPlan(PlainValue):
         """Whether applying and running it would change or copy anything."""
         if not self.is_copied:
             return False
-        return self.action is not Action.COPY or bool(self.settles) or self.lag_records + self.prefix_offsets > 0
+        if self.action is not Action.COPY or (self.dead_letters is not None and self.dead_letters.has_changes):
+            return True
+        return bool(self.settles) or self.lag_records + self.prefix_offsets > 0
 
     @computed_field(before="reasons")
     def configs(self) -> Mapping[str, str | None]:

@@ -179,7 +179,14 @@ def _topic(
     before = pair.settles if recorded is None else recorded.settles
     planned = _apply_decision(observed, pair, decision, first, before)
     changes = tuple(_transform_begins(pair, transform)) if planned.is_copied else ()
-    return replace(planned, left=left, parted=parted, transform=transform, transform_begins=changes)
+    return replace(
+        planned,
+        left=left,
+        parted=parted,
+        transform=transform,
+        transform_begins=changes,
+        dead_letters=observed.letters.get(name) if planned.is_copied else None,
+    )
 
 
 def _transform_begins(pair: TopicPair, transform: Transform | None) -> Iterator[TransformBegin]:
@@ -353,13 +360,15 @@ def _is_whole(observed: ObservedLink, decision: TopicDecision) -> bool:
 
 
 def _lanes(observed: ObservedLink, pair: TopicPair, decision: TopicDecision, first_partitions: int) -> Iterator[Lane]:
-    """Yield a lane for each partition that both sides have and that is not refused."""
+    """Yield a lane for each partition that is on both sides, and in its topic for dead letters, and not refused."""
     link, target, aborted = observed.link, pair.target, _aborted_policy(observed)
     starts = starts_at(link.topics, pair.source, first_partitions)
     if target is None:
         return
+    letters = observed.letters.get(pair.name)
+    count = target.partition_count if letters is None else min(target.partition_count, letters.partitions)
     for p in decision.partitions:
-        if p.refusal is None and p.partition < target.partition_count:
+        if p.refusal is None and p.partition < count:
             yield Lane(
                 source_topic=pair.source_name,
                 source_topic_id=pair.source.topic_id,

@@ -29,7 +29,7 @@ from testing.runs.mirror import Mirror, Running, all_are
 pytestmark = pytest.mark.integration
 
 TopicNamer = Callable[[str], str]
-POLICY = {"on_error": OnError.DEAD_LETTER}
+POLICY: dict[str, Any] = {"on_error": OnError.DEAD_LETTER}
 
 
 class SteppingLetters(LetterTopics):

@@ -115,7 +115,6 @@ def test_one_mapping_stands_for_a_list_of_it() -> None:
         ("{decode: {value: jsn}, where: 'true'}", "transform.decode.value must be none, utf8, json"),
         ("{decode: {value: {format: utf8, fields: 'a INT'}}, where: 'true'}", "decode.value.fields is of no use"),
         ("{decode: {value: avro}, where: 'true'}", "decode.value is avro, which is not supported yet"),
-        ("{python: 'a:b', on_error: dead-letter}", "transform.on_error is dead-letter, which is not supported yet"),
         ("{python: 'rules'}", "transform.python is wrong: 'rules' names no Python function"),
         ("{python: 'a:b', where: 'true'}", "transform.where stands beside python"),
         ("{where: 'true', version: '1'}", "transform.version is of no use without python"),

@@ -40,7 +40,7 @@ _WAYS: Final = {
 _FAILURES: Final = {
     OnError.STOP: "stops its partition",
     OnError.SKIP: "is left out, and counted",
-    OnError.DEAD_LETTER: "is left out, and kept in a topic of its own",
+    OnError.DEAD_LETTER: "is left out, and kept as a dead letter",
 }
 
 _COLUMNS: Final = (
@@ -187,6 +187,10 @@ def _tell_transforms(link: LinkPlan) -> None:
             f"isthmus transform try {link.link} --topic {topics[0]} shows it on records."
         )
         console.print(Text(printable(message)))
+    for topic in link.topics:
+        if (letters := topic.dead_letters) is not None:
+            how = "" if letters.partitions else f", which is created with {format_count(letters.wanted, 'partition')}"
+            console.print(Text(printable(f"{link.link}/{topic.topic}: dead letters go to {letters.topic}{how}")))
 
 
 def _tell_begins(link: LinkPlan) -> None:

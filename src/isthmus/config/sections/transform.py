@@ -82,7 +82,7 @@ class TransformSection(Section):
     on_error: Literal["stop", "skip", "dead-letter"] = Field(
         OnError.STOP.value,
         description=(
-            "The treatment of a record on which it fails: stop the partition before it; skip it, and count it; "
-            "dead-letter is not possible yet."
+            "The treatment of a record on which it fails: stop the partition before it; skip it, and count it; or keep "
+            "it as it is in a topic for dead letters at the target."
         ),
     )

@@ -32,7 +32,7 @@ from isthmus.kafka.permission import Permission
 from isthmus.kafka.transactions.transaction import Transaction
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.lane import Lane
-from isthmus.model.links.deadletters import dead_letters_of
+from isthmus.model.links.deadletters import dead_letters_of, letters_transaction_of
 
 _PARCEL_BYTES: Final = 512 << 10
 _LZ4: Final = 3
@@ -61,7 +61,7 @@ class LetterTopics:
         await _require(self._target, *key)
         transaction = Transaction(
             self._target,
-            f"isthmus.{self._link}.{lane.key}.letters",
+            letters_transaction_of(self._link, lane.target_topic, lane.partition),
             timeout_ms=_TIMEOUT_MS,
             may_send=self._may_send,
             patience_s=_PATIENCE_S,

@@ -17,3 +17,8 @@ def dead_letters_of(link: str, topic: TargetTopic) -> str:
     name = f"{DEAD_LETTERS_PREFIX}{link}.{topic}"
     is_plain = "." not in link and len(name) <= NAME_CHARACTERS_MAX
     return name if is_plain else with_digest(name, of=f"{link}/{topic}")
+
+
+def letters_transaction_of(link: str, topic: TargetTopic, partition: int) -> str:
+    """Return the transactional id by which the dead letters of a partition are written."""
+    return f"isthmus.{link}.{topic}-{partition}.letters"

@@ -13,6 +13,7 @@ from isthmus.model.link import Link
 from isthmus.model.mirrormaker import SyncsPlace
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.offsetscopy import OffsetsCopy
+from isthmus.model.onerror import OnError
 
 
 class Side(enum.StrEnum):
@@ -32,6 +33,7 @@ class About(enum.StrEnum):
     CHECKPOINTS = "the topic of checkpoints"
     HEARTBEATS = "the topic of heartbeats"
     POSITIONS = "the map of positions"
+    DEAD_LETTERS = "topics for dead letters"
     OFFSETS_COPY = "the copy of committed positions"
     EVERY_GROUP = "all groups"
     GROUPS = "groups"
@@ -112,6 +114,10 @@ def _copying(link: Link) -> bool:
 
 def _commits(link: Link) -> bool:
     return _groups(link) or _copying(link)
+
+
+def _dead_letters(link: Link) -> bool:
+    return any(each.on_error is OnError.DEAD_LETTER for each in link.transforms)
 
 
 def _copying_all(link: Link) -> bool:
@@ -259,6 +265,10 @@ NEEDS: Final[tuple[Need, ...]] = (
         _T, About.CHECKPOINTS, _checkpoints, Need(_T, About.CHECKPOINTS, "READ", _WARN, _GO_ON, _checkpoints)
     ),
     *_needs_to_write(_T, About.HEARTBEATS, _heartbeats),
+    Need(_T, About.DEAD_LETTERS, "CREATE", _ERROR, "create those that are missing", _dead_letters),
+    Need(_T, About.DEAD_LETTERS, "WRITE", _ERROR, "keep records that cannot be changed", _dead_letters),
+    Need(_T, About.DEAD_LETTERS, "READ", _ERROR, "know which are there already", _dead_letters),
+    Need(_T, About.DEAD_LETTERS, "ALTER", _WARN, "add partitions when the source adds some", _dead_letters),
     Need(_S, About.EVERY_GROUP, "DESCRIBE", _ERROR, "see the positions of all groups, which are copied", _copying_all),
     Need(_T, About.OFFSETS_COPY, "CREATE", _ERROR, _MAKE, _copying),
     Need(_T, About.OFFSETS_COPY, "WRITE", _ERROR, "write it", _copying),
