@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from isthmus.kafka.client import Client
-from isthmus.ledger.documents.kinds import MapDocument
+from isthmus.ledger.documents.kinds import MapDocument, TransformDocument
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.topic import on_topic
 from isthmus.model.naming import TargetTopic
@@ -20,7 +20,8 @@ class HandMade:
 
     def __init__(self, source: Brokers, target: Brokers, link: str, topic: str, *, partition: int = 0) -> None:
         self.ranges: list[MappedRange] = []
-        self.source_end = self.target_end = 0
+        self.source_end = self.target_end = self.decided_end = 0
+        self.transforms: list[tuple[int, int, str]] = []
         self._source, self._target = source, target
         self._link, self._topic, self._partition = link, topic, partition
 
@@ -31,6 +32,16 @@ class HandMade:
         self.ranges.append(MappedRange(self.source_end, self.target_end, len(records)))
         self.at_source(records)
         self.at_target(there)
+        self.decided_end = self.source_end
+
+    def leave_out(self, records: Sequence[Given]) -> None:
+        """Write records to the source that a transform leaves out."""
+        self.at_source(records)
+        self.decided_end = self.source_end
+
+    def made_by(self, transform: str) -> None:
+        """Have what comes from now on made by the transform of this id."""
+        self.transforms.append((self.source_end, self.target_end, transform))
 
     def at_source(self, records: Sequence[Given]) -> None:
         """Write records to the source that are not copied."""
@@ -46,6 +57,21 @@ class HandMade:
         """Write down what was copied. All that the source has behind it is still to come."""
         ranges = tuple(self.ranges)
         last = ranges[-1] if ranges else MappedRange(0, self.target_end, 0)
+        end, records = max(last.source_end, self.decided_end), sum(one.length for one in ranges)
+        made = [
+            TransformDocument(
+                link=self._link,
+                topic=TargetTopic(self._topic),
+                partition=self._partition,
+                ordinal=0,
+                transform=transform,
+                source_offset=source_offset,
+                target_offset=target_offset,
+                rewound=number,
+                taken_at=number,
+            )
+            for number, (source_offset, target_offset, transform) in enumerate(self.transforms)
+        ]
         document = MapDocument(
             link=self._link,
             topic=TargetTopic(self._topic),
@@ -53,12 +79,12 @@ class HandMade:
             segment="by.hand",
             ordinal_begin=0,
             ranges=ranges,
-            cursor=Cursor(last.source_end, sum(one.length for one in ranges), last.target_end),
+            cursor=Cursor(end, records, last.target_end, rewound=len(made), left_out=end - last.source_end),
         )
         async with Client(as_admin(self._target)) as client:
             writer = LedgerWriter(client)
             try:
-                await on_topic(client, lambda: writer.append([document]), replication_factor=1)
+                await on_topic(client, lambda: writer.append([*made, document]), replication_factor=1)
             finally:
                 writer.close()
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from isthmus.errors import ConfigError, PlanRefused
+from isthmus.errors import ConfigError
 from isthmus.fabric.blocking import in_loop
 from isthmus.kafka.session import ClientSession
 from isthmus.memory.filtering import in_force
@@ -17,7 +17,6 @@ from isthmus.model.kafka.transactions import AbortedPolicy
 from isthmus.model.link import Link
 from isthmus.model.links.verdict import Verdicts
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.text.wording import first_few
 from isthmus.spark.application import SparkApplication
 from isthmus.status.verified import remember_verdict
 from isthmus.topics.names import find_topics
@@ -49,7 +48,8 @@ async def comparison(
     compared is settled here; the function that is returned blocks for as long as the comparison takes, and programs
     without an event loop get its result.
 
-    Records of topics with other offsets at the target are compared with those that the link's map names.
+    Records of topics with other offsets at the target are compared with those that the link's map names. Records that
+    the link changes on the way (`transform`) are made again, and compared with the copies.
 
     `topics` are only these, of those the links select; `since_ms` and `until_ms` are the timestamps to begin and to
     end at. Records the target does not have yet are missing, unless `allow_lag`. What all topics of a link came to
@@ -57,7 +57,6 @@ async def comparison(
     configured to copy them: then they are missing.
 
     :raises ConfigError: There is no link of that name, or no link has a topic of that name.
-    :raises PlanRefused: A link changes records of one of the topics on the way: they are not to be the same.
     :raises ClusterError: A cluster could not be read; the function raises that too.
     """
     session, application = opened.session, opened.application
@@ -68,13 +67,12 @@ async def comparison(
             hint="Write one into the file, or declare it (isthmus link create): comparing nothing proves nothing.",
         )
     selected = await _select_topics(links, topics, session)
-    _refuse_changed(links, selected)
     policies = await asyncio.gather(*(find_treatment(each, session.client(each.target)) for each in links))
     treatments = {each.name: treatment.policy for each, treatment in zip(links, policies, strict=True)}
 
     def compare() -> Verdicts:
         application.find()
-        from isthmus.spark.compare.links import verify
+        from isthmus.spark.compare.links import LinkTransforms, verify
         from isthmus.spark.logs import Copying
 
         verdicts = {
@@ -90,6 +88,7 @@ async def comparison(
                 may_lack_aborted=link.transactions.aborted is not AbortedPolicy.COPY,
                 link=link.name,
                 copying=Copying(link.level, link.distributor.flags) if link.distributor else None,
+                transforms=LinkTransforms.of(link, selected[link.name]),
                 progress=on_progress,
             )
             for link in links
@@ -99,26 +98,6 @@ async def comparison(
         return Verdicts({name: replace(verdict, aborted=str(treatments[name])) for name, verdict in verdicts.items()})
 
     return compare
-
-
-def _refuse_changed(links: Iterable[Link], selected: Mapping[str, Mapping[SourceTopic, TargetTopic]]) -> None:
-    """Require that no topic to be compared is changed on the way.
-
-    :raises PlanRefused: Some are.
-    """
-    changed = {
-        link.name: [str(topic) for topic in selected[link.name] if link.transform_of(topic) is not None]
-        for link in links
-    }
-    found = {name: topics for name, topics in changed.items() if topics}
-    if found:
-        name, topics = next(iter(found.items()))
-        raise PlanRefused(
-            f"link {name} changes records of {first_few(topics)} on the way (transform): both sides are not to hold "
-            "the same, and a comparison does not apply the transform yet",
-            hint="Name other topics with --topic, or another link. isthmus transform try shows what becomes of "
-            "records.",
-        )
 
 
 async def _remember(links: tuple[Link, ...], verdicts: Mapping[str, Verdict], ledger: LedgerSettings) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from isthmus.errors import ClusterError
@@ -16,7 +17,7 @@ from isthmus.model.problem import Problem
 from isthmus.model.text.wording import first_few, format_count
 
 if TYPE_CHECKING:
-    from isthmus.spark.compare.links import Verdict
+    from isthmus.spark.compare.links import PartitionVerdict, Verdict
 
 
 def document_of(link: str, verdict: Verdict) -> VerificationDocument:
@@ -32,12 +33,21 @@ def _problem(link: str, verdict: Verdict) -> Problem | None:
             "them back",
             f"isthmus status {link} names it; verify again when it has ended.",
         )
+    if not names and verdict.not_compared:
+        reasons = sorted({each.reason for part in _partitions(verdict) for each in part.uncompared})
+        return Problem(
+            f"{format_count(verdict.not_compared, 'offset')} of the source could not be compared: {first_few(reasons)}",
+            f"isthmus verify {link} names them; --since with a later time leaves them out.",
+        )
     if not names:
         return None
-    return Problem(
-        f"both sides differ: {first_few(names)}",
-        f"isthmus verify {link} shows where; isthmus link recover {link} repairs topics that have diverged.",
-    )
+    hint = next((topic.hint for topic in verdict.topics if topic.differs and topic.hint), "")
+    repair = f"isthmus link recover {link} repairs topics that have diverged"
+    return Problem(f"both sides differ: {first_few(names)}", f"isthmus verify {link} shows where; {hint or repair}.")
+
+
+def _partitions(verdict: Verdict) -> Iterator[PartitionVerdict]:
+    return (part for topic in verdict.topics for part in topic.partitions)
 
 
 async def remember_verdict(link: Link, target: Client, verdict: Verdict, ledger: LedgerSettings) -> None:

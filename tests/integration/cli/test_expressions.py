@@ -118,3 +118,5 @@ def test_a_link_with_expressions_runs(shell: Shell, east: LocalCluster, west: Lo
         assert changed == {**{name: held for name, held in known.items() if name != "note"}, "email": changed["email"]}
     oracle.assert_same(east, west, f"{shell.stem}.plain")
     assert shell.run("run", "--until", "caught-up")["records"] == 0
+    (verdict,) = shell.run("verify")
+    assert (verdict["equal"], verdict["topics"][0]["partitions"][0]["filtered"]) == (True, len(sent) - len(wanted))

@@ -81,7 +81,9 @@ def test_a_transform_is_planned_and_tried(shell: Shell, east: LocalCluster) -> N
     }
     shell.run("transform", "try", shell.stem, "--topic", f"{shell.stem}.plain", code=6)
     shell.run("transform", "try", shell.stem, "--topic", "none", code=2)
-    shell.run("verify", code=6)
+    (verdict,) = shell.run("verify", "--topic", orders, code=4)
+    (partition,) = verdict["topics"][0]["partitions"]
+    assert (partition["missing"], partition["filtered"]) == (21, 10)
 
     shell.links[0]["transform"][0]["python"] = "rules:cleaned"
     shell.configure()
@@ -114,3 +116,12 @@ def test_a_link_with_a_transform_runs(shell: Shell, east: LocalCluster, west: Lo
     assert (changed["lag_records"], changed["transform"]["described"]) == (0, "by rules:clean")
     again = shell.run("run", "--until", "caught-up")
     assert again["records"] == 0
+
+    (verdict,) = shell.run("verify")
+    assert (verdict["equal"], verdict["records"]) == (True, 60)
+    assert verdict["topics"][0]["partitions"][0]["filtered"] == 10
+    del shell.links[0]["transform"]
+    shell.configure()
+    (verdict,) = shell.run("verify", code=5)
+    (partition,) = verdict["topics"][0]["partitions"]
+    assert (verdict["equal"], partition["missing"], partition["not_compared"]) == (False, 0, 30)

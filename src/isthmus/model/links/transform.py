@@ -32,6 +32,11 @@ _FIELDS: Final = re.compile(rf"{_NAME}(?:\.{_NAME})*")
 _FIELD: Final = re.compile(_NAME)
 _FUNCTION: Final = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*(?:\.[^\W\d]\w*)*)")
 _QUOTED: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
+_UNSTEADY: Final = re.compile(
+    r"(?<![\w.`])(?:(rand|random|randn|randstr|uniform|uuid|shuffle|now|curdate|unix_timestamp|"
+    r"monotonically_increasing_id|spark_partition_id)\s*\(|(current_timestamp|localtimestamp|current_date|current_time)\b)",
+    re.IGNORECASE,
+)
 _FIELD_READ: Final = re.compile(r"(?<![\w.`])(key|value)\s*[.:\[]", re.IGNORECASE)
 _PATHS_HINT: Final = "Name key, value, a field such as value.address.city, headers.NAME or timestamp."
 
@@ -260,6 +265,15 @@ def transform_for(transforms: Iterable[Transform], topic: str) -> Transform | No
     """Return the transform of a topic of the source: the first that matches. `None` if its records stay as they are."""
     found = next((each for each in transforms if each.matches(topic)), None)
     return found if found is not None and found.is_change else None
+
+
+def unsteady_names(transform: Transform) -> tuple[str, ...]:
+    """Return the functions in the expressions of a transform that give another result each time, as far as their text
+    shows: the time and chance. Of a Python function nothing is known.
+    """
+    written = (transform.where, *(each.expression for each in transform.sets))
+    found = (match for text in written for match in _UNSTEADY.findall(_QUOTED.sub(" ", text)))
+    return tuple(sorted({"".join(match).lower() for match in found}))
 
 
 def parts_with_fields(expression: str) -> tuple[RecordPart, ...]:

@@ -14,8 +14,25 @@ from isthmus.model.text.shown import ShortTable, ShownAsTable, Tone
 from isthmus.model.text.wording import format_count, format_topic
 
 _FINDINGS_SHOWN: Final = 5
-_COLUMNS: Final = ("link", "topic", "verdict", "records", "missing", "extra", "different", "lag", "waiting", "problem")
-_TONES: Final = {"equal": Tone.GOOD, "different": Tone.BAD, "waiting": Tone.DOUBTFUL}
+_COLUMNS: Final = (
+    "link",
+    "topic",
+    "verdict",
+    "records",
+    "missing",
+    "extra",
+    "different",
+    "lag",
+    "waiting",
+    "not_compared",
+    "problem",
+)
+_TONES: Final = {
+    "equal": Tone.GOOD,
+    "different": Tone.BAD,
+    "waiting": Tone.DOUBTFUL,
+    "not compared": Tone.DOUBTFUL,
+}
 
 
 class DiscrepancyKind(enum.StrEnum):
@@ -46,11 +63,26 @@ class Discrepancy:
     target_offset: int | None = None
 
     def __str__(self) -> str:
-        last = self.offset_end - 1
-        where = f"offset {last}" if last == self.offset_begin else f"offsets {self.offset_begin} to {last}"
+        where = _offsets_in_words(self.offset_begin, self.offset_end)
         where += "" if self.target_offset is None else f", at the target {self.target_offset}"
         what = f" ({', '.join(self.fields)})" if self.fields else ""
         return f"{self.kind} at {where}{what}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotCompared:
+    """The source's offsets `[offset_begin, offset_end)`, which could not be compared, and the `reason`."""
+
+    offset_begin: int
+    offset_end: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"not comparable at {_offsets_in_words(self.offset_begin, self.offset_end)}: {self.reason}"
+
+
+def _offsets_in_words(begin: int, end: int) -> str:
+    return f"offset {begin}" if end - begin == 1 else f"offsets {begin} to {end - 1}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +96,10 @@ class PartitionVerdict:
     counts aborted records that the target lacks and may lack. `foreign` counts offsets of a mapped partition at the
     target that its map does not know: what others wrote there, which is not judged. `findings` are the first of each
     kind; the counts are of all records.
+
+    Of records that a transform changes `filtered` counts those that it leaves out, and `skipped` those on which it
+    fails and that are left out for it (`on_error`): the target lacks both, as it should. `not_compared` counts offsets
+    that could not be compared, as it is not known what should have become of them; `uncompared` are the first.
     """
 
     partition: int
@@ -80,17 +116,22 @@ class PartitionVerdict:
     foreign: int = 0
     waiting: int = 0
     findings: tuple[Discrepancy, ...] = ()
+    filtered: int = 0
+    skipped: int = 0
+    not_compared: int = 0
+    uncompared: tuple[NotCompared, ...] = ()
 
     @property
     def is_equal(self) -> bool:
-        return not (self.missing or self.extra or self.different or self.waiting)
+        return not (self.missing or self.extra or self.different or self.waiting or self.not_compared)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicVerdict:
     """The comparison of one topic. `problem` states the fault of the topic as a whole, in one sentence.
 
-    Where `offsets` are mapped, records are compared with those that the map of their partition names.
+    Where `offsets` are mapped, records are compared with those that the map of their partition names. If they are
+    changed on their way, `hint` says what may be behind findings.
     """
 
     source_topic: SourceTopic
@@ -98,6 +139,7 @@ class TopicVerdict:
     partitions: tuple[PartitionVerdict, ...]
     problem: str = ""
     offsets: OffsetPolicy = OffsetPolicy.SAME
+    hint: str = ""
 
     @property
     def is_equal(self) -> bool:
@@ -132,8 +174,20 @@ class TopicVerdict:
         return sum(partition.waiting for partition in self.partitions)
 
     @property
+    def filtered(self) -> int:
+        return sum(partition.filtered for partition in self.partitions)
+
+    @property
+    def skipped(self) -> int:
+        return sum(partition.skipped for partition in self.partitions)
+
+    @property
+    def not_compared(self) -> int:
+        return sum(partition.not_compared for partition in self.partitions)
+
+    @property
     def differs(self) -> bool:
-        """Whether a difference was found: not only records that wait for an open transaction."""
+        """Whether a difference was found: not only records that could not be compared."""
         return bool(self.problem or self.missing or self.extra or self.different)
 
     @property
@@ -155,7 +209,9 @@ class TopicVerdict:
     @property
     def word(self) -> str:
         """The verdict in one word."""
-        return "equal" if self.is_equal else "different" if self.differs else "waiting"
+        if self.is_equal or self.differs:
+            return "equal" if self.is_equal else "different"
+        return "not compared" if self.not_compared else "waiting"
 
     @property
     def findings(self) -> list[str]:
@@ -163,9 +219,9 @@ class TopicVerdict:
         found = [
             f"{self.source_topic}-{partition.partition}: {finding}"
             for partition in self.partitions
-            for finding in partition.findings
+            for finding in (*partition.findings, *partition.uncompared)
         ]
-        return [*([self.problem] if self.problem else []), *first_findings(found)]
+        return [*filter(None, [self.problem]), *first_findings(found), *filter(None, [self.hint])]
 
     def row(self, link: str) -> dict[str, object]:
         """Return its row in a table."""
@@ -181,8 +237,11 @@ class TopicVerdict:
             "cleaned": self.cleaned,
             "left_out": self.left_out,
             "foreign": self.foreign,
+            "filtered": self.filtered,
+            "skipped": self.skipped,
             "lag": self.lag,
             "waiting": self.waiting,
+            "not_compared": self.not_compared,
         }
 
 
@@ -206,8 +265,9 @@ class Verdict(PlainValue, ShownAsTable):
     def equal(self) -> bool:
         """Whether every record is at the same offset, or where its map has it, with the same content and visibility.
 
-        If some records could not be compared, as they wait for an open transaction, that is unknown. Aborted records
-        that are left out make no difference.
+        If some records could not be compared, that is unknown: they wait for an open transaction, or were made by a
+        transform that is not known any more. Aborted records that are left out make no difference, nor do those that a
+        transform leaves out.
         """
         return all(topic.is_equal for topic in self.topics)
 
@@ -221,6 +281,11 @@ class Verdict(PlainValue, ShownAsTable):
         """Offsets of the source that could not be compared, as they wait for an open transaction."""
         return sum(topic.waiting for topic in self.topics)
 
+    @property
+    def not_compared(self) -> int:
+        """Offsets of the source that could not be compared, as it is not known what a transform should have made."""
+        return sum(topic.not_compared for topic in self.topics)
+
     @computed_field(before="source")
     def records(self) -> int:
         return sum(topic.records for topic in self.topics)
@@ -228,8 +293,10 @@ class Verdict(PlainValue, ShownAsTable):
     @property
     def outcome(self) -> str:
         """Whether both clusters hold the same, in words."""
+        words = "DIFFER" if self.differs else "hold the same"
         waiting = f", but for {format_count(self.waiting, 'offset')} in open transactions" if self.waiting else ""
-        return f"{self.source} and {self.target} " + ("DIFFER" if self.differs else "hold the same") + waiting
+        unknown = f"; {format_count(self.not_compared, 'offset')} could not be compared" if self.not_compared else ""
+        return f"{self.source} and {self.target} {words}{waiting}{unknown}"
 
     def short_table(self) -> ShortTable:
         return _table([("", self)])

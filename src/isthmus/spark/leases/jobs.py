@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import pickle
-import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -22,6 +20,7 @@ from isthmus.spark.leases.lease import LeaseSpec
 from isthmus.spark.leases.task import changing_lease_task, lease_task
 from isthmus.spark.session import stopped_error
 from isthmus.spark.transforms.expressions import compile_for_leases, project, transforms_by_expressions
+from isthmus.spark.transforms.workers import function_workers
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 AnswerT = TypeVar("AnswerT")
 
 _NO_MODULE: Final = "ModuleNotFoundError"
-_FUNCTIONS: Final = "ISTHMUS_FUNCTIONS"
-_BUILDING: Final = threading.Lock()
 
 
 class JobFailed(Exception):
@@ -127,11 +124,11 @@ def describe_job(specs: Sequence[LeaseSpec]) -> str:
 
 def _collect_receipts(spark: SparkContext, specs: Sequence[LeaseSpec], group: str) -> tuple[Receipt, ...]:
     spark.setJobGroup(group, describe_job(specs), interruptOnCancel=True)
-    transforms = transforms_by_expressions(each for spec in specs for each in spec.context.transforms)
+    transforms = transforms_by_expressions(_transforms_of(specs))
     if transforms:
         return _collect_by_expressions(spark, specs, transforms)
     work = partial(lease_task, tuple(specs))
-    with _workers_for(spark, specs):
+    with function_workers(spark, _transforms_of(specs)):
         rows = spark.parallelize([None], 1).mapPartitions(work)
         # Its environment is taken now.
         _ = rows._jrdd
@@ -139,19 +136,8 @@ def _collect_receipts(spark: SparkContext, specs: Sequence[LeaseSpec], group: st
     return tuple(receipts)
 
 
-@contextlib.contextmanager
-def _workers_for(spark: SparkContext, specs: Sequence[LeaseSpec]) -> Iterator[None]:
-    """Have jobs that are built within this run in Python workers of their own for these Python functions: a worker that
-    Spark reuses has loaded their modules before, and would go on with what they did then.
-    """
-    functions = sorted({each.digest for spec in specs for each in spec.context.transforms if each.python is not None})
-    with _BUILDING:
-        if functions:
-            spark.environment[_FUNCTIONS] = hashlib.sha256("".join(functions).encode()).hexdigest()
-        try:
-            yield
-        finally:
-            spark.environment.pop(_FUNCTIONS, None)
+def _transforms_of(specs: Sequence[LeaseSpec]) -> list[Transform]:
+    return [each for spec in specs for each in spec.context.transforms]
 
 
 def _collect_by_expressions(
@@ -163,7 +149,7 @@ def _collect_by_expressions(
 
     session, compiled = compile_for_leases(spark, transforms)
     name = uuid.uuid4().hex
-    with _workers_for(spark, specs):
+    with function_workers(spark, _transforms_of(specs)):
         fed = session.range(0, 1, 1, 1).mapInArrow(partial(feed_rows, name, compiled.columns), compiled.fed_ddl)
         work = partial(changing_lease_task, tuple(specs), name, compiled)
         rows = project(session, fed, compiled).mapInArrow(work, "receipt BINARY")

@@ -35,14 +35,17 @@ _COLUMNS: Final = {
 }
 ROWS_PER_BATCH: Final = 512
 """Spark hands rows on to Python in batches of so many."""
-_CONF: Final = {
-    "spark.sql.ansi.enabled": "true",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_PER_BATCH),
+_AT_ONCE: Final = {
     # As little as possible is held back in buffers: a batch has to arrive before the next one is there.
     "spark.sql.execution.pandas.udf.buffer.size": "64",
     # A batch that ends early because of its bytes would shift all later ones, whose ends would wait for the next chunk.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+}
+_IN_BULK: Final = {"spark.sql.execution.arrow.maxBytesPerBatch": str(8 << 20)}
+_CONF: Final = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_PER_BATCH),
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
     # What an application has set for its own queries does not change what expressions mean.
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
@@ -77,12 +80,12 @@ class Compiled(NamedTuple):
         return ", ".join(["_transform INT", *(f"_{name} {_COLUMNS[name]}" for name in self.columns), "_chunk BIGINT"])
 
 
-def expression_session(spark: SparkSession) -> SparkSession:
+def expression_session(spark: SparkSession, *, in_bulk: bool = False) -> SparkSession:
     """Return a session of the same application with the settings that evaluating expressions needs: errors are errors
-    (ANSI), times are UTC, and rows are handed on at once.
+    (ANSI), times are UTC, and rows are handed on at once, or `in_bulk`.
     """
     session = spark.newSession()
-    for name, value in _CONF.items():
+    for name, value in (_CONF | (_IN_BULK if in_bulk else _AT_ONCE)).items():
         session.conf.set(name, value)
     return session
 
@@ -145,9 +148,9 @@ def transforms_by_expressions(transforms: Iterable[Transform]) -> tuple[Transfor
     return tuple(found[digest] for digest in sorted(found))
 
 
-def project(spark: SparkSession, rows: DataFrame, compiled: Compiled) -> DataFrame:
-    """Return the results of rows (`Compiled.fed_ddl`): the columns `_result`, which is NULL where an expression
-    failed, and `_chunk`.
+def project(spark: SparkSession, rows: DataFrame, compiled: Compiled, also: Sequence[str] = ("_chunk",)) -> DataFrame:
+    """Return the results of rows (`Compiled.fed_ddl`): the column `_result`, which is NULL where an expression failed,
+    and `also` columns of the rows.
     """
     kept = list(rows.columns)
     results: list[str] = []
@@ -157,7 +160,7 @@ def project(spark: SparkSession, rows: DataFrame, compiled: Compiled) -> DataFra
         given = f"CASE WHEN _transform = {number} THEN {_result(transform, kinds)} END AS {name}"
         rows = decoded.selectExpr(*kept, *results, given)
         results.append(name)
-    return rows.selectExpr(f"coalesce({', '.join([*results, 'CAST(NULL AS BINARY)'])}) AS _result", "_chunk")
+    return rows.selectExpr(f"coalesce({', '.join([*results, 'CAST(NULL AS BINARY)'])}) AS _result", *also)
 
 
 def decode_rows(spark: SparkSession, rows: DataFrame, transform: Transform, kept: Sequence[str] = ()) -> DataFrame:

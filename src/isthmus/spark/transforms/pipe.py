@@ -266,6 +266,11 @@ def build_rows(schema: pa.Schema, chunk: int, transform: int, portion: Portion) 
     return pa.record_batch(arrays, schema=schema)
 
 
+def build_columns(names: Sequence[str], portion: Portion) -> dict[str, pa.Array]:
+    """Build the columns of a portion that are fed, by their names there."""
+    return {f"_{name}": _array(row_values(name, portion), _TYPES[name]) for name in names}
+
+
 def row_values(column: str, portion: Portion) -> Sequence[Any]:
     """Return the values of a column for the records of a portion; timestamps in UTC."""
     lane, records, are_appended = portion

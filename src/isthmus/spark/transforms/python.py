@@ -37,9 +37,10 @@ class PythonTransformer:
         :raises TransformFailed: The function cannot be imported, or says that it cannot work now (ConnectionError,
             TimeoutError).
         """
-        return await self._calls.run(lambda: self._change(portion))
+        return await self._calls.run(lambda: self.change_now(portion))
 
-    def _change(self, portion: Portion) -> list[Changed]:
+    def change_now(self, portion: Portion) -> list[Changed]:
+        """As `change`, in this thread."""
         if self._function is None:
             self._function = load_function(self._name)
         try:
@@ -51,7 +52,7 @@ class PythonTransformer:
             if len(portion.records) == 1:
                 return [Failure(portion.records[0], f"{type(error).__name__}: {error}")]
         half = len(portion.records) // 2
-        return self._change(_slice(portion, 0, half)) + self._change(_slice(portion, half, len(portion.records)))
+        return self.change_now(_slice(portion, 0, half)) + self.change_now(_slice(portion, half, len(portion.records)))
 
 
 def build_transformers(

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from isthmus.model.links.verdict import Discrepancy, DiscrepancyKind, PartitionVerdict, TopicVerdict, Verdict
+from isthmus.spark.compare.links.generations import LinkTransforms
 from isthmus.spark.compare.links.job import verify
 from isthmus.spark.compare.watch import OnVerified
 
-__all__ = ["Discrepancy", "DiscrepancyKind", "OnVerified", "PartitionVerdict", "TopicVerdict", "Verdict", "verify"]
+__all__ = [
+    "Discrepancy",
+    "DiscrepancyKind",
+    "LinkTransforms",
+    "OnVerified",
+    "PartitionVerdict",
+    "TopicVerdict",
+    "Verdict",
+    "verify",
+]

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from isthmus.model.links.verdict import Discrepancy, DiscrepancyKind, PartitionVerdict, TopicVerdict
+from isthmus.model.links.verdict import (
+    Discrepancy,
+    DiscrepancyKind,
+    NotCompared,
+    PartitionVerdict,
+    TopicVerdict,
+)
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.spark.compare.links.extent import ComparedRange, ComparedSlice
@@ -20,7 +27,9 @@ FINDINGS_MAX: Final = 10
 
 
 class SliceTotals(NamedTuple):
-    """The totals from reading the batches of a slice. `left_out` counts only if `is_equal`; else records decide."""
+    """The totals from reading the batches of a slice. `left_out` counts only if `is_equal`; else records decide. What a
+    transform leaves out is `filtered`, or `skipped`.
+    """
 
     source_records: int = 0
     target_records: int = 0
@@ -28,14 +37,20 @@ class SliceTotals(NamedTuple):
     read_bytes: int = 0
     is_equal: bool = True
     left_out: int = 0
+    filtered: int = 0
+    skipped: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SliceFindings:
-    """The result of comparing the records of a slice: the first findings of each kind, and its number of records."""
+    """The result of comparing the records of a slice: the first findings of each kind, and its number of records; and
+    how many offsets could not be compared, with the first of them.
+    """
 
     findings: tuple[Discrepancy, ...] = ()
     records: Mapping[str, int] = field(default_factory=dict)
+    not_compared: int = 0
+    uncompared: tuple[NotCompared, ...] = ()
 
     @property
     def is_one_sided(self) -> bool:
@@ -78,6 +93,7 @@ def topic_verdicts(
     found: Mapping[int, SliceFindings],
     extents: Sequence[ComparedRange],
     problems: Mapping[str, str],
+    hints: Mapping[SourceTopic, str] = MappingProxyType({}),
 ) -> tuple[TopicVerdict, ...]:
     """Build the verdicts of all topics, from totals and findings by the numbers of slices."""
     mapped = {extent.source_topic for extent in extents if extent.lane is not None}
@@ -99,6 +115,7 @@ def topic_verdicts(
             partitions=tuple(partitions),
             problem=problems.get(source, ""),
             offsets=OffsetPolicy.MAPPED if source in mapped else OffsetPolicy.SAME,
+            hint=hints.get(source, ""),
         )
         for (source, target), partitions in topics.items()
     )
@@ -128,7 +145,25 @@ def _build_partition(
             for kind in DiscrepancyKind
             for finding in _first_of_kind(kind, findings)
         ),
+        filtered=sum(one.filtered for one in totals),
+        skipped=sum(one.skipped for one in totals),
+        not_compared=sum(one.not_compared for one in found),
+        uncompared=tuple(_join_alike(each for one in found for each in one.uncompared))[:FINDINGS_MAX],
     )
+
+
+def _join_alike(uncompared: Iterable[NotCompared]) -> Iterator[NotCompared]:
+    """Join adjacent offsets that could not be compared for one reason: the borders of slices are arbitrary."""
+    last: NotCompared | None = None
+    for each in sorted(uncompared, key=lambda one: one.offset_begin):
+        if last is not None and (last.offset_end, last.reason) == (each.offset_begin, each.reason):
+            last = replace(last, offset_end=each.offset_end)
+        else:
+            if last is not None:
+                yield last
+            last = each
+    if last is not None:
+        yield last
 
 
 def _add_target_offset(extent: ComparedRange, finding: Discrepancy) -> Discrepancy:

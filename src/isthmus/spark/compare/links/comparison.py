@@ -62,12 +62,7 @@ def differences_of_keys(records: DataFrame, held: DataFrame, *, ends: TargetEnds
         .withColumn("side", one_sided)
     )
     joined = differing.join(held, ["slice", "side", "key_digest"], "left")
-    deletes_nothing = F.col("first").isNull() | (F.col("first") > F.col("offset"))
-    is_obsolete = (
-        F.col("is_aborted")
-        | F.coalesce(F.col("last") > F.col("offset"), F.lit(False))
-        | (F.col("is_tombstone") & deletes_nothing)
-    )
+    is_obsolete = F.col("is_aborted") | F.coalesce(F.col("last") > F.col("offset"), F.lit(False)) | _deletes_nothing()
     kind = F.when(F.col("side").isNotNull() & is_obsolete, CLEANED).otherwise(F.col("kind"))
     # This kind takes precedence over CLEANED.
     kind = F.when(_is_left_out(F.col("kind"), F.col("is_aborted"), ends), LEFT_OUT).otherwise(kind)
@@ -83,6 +78,24 @@ def keys_held(records: DataFrame) -> DataFrame:
     return records.groupBy(_slice().alias("slice"), _side().alias("side"), "key_digest").agg(
         F.min("offset").alias("first"), F.max("offset").alias("last")
     )
+
+
+def missing_of_keys(missing: DataFrame, held: DataFrame, partitions: Mapping[int, int]) -> DataFrame:
+    """Judge records that the target lacks, as `differences_of_keys` does: slice, offset, kind, from rows with slice,
+    offset, key_digest and is_tombstone. `held` is the result of `keys_held`, whose slices are `partitions`, by slice.
+    """
+    numbers = F.create_map(*(F.lit(each) for pair in partitions.items() for each in pair))
+    lacking = missing.withColumn("partition", F.try_element_at(numbers, F.col("slice")))
+    at_target = held.where("side = -1").select(F.col("slice").alias("partition"), "key_digest", "first", "last")
+    joined = lacking.join(at_target, ["partition", "key_digest"], "left")
+    is_obsolete = F.coalesce(F.col("last") > F.col("offset"), F.lit(False)) | _deletes_nothing()
+    kind = F.when(is_obsolete, CLEANED).otherwise(DiscrepancyKind.MISSING)
+    return joined.select("slice", "offset", kind.alias("kind"))
+
+
+def _deletes_nothing() -> Column:
+    """Whether a record deletes a key of which the side that lacks it has nothing before it."""
+    return F.col("is_tombstone") & (F.col("first").isNull() | (F.col("first") > F.col("offset")))
 
 
 def findings(differing: DataFrame, findings_max: int) -> DataFrame:

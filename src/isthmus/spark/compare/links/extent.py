@@ -14,6 +14,13 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.translation import MappedRange, OffsetMap
 
 
+class TransformSpan(NamedTuple):
+    """The source's records from `offset_begin` on, which the transform of this id changes; "" for none."""
+
+    offset_begin: int
+    transform: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedRange:
     """One partition's comparison: the source's offsets `[offset_begin, offset_end)` with the target's.
@@ -23,7 +30,8 @@ class ComparedRange:
     `waiting` counts those at the end that are in no comparison because they wait for an open transaction.
 
     With the `lane` of a mapped partition all of these are the source's offsets: the target is what its map says of it,
-    and `foreign` counts the target's offsets that are in no range of it.
+    and `foreign` counts the target's offsets that are in no range of it. `transforms` are those that its records went
+    through, in their order, if they were ever changed.
     """
 
     source_topic: SourceTopic
@@ -37,6 +45,7 @@ class ComparedRange:
     foreign: int = 0
     # Two maps of one partition are of one lane; and comparing them costs as much as they are long.
     lane: LaneMap | None = field(default=None, compare=False, repr=False)
+    transforms: tuple[TransformSpan, ...] = field(default=(), compare=False)
 
     @property
     def source(self) -> OffsetRange:
@@ -62,7 +71,7 @@ class ComparedRange:
 class ComparedSlice(NamedTuple):
     """A part of an extent: what to read on either side, possibly nothing, and about how many bytes the source's is.
 
-    Of a mapped partition only the target's records in `ranges` count.
+    Of a mapped partition only the target's records in `ranges` count; they were made by `transform` ("" for none).
     """
 
     extent: ComparedRange
@@ -70,6 +79,7 @@ class ComparedSlice(NamedTuple):
     target: OffsetRange
     size_bytes: int
     ranges: tuple[MappedRange, ...] | None = None
+    transform: str = ""
 
     @property
     def is_empty(self) -> bool:

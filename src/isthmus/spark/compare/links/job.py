@@ -24,8 +24,10 @@ from isthmus.spark.compare.links.assembly import (
     slice_findings,
     topic_verdicts,
 )
+from isthmus.spark.compare.links.changes import ChangedComparison, unknown_slices
 from isthmus.spark.compare.links.explanation import RECORD_PARTS, differing_fields
 from isthmus.spark.compare.links.extent import ComparedRange, ComparedSlice
+from isthmus.spark.compare.links.generations import NO_TRANSFORMS, LinkTransforms
 from isthmus.spark.compare.links.sides import Sides
 from isthmus.spark.compare.links.survey import ComparisonBounds, compacted_topics, log_starts, survey, whole_logs
 from isthmus.spark.compare.tally import batch_totals, unlike_blocks
@@ -54,6 +56,7 @@ def verify(
     may_lack_aborted: bool = False,
     link: str | None = None,
     copying: Copying | None = None,
+    transforms: LinkTransforms = NO_TRANSFORMS,
     progress: OnVerified | None = None,
 ) -> Verdict:
     """Compare the logs of two clusters on Spark: every record's offset, timestamp, key, value, headers and visibility.
@@ -63,6 +66,7 @@ def verify(
     the source's last stable offset at the start. What the target does not have by then is missing, unless `allow_lag`.
     Records that one side's log cleaner has removed already are no difference. Where a link gives records other offsets
     at the target, each is compared with the one that the link's map names, and what is in no map is not looked at.
+    Records that are changed on their way are made again, by the transform that made them, if that is known.
 
     :param topics: Source topics and the target topics that hold their copies.
     :param since_ms: Compare from the first record with this timestamp (ms since the epoch) or a later one.
@@ -70,6 +74,7 @@ def verify(
     :param may_lack_aborted: That the target lacks an aborted record is no difference; such records are counted.
     :param link: The link whose maps count, which the target's ledger has.
     :param copying: How a distributor copies: what it leaves alone, as it was distributed before, is not looked for.
+    :param transforms: Those of the link, if it changes records.
     :param progress: Called with what is being done, several times a second.
     :raises ClusterError: A source topic does not exist, or a cluster could not be read.
     """
@@ -79,21 +84,32 @@ def verify(
         raise ConfigError(f"both clusters have the alias {source.alias}", hint="Give each its own.")
     sides = Sides(spark, source, target, progress, may_lack_aborted=may_lack_aborted, copying=copying)
     began = time.monotonic()
-    surveyed = sides.ask(survey, topics, ComparisonBounds(since_ms, until_ms, allow_lag), link)
+    surveyed = sides.ask(survey, topics, ComparisonBounds(since_ms, until_ms, allow_lag), link, transforms)
     slices = dict(enumerate(surveyed.slices))
+    unknown = unknown_slices(slices, transforms, surveyed.unknown)
+    changed = ChangedComparison(sides, transforms.known)
+    changed.compare({n: part for n, part in slices.items() if part.transform and n not in unknown})
+    others = {n: part for n, part in slices.items() if not part.transform and n not in unknown}
+    totals, found = _compare_unchanged(sides, others)
+    found |= unknown | changed.findings
+    totals = dict.fromkeys(slices, SliceTotals()) | totals | changed.totals
+    return Verdict(
+        source=source.alias,
+        target=target.alias,
+        topics=topic_verdicts(slices, totals, found, surveyed.extents, surveyed.problems, changed.hints),
+        read_bytes=sum(one.read_bytes for one in totals.values()),
+        elapsed_s=round(time.monotonic() - began, 3),
+    )
+
+
+def _compare_unchanged(sides: Sides, slices: Slices) -> tuple[dict[int, SliceTotals], dict[int, SliceFindings]]:
+    """Compare slices whose records are to be the same on both sides."""
     totals = _compute_totals(sides, slices)
     simple = {number: one_sided(part, totals[number]) for number, part in slices.items()}
     found = {number: findings for number, findings in simple.items() if findings is not None}
     suspects = {n: part for n, part in slices.items() if n not in found and not totals[n].is_equal}
     found |= _compare_records(sides, _unlike(sides, suspects))
-    found |= _explain(sides, slices, found)
-    return Verdict(
-        source=source.alias,
-        target=target.alias,
-        topics=topic_verdicts(slices, totals, found, surveyed.extents, surveyed.problems),
-        read_bytes=sum(one.read_bytes for one in totals.values()),
-        elapsed_s=round(time.monotonic() - began, 3),
-    )
+    return totals, found | _explain(sides, slices, found)
 
 
 def _compute_totals(sides: Sides, slices: Slices) -> dict[int, SliceTotals]:

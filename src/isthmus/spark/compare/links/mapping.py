@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from isthmus.errors import ConfigError, NotAuthorized
 from isthmus.kafka.client import Client
-from isthmus.ledger.documents.kinds import Document, TopicDocument
+from isthmus.ledger.documents.kinds import Document, TopicDocument, TransformDocument
+from isthmus.ledger.generations import in_force, written_of_lanes
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.maps import LaneMap, lane_map, map_segments, mapped_topics, trimmed_ordinal
 from isthmus.model.naming import SourceTopic, SourceTopicPartition, TargetTopic, TargetTopicPartition
@@ -22,22 +23,32 @@ NOT_BEGUN: Final = LaneMap(OffsetMap(), Cursor(source_offset=0, ordinal=0, targe
 class LinkMapping:
     """The maps of a link by target partition, the target topics that are mapped, and the errors of broken maps.
     `begins` are the source offsets at which target partitions begin that left records in its remote tier: where they
-    keep its offsets, earlier ones may still be filled.
+    keep its offsets, earlier ones may still be filled. `transforms` are those that changed records of lanes, and
+    `known` all target topics that the ledger has. Without the right to read it, it is `is_unread`.
     """
 
     lanes: Mapping[TargetTopicPartition, LaneMap] = field(default_factory=dict)
     topics: Collection[str] = frozenset()
     broken: Mapping[str, str] = field(default_factory=dict)
     begins: Mapping[TargetTopicPartition, int] = field(default_factory=dict)
+    transforms: Mapping[TargetTopicPartition, Sequence[TransformDocument]] = field(default_factory=dict)
+    known: Collection[str] = frozenset()
+    is_unread: bool = False
 
     def lanes_of(
-        self, topics: Mapping[SourceTopic, TargetTopic], partitions: Collection[SourceTopicPartition]
+        self,
+        topics: Mapping[SourceTopic, TargetTopic],
+        partitions: Collection[SourceTopicPartition],
+        changed: Collection[SourceTopic] = (),
     ) -> dict[SourceTopicPartition, LaneMap]:
-        """Return the maps of these partitions of the source, if their topics are mapped."""
+        """Return the maps of these partitions of the source, if their topics are mapped: those that are to be `changed`
+        will be, if they have not begun.
+        """
+        mapped = {s for s, name in topics.items() if name in self.topics or (s in changed and name not in self.known)}
         return {
             (topic, partition): self.lanes.get((topics[topic], partition), NOT_BEGUN)
             for topic, partition in partitions
-            if topics[topic] in self.topics
+            if topic in mapped
         }
 
 
@@ -52,7 +63,7 @@ async def read_maps(target: Client, link: str | None) -> LinkMapping:
     try:
         return mapping_of(link, await read_documents(target))
     except NotAuthorized:
-        return LinkMapping()
+        return LinkMapping(is_unread=True)
 
 
 def mapping_of(link: str, documents: Mapping[str, Document]) -> LinkMapping:
@@ -71,4 +82,10 @@ def mapping_of(link: str, documents: Mapping[str, Document]) -> LinkMapping:
     begins: dict[TargetTopicPartition, int] = {
         (topic.target_topic, left.partition): left.offset_end for topic in topics for left in topic.left
     }
-    return LinkMapping(lanes, mapped_topics(link, documents), broken, begins)
+    transforms: dict[TargetTopicPartition, Sequence[TransformDocument]] = {
+        (key.topic, key.partition): in_force(written, lanes[key.topic, key.partition].cursor)
+        for key, written in written_of_lanes(link, documents).items()
+        if (key.topic, key.partition) in lanes
+    }
+    known = frozenset(topic.target_topic for topic in topics)
+    return LinkMapping(lanes, mapped_topics(link, documents), broken, begins, transforms, known)

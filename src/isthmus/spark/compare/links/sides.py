@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from functools import partial
@@ -35,7 +36,7 @@ ResultT = TypeVar("ResultT")
 
 
 class Sides:
-    """A source and a target. Reads are shown by `progress` and in the Spark UI.
+    """A source and a target, read with `spark`. Reads are shown by `progress` and in the Spark UI.
 
     `copying` is how the distributor between them copies, if there is one: records it does not copy count as aborted.
     """
@@ -54,8 +55,14 @@ class Sides:
         self.target = target
         self.may_lack_aborted = may_lack_aborted
         self._copying = {source.alias: copying} if copying else {}
-        self._spark = spark
+        self.spark = spark
         self._progress = progress
+
+    def in_session(self, build: Callable[[SparkSession], SparkSession]) -> Sides:
+        """Return the same sides, read in another session of the same application."""
+        found = copy.copy(self)
+        found.spark = build(self.spark)
+        return found
 
     def ask(self, question: Callable[..., Coroutine[Any, Any, ResultT]], *given: Any) -> ResultT:
         """Run `question(source_client, target_client, *given)` and return its answer.
@@ -78,7 +85,7 @@ class Sides:
 
     def _run_watched(self, what: str, work: Callable[[], ResultT]) -> ResultT:
         description = f"verify {self.source.alias} to {self.target.alias}: {what}"
-        return run_watched(self._spark, description, self._progress, work)
+        return run_watched(self.spark, description, self._progress, work)
 
     def compare_slices(
         self,
@@ -91,9 +98,9 @@ class Sides:
 
         :raises ClusterError: A cluster could not be read by a worker.
         """
-        clusters, copying = self._clusters, self._copying
+        clusters, copying = self.clusters, self._copying
         sized = [((number, self._build_pair(part)), 2 * part.size_bytes) for number, part in slices]
-        groups = self._group(sized)
+        groups = self.group(sized)
 
         def task(parts: Iterable[list[tuple[int, Pair]]]) -> Iterator[tuple[int, ResultT]]:
             with Logs(clusters, copying) as logs:
@@ -103,7 +110,7 @@ class Sides:
 
         def work() -> list[tuple[int, ResultT]]:
             # Without DataFrames: planning and compiling queries takes Spark longer than comparing a gigabyte.
-            return self._spark.sparkContext.parallelize(groups, len(groups)).mapPartitions(task).collect()
+            return self.spark.sparkContext.parallelize(groups, len(groups)).mapPartitions(task).collect()
 
         return self._run_watched(what, work) if groups else []
 
@@ -118,11 +125,11 @@ class Sides:
         Only for use in `build`: it calls the JVM, which must not be interrupted. It does not use the data source, for
         which Spark starts two more Python processes for every plan.
         """
-        clusters, copying = self._clusters, self._copying
+        clusters, copying = self.clusters, self._copying
         names = [field.split()[0] for field in fields.split(",")]
         parts = list(parts)
         views = _build_views(parts, keeps_others=keeps_others)
-        groups = self._group(list(self._ranges(parts)))
+        groups = self.group(list(self._ranges(parts)))
 
         def task(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for part in numbers:
@@ -131,17 +138,17 @@ class Sides:
                     yield from map(partial(_apply_view, views), rows) if views else rows
 
         count = max(len(groups), 1)
-        rows = self._spark.range(0, len(groups), 1, count).mapInArrow(task, fields)
+        rows = self.spark.range(0, len(groups), 1, count).mapInArrow(task, fields)
         # Compare in as many partitions as were read.
         return comparison.together(rows, count)
 
     @property
-    def _clusters(self) -> dict[str, Cluster]:
+    def clusters(self) -> dict[str, Cluster]:
         return {self.source.alias: self.source, self.target.alias: self.target}
 
-    def _group(self, sized: list[tuple[PartT, int]]) -> list[list[PartT]]:
+    def group(self, sized: list[tuple[PartT, int]]) -> list[list[PartT]]:
         """Group parts for tasks of equal size."""
-        return grouped_for_slots(sized, self._spark.sparkContext.defaultParallelism)
+        return grouped_for_slots(sized, self.spark.sparkContext.defaultParallelism)
 
     def _build_pair(self, part: ComparedSlice) -> Pair:
         return Pair(self.source.alias, part.source, self.target.alias, part.target, part.ranges)

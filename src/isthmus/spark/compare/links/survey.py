@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from isthmus.kafka import codes
@@ -18,13 +18,19 @@ from isthmus.kafka.metadata import Metadata
 from isthmus.ledger.maps import LaneMap
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.rights import on_topic
-from isthmus.model.naming import SourceTopic, SourceTopicPartition, TargetTopic, TopicT
+from isthmus.model.naming import LEDGER_TOPIC, SourceTopic, SourceTopicPartition, TargetTopic, TopicT
 from isthmus.model.text.wording import format_count
 from isthmus.spark.compare.links.extent import (
     ComparedRange,
     ComparedSlice,
     compared_slices,
     extent_of,
+)
+from isthmus.spark.compare.links.generations import (
+    AS_THEY_ARE,
+    LinkTransforms,
+    cut_by_transform,
+    transform_spans,
 )
 from isthmus.spark.compare.links.mapping import LinkMapping, read_maps
 
@@ -43,11 +49,14 @@ class ComparisonBounds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ComparisonSurvey:
-    """The slices and extents to compare. `problems` are sentences about whole topics, by the source topic's name."""
+    """The slices and extents to compare. `problems` are sentences about whole topics, by the source topic's name, and
+    `unknown` why topics cannot be compared at all.
+    """
 
     slices: tuple[ComparedSlice, ...]
     extents: tuple[ComparedRange, ...]
     problems: Mapping[str, str]
+    unknown: Mapping[SourceTopic, str] = field(default_factory=dict)
 
 
 async def survey(
@@ -56,8 +65,10 @@ async def survey(
     topics: Mapping[SourceTopic, TargetTopic],
     bounds: ComparisonBounds,
     link: str | None,
+    transforms: LinkTransforms,
 ) -> ComparisonSurvey:
-    """Decide what to compare. `topics` maps source topics to target topics, and `link` has the maps of those mapped.
+    """Decide what to compare. `topics` maps source topics to target topics, `link` has the maps of those mapped, and
+    `transforms` those of records that are changed.
 
     The source's last stable offsets are read before the maps, and these before the target's, so that records written
     meanwhile are no difference.
@@ -72,7 +83,7 @@ async def survey(
     since = await _offsets_at(source, at_source, source_logs, bounds.since_ms)
     until = await _offsets_at(source, at_source, source_logs, bounds.until_ms)
     maps = await read_maps(target, link)
-    lanes = maps.lanes_of(topics, source_logs)
+    lanes = maps.lanes_of(topics, source_logs, transforms.current)
     target_logs, foreign = await _target_logs(target, at_target, topics, lanes)
     ahead = {key for key, log in source_logs.items() if target_logs.get(key, _NO_LOG).stable_end > log.stable_end}
     # The source may have the newer records of the target by now: compare them as far as both have them.
@@ -90,12 +101,21 @@ async def survey(
             allow_lag=bounds.allow_lag,
             lane=lanes.get((s, p)),
         )
+        written, current = maps.transforms.get((topics[s], p), ()), transforms.current.get(s, AS_THEY_ARE)
+        if found.lane is not None and (written or current):
+            spans = transform_spans(written, found.lane.cursor.source_offset, current)
+            found = replace(found, transforms=spans)
         found = replace(found, foreign=foreign.get((s, p), 0))
         extents.append(await _align(reader, found, 0 if log is None else log.stable_end))
     cut = await slices(reader, [extent.source for extent in extents])
     parts = [part for extent, found in zip(extents, cut, strict=True) for part in compared_slices(extent, found)]
+    parts = [each for part in parts for each in cut_by_transform(part)]
     problems = _problems(at_source, at_target, topics, target.cluster.alias, maps)
-    return ComparisonSurvey(tuple(parts), tuple(extents), problems)
+    reason = (
+        f"which records belong together is in {LEDGER_TOPIC} of {target.cluster.alias}, without the right to READ it"
+    )
+    unknown = {topic: reason for topic in transforms.current if maps.is_unread}
+    return ComparisonSurvey(tuple(parts), tuple(extents), problems, unknown)
 
 
 async def _target_logs(
@@ -126,10 +146,12 @@ async def log_starts(source: Client, target: Client, extents: Collection[Compare
     :raises ClusterError: A cluster does not answer.
     """
     at_source = await _logs(source, {extent.source.key for extent in extents})
-    at_target = await _logs(target, {extent.target.key for extent in extents})
+    # A target of which nothing is mapped may not be there yet.
+    copied = [each for each in extents if each.lane is None or each.lane.offsets.ranges]
+    at_target = await _logs(target, {(each.target_topic, each.partition) for each in copied})
 
     def start(extent: ComparedRange) -> int:
-        log = at_target.get(extent.target.key, _NO_LOG)
+        log = at_target.get((extent.target_topic, extent.partition), _NO_LOG)
         there = log if extent.lane is None else extent.lane.seen_by_source(log)
         return max(at_source.get(extent.source.key, _NO_LOG).start, there.start)
 
@@ -141,6 +163,11 @@ async def compacted_topics(source: Client, target: Client, extents: Collection[C
     at_source = await find_compacted(source, {extent.source_topic for extent in extents})
     at_target = await find_compacted(target, {extent.target_topic for extent in extents})
     return {e.source_topic for e in extents if e.source_topic in at_source or e.target_topic in at_target}
+
+
+async def source_compacted(source: Client, _target: Client, extents: Collection[ComparedRange]) -> set[str]:
+    """Find the source topics that a log cleaner works on at the source. Without DESCRIBE_CONFIGS none is known."""
+    return {*await find_compacted(source, {extent.source_topic for extent in extents})}
 
 
 async def whole_logs(source: Client, target: Client, extents: Sequence[ComparedRange]) -> list[ComparedSlice]:

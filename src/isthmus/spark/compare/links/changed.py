@@ -1,0 +1,180 @@
+"""Compares what a transform makes of a slice of the source with the copies that the map names. Pure.
+
+Both sides come in the order of the source's offsets, so that one pass is enough, and nothing is kept but findings.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from isthmus.engine.batches.rebatch import Record
+from isthmus.engine.mapped.transformer import Changed, Failure
+from isthmus.kafka.log.reading import OffsetRange
+from isthmus.model.links.transform import OnError
+from isthmus.model.links.verdict import Discrepancy, DiscrepancyKind, NotCompared
+from isthmus.model.translation import MappedRange
+from isthmus.spark.compare.links.assembly import FINDINGS_MAX
+
+_FIELDS: Final = ("key", "value", "headers", "timestamp")
+
+
+class ChangedSlice(NamedTuple):
+    """A part of a partition whose records were changed by the transform with this digest, failures of which are treated
+    as `on_error`. Of the target only the records in `ranges` count. All records of the source before `copied_to` are
+    copied or left out. If the source's log is `compacted`, records that were copied may be gone.
+    """
+
+    number: int
+    transform: str
+    on_error: OnError
+    source_alias: str
+    source: OffsetRange
+    target_alias: str
+    target: OffsetRange
+    ranges: tuple[MappedRange, ...]
+    copied_to: int
+    compacted: bool = False
+
+
+class MissingRecord(NamedTuple):
+    """A record that the target lacks, as the transform makes it, at its offset in the source."""
+
+    offset: int
+    key: bytes | None
+    is_tombstone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedFindings:
+    """The result for a slice: its committed records at the source and their size, what of them the transform leaves out
+    (`filtered`, `skipped`), how many more are `aborted`, and how many copies the source does not have any more
+    (`cleaned`). `totals` are by kind, of which `findings` are the first. `not_compared` offsets are unknown; the first
+    of them are `uncompared`. At `unsteady_at` (-1 for none) the transform made another record when it was asked again.
+    """
+
+    records: int = 0
+    aborted: int = 0
+    size_bytes: int = 0
+    read_bytes: int = 0
+    filtered: int = 0
+    skipped: int = 0
+    cleaned: int = 0
+    totals: dict[DiscrepancyKind, int] = field(default_factory=dict)
+    findings: tuple[Discrepancy, ...] = ()
+    not_compared: int = 0
+    uncompared: tuple[NotCompared, ...] = ()
+    unsteady_at: int = -1
+
+
+def unknown(span: OffsetRange, reason: str) -> ChangedFindings:
+    """Return the result for a slice that cannot be compared."""
+    begin, end = span.offset_begin, span.offset_end
+    return ChangedFindings(
+        not_compared=end - begin, uncompared=(NotCompared(offset_begin=begin, offset_end=end, reason=reason),)
+    )
+
+
+class CopyChecker:
+    """Compares the records of one slice with `copies`: the target's records in the order of their offsets, which are
+    those of the source. Give it all records of the source in their order, then have it `finish`.
+    """
+
+    def __init__(self, part: ChangedSlice, copies: Iterator[Record]) -> None:
+        self.missing: list[MissingRecord] = []
+        self.records = 0
+        self._part = part
+        self._copies = copies
+        self._next = next(copies, None)
+        self._counts: Counter[str] = Counter()
+        self._totals: Counter[DiscrepancyKind] = Counter()
+        self._findings: dict[DiscrepancyKind, list[Discrepancy]] = {kind: [] for kind in DiscrepancyKind}
+        self._uncompared: list[NotCompared] = []
+        self._unsteady_at = -1
+
+    def take(self, offset: int, made: Changed) -> DiscrepancyKind | None:
+        """Compare what the transform made of the source's next record; return the kind of what was found."""
+        self._pass_to(offset)
+        self.records += 1
+        copy = None
+        if self._next is not None and self._next.offset == offset:
+            copy, self._next = self._next, next(self._copies, None)
+        if isinstance(made, Record):
+            return self._compare(offset, made, copy)
+        if isinstance(made, Failure) and self._part.on_error is OnError.STOP:
+            return self._take_stop(offset, made, copy)
+        if copy is not None:
+            return self._note(DiscrepancyKind.EXTRA, offset)
+        self._counts["filtered" if made is None else "skipped"] += 1
+        return None
+
+    def note_unsteady(self, offset: int) -> None:
+        """Note that the transform made another record of this one when it was asked again."""
+        if self._unsteady_at < 0:
+            self._unsteady_at = offset
+
+    def finish(self) -> ChangedFindings:
+        """Return the result, without what was read, once all records of the source were given."""
+        self._pass_to(self._part.source.offset_end)
+        return ChangedFindings(
+            records=self.records,
+            filtered=self._counts["filtered"],
+            skipped=self._counts["skipped"],
+            cleaned=self._counts["cleaned"],
+            totals=dict(self._totals),
+            findings=tuple(each for found in self._findings.values() for each in found[:FINDINGS_MAX]),
+            not_compared=self._counts["not_compared"],
+            uncompared=tuple(self._uncompared),
+            unsteady_at=self._unsteady_at,
+        )
+
+    def _pass_to(self, offset: int) -> None:
+        """Take the copies before this offset: the source has no records there."""
+        while self._next is not None and self._next.offset < offset:
+            if self._part.compacted:
+                self._counts["cleaned"] += 1
+            else:
+                self._note(DiscrepancyKind.EXTRA, self._next.offset)
+            self._next = next(self._copies, None)
+
+    def _compare(self, offset: int, made: Record, copy: Record | None) -> DiscrepancyKind | None:
+        if copy is None:
+            self.missing.append(MissingRecord(offset, made.key, made.value is None))
+            return self._note(DiscrepancyKind.MISSING, offset)
+        fields = tuple(name for name in _FIELDS if _part_of(made, name) != _part_of(copy, name))
+        return self._note(DiscrepancyKind.DIFFERENT, offset, fields) if fields else None
+
+    def _take_stop(self, offset: int, made: Failure, copy: Record | None) -> DiscrepancyKind | None:
+        """Take a record before which its lane would have stopped."""
+        if copy is None and offset >= self._part.copied_to:
+            return self._note(DiscrepancyKind.MISSING, offset)
+        self._counts["not_compared"] += 1
+        if len(self._uncompared) < FINDINGS_MAX:
+            reason = f"the transform fails for it now: {made.reason}"
+            self._uncompared.append(NotCompared(offset_begin=offset, offset_end=offset + 1, reason=reason))
+        return None
+
+    def _note(self, kind: DiscrepancyKind, offset: int, fields: tuple[str, ...] = ()) -> DiscrepancyKind:
+        self._totals[kind] += 1
+        found = self._findings[kind]
+        last = found[-1] if found else None
+        if last is not None and last.offset_end == offset:
+            found[-1] = replace(last, offset_end=offset + 1, records=last.records + 1)
+        elif len(found) <= FINDINGS_MAX:
+            # One more than is shown, so that the last one shown does not grow.
+            found.append(Discrepancy(kind=kind, offset_begin=offset, offset_end=offset + 1, records=1, fields=fields))
+        return kind
+
+
+def is_same_outcome(one: Changed, other: Changed) -> bool:
+    """Return whether a transform decided the same about a record."""
+    if isinstance(one, Record) and isinstance(other, Record):
+        return all(_part_of(one, name) == _part_of(other, name) for name in _FIELDS)
+    return type(one) is type(other)
+
+
+def _part_of(record: Record, name: str) -> object:
+    held = getattr(record, name)
+    return tuple(map(tuple, held)) if name == "headers" else held

@@ -1,0 +1,254 @@
+"""Topics whose records are changed on their way: made again by the transform of each, and compared with the copies."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from isthmus.model.links.transform import (
+    Decoding,
+    OnError,
+    PartAssignment,
+    RecordFormat,
+    RecordFunction,
+    RecordPart,
+    RecordPath,
+    Transform,
+)
+from isthmus.model.links.verdict import DiscrepancyKind, PartitionVerdict, TopicVerdict
+from isthmus.model.naming import SourceTopic
+from isthmus.model.translation import MappedRange
+from isthmus.spark.compare.links import LinkTransforms
+from testing.patience import TERM_S
+from testing.records.mapped import HandMade
+from testing.records.pair import Pair
+from testing.records.topics import SEPTEMBER, Given, configure, own_configs
+from testing.records.transactions import TransactionalProducer
+
+pytestmark = pytest.mark.integration
+
+RULES: Final = '''
+import uuid
+import pyarrow as pa
+
+def change(rows, suffix):
+    """Leaves out what is said to be left out, and fails for what is said to be bad."""
+    values = rows.column("value").to_pylist()
+    if b"bad" in values:
+        raise ValueError("it is bad")
+    kept = [place for place, value in enumerate(values) if value != b"out"]
+    changed = [None if values[place] is None else values[place] + suffix() for place in kept]
+    return rows.take(pa.array(kept, pa.int32())).set_column(1, "value", pa.array(changed, pa.binary()))
+
+def mark(rows):
+    return change(rows, lambda: b"!")
+
+def chance(rows):
+    return change(rows, lambda: uuid.uuid4().bytes)
+
+def away(rows):
+    raise ConnectionError("the service is away")
+'''
+BY_SQL: Final = Transform(
+    key=Decoding(format=RecordFormat.UTF8),
+    value=Decoding(format=RecordFormat.UTF8),
+    where="value IS NULL OR value <> 'out'",
+    sets=(PartAssignment(RecordPath(RecordPart.VALUE), "if(value = 'bad', string(int('x')), concat(value, '!'))"),),
+    on_error=OnError.SKIP,
+)
+EARLIER: Final = "0123456789abcdef"
+
+
+@pytest.fixture
+def mark(tmp_path: Path) -> Transform:
+    """A transform by a function that lies beside the configuration file."""
+    return function(tmp_path, "mark")
+
+
+def function(folder: Path, name: str) -> Transform:
+    module = f"rules_{folder.name.replace('-', '_')}"
+    (folder / f"{module}.py").write_text(RULES)
+    return Transform(python=RecordFunction(module, name, str(folder)), on_error=OnError.SKIP)
+
+
+def given(number: int, value: bytes | None = None) -> Given:
+    held = b"value %d" % number if value is None else value
+    return Given(b"key-%d" % number, held, [("h", b"%d" % number)], SEPTEMBER + number)
+
+
+def marked(records: Sequence[Given]) -> list[Given]:
+    return [each._replace(value=(each.value or b"") + b"!") for each in records]
+
+
+def several(begin: int, end: int) -> list[Given]:
+    return [given(number) for number in range(begin, end)]
+
+
+class Changed(HandMade):
+    """A topic whose copies are made by hand, by the transform that its link has now."""
+
+    def __init__(self, pair: Pair, stem: str, transform: Transform | None, **configs: Any) -> None:
+        self.name = pair.topic(stem, **configs)
+        self.transform = transform
+        self._pair = pair
+        super().__init__(pair.source, pair.target, self.name, self.name)
+
+    def verify(self, **options: Any) -> TopicVerdict:
+        transforms = LinkTransforms()
+        if self.transform is not None:
+            digest = self.transform.digest
+            transforms = LinkTransforms({digest: self.transform}, {SourceTopic(self.name): digest})
+        verdict = self._pair.verify(self.name, link=self.name, transforms=transforms, **options)
+        return verdict[self.name]
+
+
+def findings(partition: PartitionVerdict) -> list[tuple[DiscrepancyKind, int, int, tuple[str, ...]]]:
+    return [(one.kind, one.offset_begin, one.offset_end, one.fields) for one in partition.findings]
+
+
+@pytest.mark.parametrize("way", ["python", "sql"])
+def test_copies_are_compared_with_what_the_transform_makes(pair: Pair, mark: Transform, way: str) -> None:
+    """What it leaves out is expected to be absent, and so is what it fails for and skips. All else is found, in offsets
+    of the source, also behind the place of the lane, where only what it keeps is missing.
+    """
+    made = Changed(pair, f"changed-{way}", mark if way == "python" else BY_SQL)
+    assert made.transform is not None
+    made.at_target(several(0, 3))
+    made.made_by(made.transform.digest)
+    made.copy(several(0, 10), at_target=marked(several(0, 10)))
+    made.leave_out([given(10, b"out"), given(11, b"bad")])
+    made.copy(several(12, 20), at_target=marked(several(12, 20)))
+    made.told()
+
+    verdict = made.verify()
+    (partition,) = verdict.partitions
+    assert (verdict.word, verdict.hint, verdict.records) == ("equal", "", 20)
+    assert (partition.filtered, partition.skipped, partition.foreign) == (1, 1, 3)
+
+    wrong = marked(several(20, 30))
+    wrong[3] = wrong[3]._replace(value=b"value 23", headers=[])
+    made.copy(several(20, 30), at_target=wrong)
+    made.copy([given(30, b"out")], at_target=[given(30)])
+    made.leave_out(several(31, 33))
+    made.at_source([*several(33, 36), given(36, b"out"), given(37, b"bad")])
+    made.told()
+    verdict = made.verify()
+    (partition,) = verdict.partitions
+    assert findings(partition) == [
+        (DiscrepancyKind.MISSING, 31, 36, ()),
+        (DiscrepancyKind.EXTRA, 30, 31, ()),
+        (DiscrepancyKind.DIFFERENT, 23, 24, ("value", "headers")),
+    ]
+    assert (partition.missing, partition.extra, partition.different) == (5, 1, 1)
+    assert (partition.filtered, partition.skipped, partition.records) == (2, 2, 38)
+    assert partition.findings[2].target_offset == 3 + 18 + 3
+    assert ("not deterministic" in verdict.hint) == (way == "python")
+    (partition,) = made.verify(allow_lag=True).partitions
+    assert (partition.missing, partition.lag) == (2, 5)
+
+
+def test_what_an_earlier_transform_made_is_neither_equal_nor_lost(pair: Pair, mark: Transform) -> None:
+    """It is named with its offsets, also if the link has no transform any more; all else is compared."""
+    made = Changed(pair, "generations", mark)
+    made.copy(several(0, 10))
+    made.made_by(EARLIER)
+    made.copy(several(10, 15), at_target=[given(number, b"masked") for number in range(10, 15)])
+    made.leave_out(several(15, 20))
+    made.made_by(mark.digest)
+    made.copy(several(20, 25), at_target=marked(several(20, 25)))
+    made.told()
+
+    verdict = made.verify()
+    (partition,) = verdict.partitions
+    assert (verdict.word, verdict.differs, verdict.not_compared) == ("not compared", False, 10)
+    (unknown,) = partition.uncompared
+    assert (unknown.offset_begin, unknown.offset_end) == (10, 20)
+    assert f"made by an earlier transform ({EARLIER})" in str(unknown)
+    assert partition.records == 15
+
+    made.transform = None
+    made.made_by("")
+    made.copy(several(25, 30))
+    made.told()
+    verdict = made.verify()
+    (partition,) = verdict.partitions
+    assert (verdict.word, partition.missing, partition.extra, partition.different) == ("not compared", 0, 0, 0)
+    assert [(one.offset_begin, one.offset_end) for one in partition.uncompared] == [(10, 20), (20, 25)]
+    assert partition.records == 15
+
+
+def test_a_transform_that_cannot_be_applied_is_a_clear_result(pair: Pair, mark: Transform, tmp_path: Path) -> None:
+    """Whether it cannot be loaded, cannot work now, or Spark does not understand it: nothing is said of its records."""
+    made = Changed(pair, "inapplicable", None)
+    made.at_source(several(0, 5))
+    made.told()
+    assert mark.python is not None
+    for transform, reason in (
+        (Transform(python=RecordFunction("no_such_rules", "mark")), "no_such_rules:mark cannot be imported"),
+        (function(tmp_path, "away"), "the service is away"),
+        (Transform(where="nope(key)"), "nope"),
+    ):
+        made.transform = transform
+        verdict = made.verify()
+        (partition,) = verdict.partitions
+        assert (verdict.word, partition.not_compared) == ("not compared", 5)
+        assert reason in partition.uncompared[0].reason
+
+
+def test_chance_is_said_to_be_behind_findings(pair: Pair, tmp_path: Path) -> None:
+    """A function that makes another record each time it is asked proves it; expressions name what they read."""
+    made = Changed(pair, "chance", function(tmp_path, "chance"))
+    assert made.transform is not None
+    made.made_by(made.transform.digest)
+    made.copy(several(0, 3), at_target=marked(several(0, 3)))
+    made.told()
+    verdict = made.verify()
+    assert verdict.different == 3
+    assert "called again, it made another record of offset 0" in verdict.hint
+
+    path = RecordPath(RecordPart.VALUE)
+    made.transform = Transform(sets=(PartAssignment(path, "uuid()"),))
+    made.transforms[0] = (0, 0, made.transform.digest)
+    made.told()
+    verdict = made.verify()
+    assert verdict.different == 3
+    assert "not deterministic (uuid)" in verdict.hint
+
+
+@pytest.mark.parametrize("way", ["python", "sql"])
+def test_compaction_of_changed_records_at_either_side(pair: Pair, mark: Transform, way: str) -> None:
+    """What a log cleaner has taken is no difference, by the keys that the transform makes."""
+    made = Changed(pair, f"cleaned-{way}", mark if way == "python" else BY_SQL)
+    assert made.transform is not None
+    made.made_by(made.transform.digest)
+    made.copy(several(0, 10), at_target=marked(several(0, 10)))
+    writing = {
+        each: TransactionalProducer(each, f"{made.name}-{n}") for n, each in enumerate((pair.source, pair.target))
+    }
+    # Control records stand where a cleaner has taken ours at the target: of key-10, which comes later, and of key-11.
+    for number in (10, 11):
+        made.at_source([given(number)])
+        writing[pair.target].send(made.name, [given(number - 10)])
+        writing[pair.target].end(commit=True)
+        made.ranges.append(MappedRange(made.source_end - 1, made.target_end + 1, 1))
+        made.target_end += 2
+    # And one at the source, where the target still has a record.
+    writing[pair.source].send(made.name, several(12, 13))
+    writing[pair.source].end(commit=True)
+    made.source_end += 2
+    made.ranges.append(MappedRange(12, made.target_end, 2))
+    made.at_target(marked([given(12), given(13, b"earlier")]))
+    made.copy([given(10), given(14, b"out")][:1], at_target=marked([given(10)]))
+    made.told()
+    for cluster in (pair.source, pair.target):
+        configure(cluster, made.name, cleanup_policy="compact", min_compaction_lag_ms=2**63 - 1)
+        deadline = time.monotonic() + TERM_S
+        while own_configs(cluster, made.name).get("cleanup.policy") != "compact":
+            assert time.monotonic() < deadline
+    (partition,) = made.verify().partitions
+    assert (partition.missing, partition.extra, partition.different, partition.cleaned) == (1, 0, 0, 2)
+    assert findings(partition) == [(DiscrepancyKind.MISSING, 11, 12, ())]
