@@ -26,7 +26,7 @@ from isthmus.spark.compare.links.extent import ComparedRange, ComparedSlice
 from isthmus.spark.compare.links.generations import LinkTransforms
 from isthmus.spark.compare.links.remaking import (
     CARRIED,
-    Results,
+    CheckRows,
     check_by_functions,
     check_results,
     feed_ddl,
@@ -39,8 +39,8 @@ from isthmus.spark.transforms.expressions import Compiled, compile_sound, expres
 from isthmus.spark.transforms.workers import function_workers
 
 _RETENTION_ROUNDS: Final = 3
-_FINDINGS: Final = Results(lists_missing=False)
-_MISSING: Final = Results(lists_missing=True)
+_FINDINGS: Final = CheckRows(lists_missing=False)
+_MISSING: Final = CheckRows(lists_missing=True)
 Slices = Mapping[int, ComparedSlice]
 
 
@@ -100,7 +100,7 @@ class ChangedComparison:
             found[number] = unknown(slices[number].source, reason)
         return found
 
-    def _build(self, parts: Slices, compacted: Collection[str], results: Results) -> DataFrame:
+    def _build(self, parts: Slices, compacted: Collection[str], results: CheckRows) -> DataFrame:
         """Return the rows of `results` for slices whose transforms work in one way."""
         way = self._transforms[next(iter(parts.values())).transform].way
         if way is TransformWay.SQL:
@@ -110,7 +110,7 @@ class ChangedComparison:
             work = partial(check_by_functions, self._sides.clusters, used, results)
             return self._slices(parts, compacted).mapInArrow(work, results.ddl)
 
-    def _build_by_expressions(self, parts: Slices, compacted: Collection[str], results: Results) -> DataFrame:
+    def _build_by_expressions(self, parts: Slices, compacted: Collection[str], results: CheckRows) -> DataFrame:
         spark, clusters = self._sides.spark, self._sides.clusters
         used = {part.transform: self._transforms[part.transform] for part in parts.values()}
         compiled = self._compiled = compile_sound(spark, list(used.values()))

@@ -125,7 +125,7 @@ def _project(records: Sequence[Record], span: OffsetRange, projection: Projectio
             yield record._replace(offset=source)
 
 
-class Results:
+class CheckRows:
     """The rows that a task returns: the findings of each slice, or (`lists_missing`) each record that the target
     lacks.
     """
@@ -178,7 +178,7 @@ def _slices_of(rows: Iterable[pa.RecordBatch]) -> Iterator[ChangedSlice]:
 def check_by_functions(
     clusters: Mapping[str, Cluster],
     transforms: Mapping[str, Transform],
-    results: Results,
+    results: CheckRows,
     rows: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """Compare slices whose records Python functions changed: the function of a task."""
@@ -212,7 +212,7 @@ class _Maker:
             raise
 
 
-def _check_by_function(logs: Logs, part: ChangedSlice, maker: _Maker, results: Results) -> Iterator[pa.RecordBatch]:
+def _check_by_function(logs: Logs, part: ChangedSlice, maker: _Maker, results: CheckRows) -> Iterator[pa.RecordBatch]:
     source, target = SourceSlice(logs, part), TargetSlice(logs, part)
     checker = CopyChecker(part, iter(target))
     asked_again = 0
@@ -297,7 +297,7 @@ def _row(schema: pa.Schema, **held: bytes) -> pa.RecordBatch:
 
 
 def check_results(
-    clusters: Mapping[str, Cluster], compiled: Compiled, results: Results, rows: Iterable[pa.RecordBatch]
+    clusters: Mapping[str, Cluster], compiled: Compiled, results: CheckRows, rows: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Compare slices whose records came out of the projection, with the columns `_result` and `CARRIED`: the function
     of a task.
