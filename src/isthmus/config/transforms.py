@@ -26,7 +26,7 @@ from isthmus.model.links.transform import (
 )
 from isthmus.model.selection import TopicPattern
 
-_WITHOUT_PYTHON: Final = ("where", "set", "drop", "decode")
+_WITHOUT_PYTHON: Final = ("where", "set", "drop", "keep", "mask", "decode")
 _LATER_FORMATS: Final = (RecordFormat.AVRO, RecordFormat.PROTOBUF)
 
 
@@ -68,6 +68,8 @@ def _build_mapping(transform: Transform) -> dict[str, Any]:
         "where": transform.where,
         "set": {str(each.path): each.expression for each in transform.sets},
         "drop": list(map(str, transform.drop)),
+        "keep": list(map(str, transform.keep)),
+        "mask": list(map(str, transform.mask)),
         "python": None if transform.python is None else str(transform.python),
         "version": transform.version,
     }
@@ -89,6 +91,8 @@ def _transform(section: TransformSection, folder: str) -> Transform:
         # Their order means nothing.
         sets=tuple(PartAssignment(RecordPath.parse(path), each) for path, each in sorted(section.set.items())),
         drop=tuple(map(RecordPath.parse, section.drop)),
+        keep=tuple(map(RecordPath.parse, section.keep)),
+        mask=tuple(map(RecordPath.parse, section.mask)),
         python=None if section.python is None else RecordFunction.parse(section.python, folder),
         version=section.version or "",
         on_error=OnError(section.on_error),
@@ -118,36 +122,53 @@ def transform_problems(path: Path, link: LinkSection) -> Iterator[Mistake]:
 
 def _paths(place: Path, section: TransformSection) -> Iterator[Mistake]:
     found: list[tuple[Path, RecordPath]] = []
-    for key, text, expression in _named_paths(section):
+    for key, text, _ in _named_paths(section):
         where = (*place, *key)
         try:
             found.append((where, RecordPath.parse(text)))
         except ConfigError as error:
             yield Mistake(where, f"is wrong: {error.message}", error.hint)
             continue
-        if not expression and not found[-1][1].names:
+        yield from _not_nameable(where, key[0], text, found[-1][1])
+    for (first, former), (where, latter) in combinations(found, 2):
+        if former.overlaps(latter) and not _may_meet(first[len(place)], former, where[len(place)]):
             yield Mistake(
                 where,
-                f"is {text}, and only fields and headers can be dropped",
-                f"To make it null, write set: {{{text}: 'NULL'}}."
-                if text != RecordPart.TIMESTAMP
-                else "A record keeps a timestamp.",
-            )
-    for (_, former), (where, latter) in combinations(found, 2):
-        if former.overlaps(latter):
-            yield Mistake(
-                where,
-                f"is {latter}, and {'that' if former == latter else former} is set or dropped as well",
-                "Each part of a record is set or dropped once: take one of the two out.",
+                f"is {latter}, and {'that' if former == latter else former} is set, dropped or kept as well",
+                "Each part of a record is named once: take one of the two out.",
             )
 
 
-def _named_paths(section: TransformSection) -> Iterator[tuple[Path, str, str]]:
-    """Yield the keys of all paths that are set or dropped, the paths, and the expressions of those that are set."""
+def _not_nameable(where: Path, key: str | int, text: str, path: RecordPath) -> Iterator[Mistake]:
+    """Yield where a path names something that is not dropped, kept or masked."""
+    if key == "drop" and not path.names:
+        yield Mistake(
+            where,
+            f"is {text}, and only fields and headers can be dropped",
+            f"To make it null, write set: {{{text}: 'NULL'}}."
+            if text != RecordPart.TIMESTAMP
+            else "A record keeps a timestamp.",
+        )
+    elif key in ("keep", "mask") and not path.is_field:
+        yield Mistake(
+            where,
+            f"is {text}, and only fields of a key or a value can be {'kept' if key == 'keep' else 'masked'}",
+            "Name fields, such as value.address.city; set and drop are for headers.",
+        )
+
+
+def _may_meet(first: str | int, former: RecordPath, second: str | int) -> bool:
+    """Return whether a path may be named again: what is kept, or set in a key or value, can be masked behind it."""
+    return second == "mask" and (first == "keep" or (first == "set" and former.is_field))
+
+
+def _named_paths(section: TransformSection) -> Iterator[tuple[tuple[str, str | int], str, str]]:
+    """Yield the keys of all paths that are named, the paths, and the expressions of those that are set."""
     for text, expression in section.set.items():
         yield ("set", text), text, expression
-    for number, text in enumerate(section.drop):
-        yield ("drop", number), text, ""
+    for key in ("drop", "keep", "mask"):
+        for number, text in enumerate(getattr(section, key)):
+            yield (key, number), text, ""
 
 
 def _decode(place: Path, section: TransformSection) -> Iterator[Mistake]:
@@ -165,11 +186,11 @@ def _decode(place: Path, section: TransformSection) -> Iterator[Mistake]:
         with contextlib.suppress(ConfigError):
             found = RecordPath.parse(named)
             read[key] = (*parts_with_fields(expression), *((found.part,) if found.is_field else ()))
-    for key, parts in read.items():
+    for reading, parts in read.items():
         for part in dict.fromkeys(parts):
             if not formats[part].has_fields:
                 yield Mistake(
-                    (*place, *key),
+                    (*place, *reading),
                     f"names a field of the {part}, which is not decoded: it is {formats[part]}",
                     f"Set decode: {{{part}: json}}.",
                 )
@@ -209,12 +230,12 @@ def _later(place: Path, section: TransformSection) -> Iterator[Mistake]:
 def _reach(place: Path, sections: tuple[TransformSection, ...], position: int) -> Iterator[Mistake]:
     """Yield where one transform can never come to its turn, or says nothing at all."""
     section = sections[position]
-    does_something = section.python or section.where or section.set or section.drop
+    does_something = any(getattr(section, key) for key in ("python", "where", "set", "drop", "keep", "mask"))
     if not does_something and ("decode" in section.model_fields_set or not section.topics):
         yield Mistake(
             place,
             "changes nothing",
-            "Give where, set, drop or python. A mapping with topics alone leaves those as they are.",
+            "Give where, set, drop, keep, mask or python. A mapping with topics alone leaves those as they are.",
         )
     if position + 1 < len(sections) and not section.topics:
         yield Mistake(

@@ -10,6 +10,7 @@ import yaml
 from isthmus import config
 from isthmus.cli.setup.config import resolve_configuration
 from isthmus.config.declared import declared_link
+from isthmus.config.transforms import written_transforms
 from isthmus.errors import ConfigError
 from isthmus.model.link import Link
 from isthmus.model.links.declaration import Declaration
@@ -107,9 +108,16 @@ def test_one_mapping_stands_for_a_list_of_it() -> None:
         ("{set: {offset: '1'}}", "transform.set.offset is wrong: 'offset' cannot be changed"),
         ("{set: {headers: x}}", "transform.set.headers is wrong: 'headers' names no header"),
         ("{set: {timestamp.x: x}}", "transform.set.timestamp.x is wrong: 'timestamp.x': a timestamp has no fields"),
-        ("{decode: {value: json}, set: {value.a: x}, drop: [value.a]}", "drop[0] is value.a, and that is set or"),
-        ("{decode: {value: json}, set: {value.a: x, value.a.b: y}}", "is value.a.b, and value.a is set or dropped"),
+        ("{decode: {value: json}, set: {value.a: x}, drop: [value.a]}", "drop[0] is value.a, and that is set, dropped"),
+        ("{decode: {value: json}, set: {value.a: x, value.a.b: y}}", "is value.a.b, and value.a is set, dropped"),
         ("{drop: [value]}", "transform.drop[0] is value, and only fields and headers can be dropped"),
+        ("{keep: [headers.a]}", "transform.keep[0] is headers.a, and only fields of a key or a value can be kept"),
+        ("{mask: [value]}", "transform.mask[0] is value, and only fields of a key or a value can be masked"),
+        ("{mask: [value.x]}", "transform.mask[0] names a field of the value, which is not decoded: it is none"),
+        ("{decode: {value: json}, keep: [value.a], set: {value.a: x}}", "keep[0] is value.a, and that is set, dropped"),
+        ("{decode: {value: json}, drop: [value.a], mask: [value.a]}", "mask[0] is value.a, and that is set, dropped"),
+        ("{decode: {value: json}, set: {value: x}, mask: [value.a]}", "mask[0] is value.a, and value is set, dropped"),
+        ("{python: 'a:b', mask: [value.a]}", "transform.mask stands beside python"),
         ("{drop: [value.x]}", "transform.drop[0] names a field of the value, which is not decoded: it is none"),
         ("{decode: {key: utf8}, where: 'key.id > 1'}", "where names a field of the key, which is not decoded: it is"),
         ("{decode: {value: jsn}, where: 'true'}", "transform.decode.value must be none, utf8, json"),
@@ -124,6 +132,15 @@ def test_one_mapping_stands_for_a_list_of_it() -> None:
 def test_what_cannot_be_is_named_by_its_path(transform: str, says: str) -> None:
     """Each mistake is found before anything connects."""
     assert says in refusal(linked(f"name: l, source: a, target: b, transform: {transform}"))
+
+
+def test_fields_that_are_kept_or_set_may_be_masked() -> None:
+    """They are masked behind that."""
+    fields = "set: {value.b: value.a}, keep: [value.c], mask: [value.b, value.c]"
+    found = config.parse(linked(f"name: l, source: a, target: b, transform: {{decode: {{value: json}}, {fields}}}"))
+    (transform,) = found.link("l").transforms
+    assert list(map(str, transform.mask)) == ["value.b", "value.c"]
+    assert [*written_transforms([transform])[0]] == ["decode", "set", "keep", "mask", "on_error"]
 
 
 def test_texts_and_comments_of_an_expression_name_no_fields() -> None:

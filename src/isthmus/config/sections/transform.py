@@ -65,10 +65,20 @@ class TransformSection(Section):
         {},
         description=(
             "By the path of what is set, an expression for its value: `{value.email: 'sha2(value.email, 256)'}`. Paths "
-            "are key, value, a field in one of them, headers.NAME and timestamp."
+            "are key, value, a field in one of them, headers.NAME and timestamp. An expression that is the path of a "
+            "field alone copies it to another one as it stands."
         ),
     )
     drop: tuple[str, ...] = Field((), description="The paths of fields and headers that are left out.")
+    keep: tuple[str, ...] = Field(
+        (), description="The paths of the only fields that stay of a key or value that came; `set` adds to them."
+    )
+    mask: tuple[str, ...] = Field(
+        (),
+        description=(
+            'The paths of fields that become empty, each as its type has it: "", 0, false, [] or {}. This is done last.'
+        ),
+    )
     python: Text | None = Field(
         None,
         description=(

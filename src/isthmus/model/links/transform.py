@@ -168,6 +168,17 @@ class PartAssignment:
     path: Annotated[RecordPath, str]
     expression: str
 
+    @property
+    def copied(self) -> RecordPath | None:
+        """The field that it copies, if the expression is nothing but the path of one, and it sets a field."""
+        if not self.path.is_field:
+            return None
+        try:
+            found = RecordPath.parse(self.expression.strip())
+        except ConfigError:
+            return None
+        return found if found.is_field else None
+
 
 def _by_path(assignments: Iterable[PartAssignment]) -> Mapping[str, str]:
     return {str(each.path): each.expression for each in assignments}
@@ -187,8 +198,9 @@ class Transform(PlainValue):
     """What is done with the records of some topics, those that `topics` match, or all if there are none.
 
     Records for which `where` is not true are left out; all assignments of `sets` see the record as it came, then `drop`
-    leaves fields and headers out. A `python` function does all of that by itself. `version` is the user's: it is
-    changed with what the function does.
+    leaves fields and headers out, or `keep` names the only fields that stay of those that came. At last `mask` empties
+    fields. A `python` function does all of that by itself. `version` is the user's: it is changed with what the
+    function does.
     """
 
     topics: Annotated[tuple[TopicPattern, ...], texts] = ()
@@ -197,6 +209,8 @@ class Transform(PlainValue):
     where: str = ""
     sets: Annotated[tuple[PartAssignment, ...], "set", _by_path] = ()
     drop: Annotated[tuple[RecordPath, ...], texts] = ()
+    keep: Annotated[tuple[RecordPath, ...], texts] = ()
+    mask: Annotated[tuple[RecordPath, ...], texts] = ()
     python: Annotated[RecordFunction | None, str] = None
     version: str = ""
     on_error: OnError = OnError.STOP
@@ -210,11 +224,17 @@ class Transform(PlainValue):
         """Where records are changed, `None` if it leaves them as they are."""
         if self.python is not None:
             return TransformWay.PYTHON
-        return TransformWay.SQL if self.where or self.sets or self.drop else None
+        return TransformWay.SQL if self.where or self.sets or self.drop or self.keep or self.mask else None
 
     @property
     def is_change(self) -> bool:
         return self.way is not None
+
+    def is_copy(self, assignment: PartAssignment) -> bool:
+        """Return whether an assignment copies a field as it stands in JSON: where types are given, it has its type."""
+        copied = assignment.copied
+        decoding = None if copied is None else self.key if copied.part is RecordPart.KEY else self.value
+        return decoding is not None and decoding.format is RecordFormat.JSON and not decoding.fields
 
     @computed_field
     def digest(self) -> str:
@@ -230,6 +250,10 @@ class Transform(PlainValue):
             "python": None if self.python is None else str(self.python),
             "version": self.version,
             "on_error": self.on_error,
+            # These came later: without them the generation stays the same one.
+            **({"keep": sorted(map(str, self.keep))} if self.keep else {}),
+            **({"mask": sorted(map(str, self.mask))} if self.mask else {}),
+            **({"copies": True} if any(map(self.is_copy, self.sets)) else {}),
         }
         text = json.dumps(said, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_CHARACTERS]
@@ -243,6 +267,8 @@ class Transform(PlainValue):
             f"where {self.where}" if self.where else "",
             f"sets {', '.join(str(each.path) for each in self.sets)}" if self.sets else "",
             f"drops {', '.join(map(str, self.drop))}" if self.drop else "",
+            f"keeps {', '.join(map(str, self.keep))}" if self.keep else "",
+            f"masks {', '.join(map(str, self.mask))}" if self.mask else "",
         )
         return "; ".join(filter(None, parts))
 

@@ -7,6 +7,7 @@ in which "w" says whether the record is copied and a number is the result of tha
 from __future__ import annotations
 
 import base64
+import enum
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +22,7 @@ KEPT: Final = "w"
 CORRUPT: Final = "corrupt"
 """The only member of the result of a record that cannot be decoded: which part of it."""
 _INEXACT: Final = re.compile(r"[0-9][.eE]")
+_DECODED: Final = (RecordPart.KEY, RecordPart.VALUE)
 _COMPACT: Final = (",", ":")
 _NULL: Final = "null"
 _FIRST_MS: Final = -62_135_596_800_000
@@ -41,10 +43,15 @@ class Editor:
     """
 
     def __init__(self, transform: Transform, kinds: Sequence[ResultKind], *, reads_time: bool = False) -> None:
-        self._sets = [(each.path, kind.is_binary) for each, kind in zip(transform.sets, kinds, strict=True)]
+        self._sets = [
+            (each.path, kind.is_binary, each.copied if transform.is_copy(each) else None)
+            for each, kind in zip(transform.sets, kinds, strict=True)
+        ]
         self._drops = transform.drop
+        self._kept = {part: tree for part in _DECODED if (tree := _tree(transform.keep, part))}
+        self._masked = transform.mask
         self._formats = {RecordPart.KEY: transform.key.format, RecordPart.VALUE: transform.value.format}
-        self._edits = bool(self._sets or self._drops)
+        self._edits = bool(self._sets or self._drops or self._kept or self._masked)
         self._reads_time = reads_time
 
     def edit(self, record: Record, result: bytes | None) -> Changed:
@@ -68,14 +75,12 @@ class Editor:
             return Failure(record, str(error))
 
     def _edit(self, record: Record, found: Mapping[str, str]) -> Record:
-        fields: dict[RecordPart, list[tuple[tuple[str, ...], str | _Gone]]] = {}
         headers = record.headers
         changed: dict[str, Any] = {}
-        for number, (path, is_binary) in enumerate(self._sets):
-            given = found.get(str(number), _NULL)
+        for number, (path, is_binary, _) in enumerate(self._sets):
             if path.is_field:
-                fields.setdefault(path.part, []).append((path.names, given))
                 continue
+            given = found.get(str(number), _NULL)
             data = _to_bytes(given, is_binary=is_binary)
             if path.part is RecordPart.HEADERS:
                 headers = _set_header(headers, path.names[0], data)
@@ -88,18 +93,45 @@ class Editor:
         for path in self._drops:
             if path.part is RecordPart.HEADERS:
                 headers = [each for each in headers if each[0] != path.names[0]]
-            else:
-                fields.setdefault(path.part, []).append((path.names, _GONE))
-        for part, edits in fields.items():
-            changed[part.value] = _edit_json(getattr(record, part.value), edits)
+        for part, edits in self._field_edits(record, found).items():
+            changed[part.value] = _edit_json(getattr(record, part.value), edits, self._kept.get(part))
         return record._replace(headers=headers, **changed)
 
+    def _field_edits(self, record: Record, found: Mapping[str, str]) -> Mapping[RecordPart, Sequence[_Edit]]:
+        """Return what becomes of fields, in order, by the part that they are in."""
+        fields: dict[RecordPart, list[_Edit]] = {part: [] for part in self._kept}
+        for number, (path, _, copied) in enumerate(self._sets):
+            if path.is_field:
+                given: str | None = found.get(str(number), _NULL)
+                if copied is not None:
+                    given = _find_json(getattr(record, copied.part.value), copied.names)
+                # What is not there is not copied.
+                if given is not None:
+                    fields.setdefault(path.part, []).append((path.names, given))
+        for paths, fate in ((self._drops, _GONE), (self._masked, _EMPTY)):
+            for path in paths:
+                if path.is_field:
+                    fields.setdefault(path.part, []).append((path.names, fate))
+        return fields
 
-class _Gone:
-    """The place of a field that is dropped."""
+
+class _Fate(enum.Enum):
+    """What becomes of a field that gets no value of its own."""
+
+    GONE = enum.auto()
+    EMPTY = enum.auto()
+    """The empty value of its type; null stays null, and what is not there stays away."""
 
 
-_GONE: Final = _Gone()
+_GONE: Final = _Fate.GONE
+_EMPTY: Final = _Fate.EMPTY
+_Edit = tuple[tuple[str, ...], "str | _Fate"]
+_Tree = Mapping[str, Any]
+"""Fields by name, each with the fields below it that are meant; all of it if there are none."""
+
+
+def _emptied(value: Any) -> Any:
+    return None if value is None else type(value)()
 
 
 def is_time(timestamp: int) -> bool:
@@ -132,8 +164,29 @@ def _set_header(
     return kept if value is None else [*kept, (name, value)]
 
 
-def _edit_json(data: bytes | None, edits: Sequence[tuple[tuple[str, ...], str | _Gone]]) -> bytes | None:
-    """Set and drop fields of a JSON object; a tombstone has none, and stays one. Of equal names the last one stays.
+def _find_json(data: bytes | None, names: Sequence[str]) -> str | None:
+    """Return the JSON text of a field as it stands, `None` if it is not there.
+
+    :raises ValueError: It lies in something that is no JSON object.
+    """
+    if data is None:
+        return None
+    text = data.decode()
+    begin = _skip(text, 0)
+    end = len(text)
+    for name in names:
+        if text.startswith(_NULL, begin):
+            return None
+        found = [each for each in _members(text, begin)[0] if each.name == name]
+        if not found:
+            return None
+        begin, end = found[-1].value_begin, found[-1].value_end
+    return text[begin:end]
+
+
+def _edit_json(data: bytes | None, edits: Sequence[_Edit], kept: _Tree | None = None) -> bytes | None:
+    """Edit fields of a JSON object, of which only the `kept` ones stay if there are any; a tombstone has none, and
+    stays one. Of equal names the last one stays.
 
     :raises ValueError: It is no JSON object.
     """
@@ -142,12 +195,10 @@ def _edit_json(data: bytes | None, edits: Sequence[tuple[tuple[str, ...], str | 
     text = data.decode()
     # A number with a fraction may have more digits than a float keeps: such a text is edited in place.
     if any(_INEXACT.search(each) for each in (text, *(given for _, given in edits if isinstance(given, str)))):
-        for names, given in edits:
-            text = _splice(text, names, given)
-        if _skip(text, _members(text, _skip(text, 0))[1] + 1) < len(text):
-            raise ValueError("something follows the JSON object")
-        return text.encode()
+        return _edit_text(text, edits, kept).encode()
     document = json.loads(text)
+    if kept is not None:
+        _prune(document, kept)
     for names, given in edits:
         _set_field(document, names, json.loads(given) if isinstance(given, str) else given)
     try:
@@ -157,6 +208,16 @@ def _edit_json(data: bytes | None, edits: Sequence[tuple[tuple[str, ...], str | 
         return json.dumps(document, separators=_COMPACT).encode()
 
 
+def _edit_text(text: str, edits: Sequence[_Edit], kept: _Tree | None) -> str:
+    if kept is not None:
+        text = _prune_text(text, kept, _skip(text, 0))
+    for names, given in edits:
+        text = _splice(text, names, given)
+    if _skip(text, _members(text, _skip(text, 0))[1] + 1) < len(text):
+        raise ValueError("something follows the JSON object")
+    return text
+
+
 def _set_field(document: Any, names: Sequence[str], given: Any) -> None:
     *way, last = names
     for name in way:
@@ -164,10 +225,34 @@ def _set_field(document: Any, names: Sequence[str], given: Any) -> None:
         if document is None:
             # What is not there has no field to set or to drop.
             return
+    held = _object(document)
     if given is _GONE:
-        _object(document).pop(last, None)
-    else:
-        _object(document)[last] = given
+        held.pop(last, None)
+    elif given is not _EMPTY:
+        held[last] = given
+    elif last in held:
+        held[last] = _emptied(held[last])
+
+
+def _prune(document: Any, kept: _Tree) -> None:
+    held = _object(document)
+    for name in list(held):
+        if name not in kept:
+            del held[name]
+        elif kept[name] and held[name] is not None:
+            _prune(held[name], kept[name])
+
+
+def _prune_text(text: str, kept: _Tree, begin: int) -> str:
+    """Leave out members of the object that begins at `begin`, from its end on, so that places stay right."""
+    for place in reversed(range(len(_members(text, begin)[0]))):
+        members, _ = _members(text, begin)
+        one = members[place]
+        if one.name not in kept:
+            text = _cut(text, members, place)
+        elif kept[one.name] and not text.startswith(_NULL, one.value_begin):
+            text = _prune_text(text, kept[one.name], one.value_begin)
+    return text
 
 
 def _object(document: Any) -> dict[str, Any]:
@@ -211,8 +296,8 @@ def _skip(text: str, at: int) -> int:
     return at if found is None else found.end()
 
 
-def _splice(text: str, names: Sequence[str], given: str | _Gone, begin: int | None = None) -> str:
-    """Set or drop one field of a JSON text, and leave every other character as it is."""
+def _splice(text: str, names: Sequence[str], given: str | _Fate, begin: int | None = None) -> str:
+    """Set, drop or empty one field of a JSON text, and leave every other character as it is."""
     members, close = _members(text, _skip(text, 0) if begin is None else begin)
     same = [place for place, each in enumerate(members) if each.name == names[0]]
     if len(same) > 1:
@@ -223,6 +308,10 @@ def _splice(text: str, names: Sequence[str], given: str | _Gone, begin: int | No
         if found is None or text[found.value_begin : found.value_end] == "null":
             return text
         return _splice(text, names[1:], given, found.value_begin)
+    if given is _EMPTY:
+        if found is None:
+            return text
+        given = json.dumps(_emptied(json.loads(text[found.value_begin : found.value_end])))
     if isinstance(given, str):
         if found is not None:
             return text[: found.value_begin] + given + text[found.value_end :]
@@ -239,15 +328,20 @@ def _cut(text: str, members: Sequence[_Member], place: int) -> str:
     return text[: members[place - 1].value_end if place else one.begin] + text[one.value_end :]
 
 
-def build_fields(paths: Iterable[RecordPath], part: RecordPart) -> str:
-    """Return the DDL of the fields of a JSON text that are read, each as a text, where no types are given."""
+def _tree(paths: Iterable[RecordPath], part: RecordPart) -> dict[str, Any]:
+    """Return the fields of a part that paths name, each with those below it."""
     tree: dict[str, Any] = {}
     for path in paths:
         if path.part is part and path.names:
             node = tree
             for name in path.names:
                 node = node.setdefault(name, {})
-    return ", ".join(_ddl(name, node, is_top=True) for name, node in tree.items())
+    return tree
+
+
+def build_fields(paths: Iterable[RecordPath], part: RecordPart) -> str:
+    """Return the DDL of the fields of a JSON text that are read, each as a text, where no types are given."""
+    return ", ".join(_ddl(name, node, is_top=True) for name, node in _tree(paths, part).items())
 
 
 def _ddl(name: str, node: Mapping[str, Any], *, is_top: bool) -> str:

@@ -18,11 +18,14 @@ from isthmus.spark.transforms.editing import Editor, ResultKind, build_fields
 JSON = Decoding(format=RecordFormat.JSON)
 
 
-def edit(value: bytes | None, result: object, *, sets: tuple[str, ...] = (), drop: tuple[str, ...] = ()) -> Changed:
+def edit(
+    value: bytes | None, result: object, *, sets: tuple[str, ...] = (), expression: str = "x", **paths: tuple[str, ...]
+) -> Changed:
+    """`paths` are those of `drop`, `keep` and `mask`."""
     transform = Transform(
         value=JSON,
-        sets=tuple(PartAssignment(RecordPath.parse(path), "x") for path in sets),
-        drop=tuple(map(RecordPath.parse, drop)),
+        sets=tuple(PartAssignment(RecordPath.parse(path), expression) for path in sets),
+        **{key: tuple(map(RecordPath.parse, each)) for key, each in paths.items()},
     )
     editor = Editor(transform, [ResultKind()] * len(sets))
     return editor.edit(Record(5, 7, b"k", value, [("a", b"1")]), json.dumps(result).encode())
@@ -64,6 +67,61 @@ def test_fields_are_set_added_and_dropped() -> None:
         b'{"a":{"b":1},"c":2}', {"w": True, "0": "x", "1": [1]}, sets=("value.a.b", "value.d"), drop=("value.c",)
     )
     assert value_of(changed) == b'{"a":{"b":"x"},"d":[1]}'
+
+
+@pytest.mark.parametrize("number", ["7", "1.50"])
+def test_a_path_alone_copies_a_field_as_it_stands(number: str) -> None:
+    """A number stays one, an object too, and what is not there is not copied."""
+    text = f'{{"a":{number},"b":{{"c":[1]}},"d":"old"}}'.encode()
+    for path, copy in (("value.a", number), ("value.b", '{"c":[1]}'), ("value.b.c", "[1]"), ("value.x", '"old"')):
+        changed = value_of(edit(text, {"w": True, "0": "as text"}, sets=("value.d",), expression=path))
+        assert changed == text.replace(b'"old"', copy.encode())
+
+
+def test_with_types_a_path_is_an_expression_like_others() -> None:
+    """The types that are given say what it becomes."""
+    transform = Transform(
+        value=Decoding(format=RecordFormat.JSON, fields="a STRING"),
+        sets=(PartAssignment(RecordPath.parse("value.b"), "value.a"),),
+    )
+    changed = Editor(transform, [ResultKind()]).edit(Record(0, 0, None, b'{"a":1}', []), b'{"w":true,"0":"1"}')
+    assert value_of(changed) == b'{"a":1,"b":"1"}'
+
+
+@pytest.mark.parametrize("number", ["7", "1.50"])
+def test_only_kept_fields_stay_and_set_adds_to_them(number: str) -> None:
+    """Below a field as well; what is kept and is not there stays away."""
+    text = f'{{"a":{number},"b":{{"c":1,"d":2}},"e":3,"f":null}}'.encode()
+    keep = ("value.a", "value.b.c", "value.f.g", "value.x")
+    changed = value_of(edit(text, {"w": True, "0": "new"}, sets=("value.e",), keep=keep))
+    assert changed is not None
+    assert json.loads(changed) == {"a": float(number), "b": {"c": 1}, "e": "new", "f": None}
+    assert f'"a":{number}'.encode() in changed
+
+
+@pytest.mark.parametrize("number", ["7", "1.50"])
+def test_masked_fields_get_the_empty_value_of_their_type(number: str) -> None:
+    """null stays null, and a missing field stays away; others keep their digits."""
+    text = f'{{"n":{number},"t":"x","b":true,"l":[1],"o":{{"a":1}},"z":null,"k":{number}}}'.encode()
+    masked = (*(f"value.{name}" for name in "ntbloz"), "value.missing")
+    changed = value_of(edit(text, {"w": True}, mask=masked))
+    assert changed is not None
+    assert json.loads(changed) == {
+        "n": 0,
+        "t": "",
+        "b": False,
+        "l": [],
+        "o": {},
+        "z": None,
+        "k": float(number),
+    }
+    assert f'"k":{number}'.encode() in changed
+
+
+def test_what_is_set_can_be_masked() -> None:
+    """It is masked behind that: a copy keeps its type, and loses its content."""
+    changed = edit(b'{"a":12}', {"w": True, "0": "12"}, sets=("value.b",), expression="value.a", mask=("value.b",))
+    assert value_of(changed) == b'{"a":12,"b":0}'
 
 
 def test_a_field_below_one_that_is_not_there_is_neither_set_nor_dropped() -> None:
