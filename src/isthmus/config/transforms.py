@@ -158,8 +158,12 @@ def _not_nameable(where: Path, key: str | int, text: str, path: RecordPath) -> I
 
 
 def _may_meet(first: str | int, former: RecordPath, second: str | int) -> bool:
-    """Return whether a path may be named again: what is kept, or set in a key or value, can be masked behind it."""
-    return second == "mask" and (first == "keep" or (first == "set" and former.is_field))
+    """Return whether a path may be named again: what is kept can be dropped or masked in part, and what is set in a
+    key or value can be masked.
+    """
+    if {first, second} in ({"drop", "keep"}, {"keep", "mask"}):
+        return True
+    return (first, second) == ("set", "mask") and former.is_field
 
 
 def _named_paths(section: TransformSection) -> Iterator[tuple[tuple[str, str | int], str, str]]:

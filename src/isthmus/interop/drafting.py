@@ -19,6 +19,11 @@ _COPIED_BEFORE: Final = (
     "without --take-over the records that MirrorMaker 2 has copied are not known: into a topic of the target that "
     "holds records already, all of the source's are written once more, behind them"
 )
+_COPIED_CHANGED: Final = (
+    "--take-over finds what MirrorMaker 2 has copied by its content: topics of which it has changed records, or left "
+    "some out, are refused"
+)
+_WITHOUT_COPIES: Final = "Delete the copies of these topics, or give them another naming: they are copied again."
 _OTHER_RIGHTS: Final = (
     "the user of MirrorMaker 2 may lack rights that Isthmus needs: it keeps a ledger at the target, and writes to it "
     "in transactions"
@@ -64,6 +69,8 @@ def draft_of(
     if offsets is not OffsetsChoice.SAME and not takes_over:
         todo = "Stop MirrorMaker 2, and import with --take-over; or delete its copies, or give topics another naming."
         gathering.tell(Impact.CHANGED, "offsets", _COPIED_BEFORE, todo)
+    if takes_over and any("transform" in link.section for link in links):
+        gathering.tell(Impact.CHANGED, "transforms", _COPIED_CHANGED, _WITHOUT_COPIES)
     if any("security" in cluster.section for cluster in clusters.values()):
         todo = "isthmus acls generate LINK prints the rights of a link, isthmus doctor reports missing ones."
         gathering.tell(Impact.CHANGED, "access rules", _OTHER_RIGHTS, todo)

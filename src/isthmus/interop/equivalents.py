@@ -219,8 +219,8 @@ EQUIVALENTS: Final[Mapping[str, Equivalent]] = {
 """By the names of MirrorMaker 2."""
 
 FAMILIES: Final[Mapping[str, Equivalent]] = {
-    "transforms.": mark_unneeded("it belongs to transforms"),
-    "predicates": mark_unneeded("it belongs to transforms"),
+    "transforms.": mark_handled(),
+    "predicates": mark_handled(),
     "producer.": _OWN_CLIENT,
     "consumer.": _OWN_CLIENT,
     "admin.": _OWN_CLIENT,

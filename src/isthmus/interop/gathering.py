@@ -81,12 +81,12 @@ class Gathering:
 
     def resolve(self, text: str) -> str | None:
         """Return the text with its references replaced, `None` if one of them is unresolved on this machine."""
-        values = [self._value(piece) for piece in self._pieces(text)]
+        values = [self._value(piece) for piece in self.pieces(text)]
         return None if any(value is None for value in values) else "".join(value or "" for value in values)
 
     def open_text(self, name: str, setting: Setting, text: str | None = None) -> str:
         """Return the form of a value that is no secret in the configuration: as it stands, references as our own."""
-        pieces = self._pieces(setting.value if text is None else text)
+        pieces = self.pieces(setting.value if text is None else text)
         return "".join(
             escape_text(piece.text) if isinstance(piece, Words) else self._refer_to(f"{name}.{number}", piece, setting)
             for number, piece in enumerate(pieces, start=1)
@@ -94,7 +94,7 @@ class Gathering:
 
     def secret(self, name: str, setting: Setting, text: str | None = None) -> str:
         """Return the form of a secret: a reference. A value in the file itself goes into a companion `name`."""
-        pieces = self._pieces(setting.value if text is None else text)
+        pieces = self.pieces(setting.value if text is None else text)
         names = [name] if len(pieces) == 1 else [f"{name}.{number}" for number in range(1, len(pieces) + 1)]
         return "".join(
             self._keep_in_file(each, piece.text, setting)
@@ -115,7 +115,8 @@ class Gathering:
         self.tell(Impact.NEEDED, setting, why, self._how_to_fill(path, text))
         return path
 
-    def _pieces(self, text: str) -> tuple[TextPart, ...]:
+    def pieces(self, text: str) -> tuple[TextPart, ...]:
+        """Split a text into literal parts and references."""
         return pieces_of(text, self.deployment.providers)
 
     def _keep_in_file(self, name: str, text: str, setting: Setting) -> str:
@@ -159,7 +160,7 @@ class Gathering:
     def _how_to_fill(self, path: str, text: str | None) -> str:
         asked = [
             _kubectl(piece, self.deployment.namespace)
-            for piece in self._pieces(text or "")
+            for piece in self.pieces(text or "")
             if isinstance(piece, Reference) and piece.provider == "KubernetesSecretConfigProvider"
         ]
         if asked:

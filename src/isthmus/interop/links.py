@@ -24,7 +24,9 @@ from isthmus.interop.equivalents import (
 )
 from isthmus.interop.gathering import Gathering
 from isthmus.interop.names import NameList, group_names, merge_patterns, topic_names
-from isthmus.interop.routing import find_prefix, is_of_router
+from isthmus.interop.transforms.chain import TranslatedChain, translate_chain
+from isthmus.interop.transforms.routing import TargetNames, route
+from isthmus.interop.transforms.steps import chain_steps, is_of_chain
 
 KeyPath = tuple[str, ...]
 
@@ -105,14 +107,15 @@ class _Translation:
         self._gathering = gathering
         self._settings = self._rename_aliases(flow.settings)
         self._made = LinkDraft({"name": name, "source": flow.source, "target": flow.target})
+        self._chain = TranslatedChain()
 
     def draft(self) -> LinkDraft:
         self._topics()
         self._groups()
         self._beside()
-        treated = self._properties()
+        treated = self._properties() | self._chain.treated
         for key, setting in self._settings.items():
-            if key not in treated:
+            if key not in treated and not is_of_chain(key):
                 self._treat(key, setting)
         for key, equivalent in EQUIVALENTS.items():
             if equivalent.default and key not in self._settings:
@@ -151,6 +154,7 @@ class _Translation:
         include = topic_names(self._value("topics", TOPICS))
         exclude = topic_names(self._value("topics.exclude", TOPICS_EXCLUDE))
         naming, why_held = self._naming()
+        why_held = why_held or self._chain.why_held
         why_held = why_held or self._filter("topic.filter.class", "DefaultTopicFilter")
         why_held = self._report_failed("topics.exclude", exclude) or why_held
         self._tell_failed("topics", include)
@@ -173,6 +177,19 @@ class _Translation:
         if start := self._start():
             topics["start"] = start
         self._made.section["topics"] = topics
+        self._transform()
+
+    def _transform(self) -> None:
+        """Write what the transforms of the flow make of records."""
+        transforms = self._chain.transforms
+        if not transforms:
+            return
+        is_single = len(transforms) == 1 and "topics" not in transforms[0]
+        self._made.section["transform"] = transforms[0] if is_single else transforms
+        if self._offsets is OffsetsChoice.SAME:
+            why = "records that are changed, or left out, cannot keep the offsets of the source"
+            todo = "Import with --offsets auto; or take transform out of the link."
+            self._gathering.tell(Impact.NEEDED, self._settings["transforms"], why, todo)
 
     def _internal(self) -> tuple[str, ...]:
         """Return the topics that MirrorMaker 2 never copies, whatever the lists are; those with `__` no link copies."""
@@ -185,23 +202,28 @@ class _Translation:
 
     def _naming(self) -> tuple[object | None, str]:
         """Return the naming of topics, or why it is unknown."""
-        prefix, why = self._prefix()
-        made, why_routed = find_prefix(prefix, self._settings, self._gathering)
+        names, why = self._names()
+        steps = list(chain_steps(self._settings))
+        routing = route(names, steps, self._gathering)
+        self._chain = translate_chain(self._settings, steps, routing, self._gathering)
+        made = routing.names
         if made is None:
-            return None, why or why_routed
-        if made != f"{self._flow.source}{self._separator()}" or ambiguity(self._flow, self._separator()):
+            return None, why or routing.why
+        if made.end:
+            return _template(made), ""
+        if made.begin != f"{self._flow.source}{self._separator()}" or ambiguity(self._flow, self._separator()):
             # Our mm2 refuses such aliases, as names do not show where they end; a prefix gives the same names.
-            return {"target_prefix": escape_text(made)} if made else "identity", ""
+            return {"target_prefix": escape_text(made.begin)} if made.begin else "identity", ""
         return "mm2" if self._separator() == "." else {"mm2": {"separator": escape_text(self._separator())}}, ""
 
-    def _prefix(self) -> tuple[str | None, str]:
-        """Return the prefix that the replication policy puts before names, or why it is unknown."""
+    def _names(self) -> tuple[TargetNames | None, str]:
+        """Return the names that the replication policy makes, or why they are unknown."""
         policy = self._value("replication.policy.class", f"{PATH_OF_CLASSES}DefaultReplicationPolicy")
         name = policy.rpartition(".")[2]
         if name == "IdentityReplicationPolicy":
-            return "", ""
+            return TargetNames(""), ""
         if policy in (name, f"{PATH_OF_CLASSES}{name}") and name == "DefaultReplicationPolicy":
-            return f"{self._flow.source_alias}{self._separator()}", ""
+            return TargetNames(f"{self._flow.source_alias}{self._separator()}"), ""
         why = f"Isthmus does not know how {name} names topics"
         todo = "Set topics.naming: prefixes, a template, or a class of your own in Python (docs/naming.md)."
         self._gathering.tell(Impact.NEEDED, self._settings["replication.policy.class"], why, todo, value=policy)
@@ -354,8 +376,6 @@ class _Translation:
         return connector in self._flow.connectors
 
     def _treat(self, key: str, setting: Setting) -> None:
-        if is_of_router(key, self._settings):
-            return  # reported with its transform
         equivalent = EQUIVALENTS.get("enabled") if key in _RESETS else flow_equivalent(key)
         if equivalent is None:
             why = "neither MirrorMaker 2 nor Isthmus knows it"
@@ -384,6 +404,11 @@ class _Translation:
             why = f"MirrorMaker 2 does it by default. {equivalent.why}"
             written = self._unwritten(key)
             self._gathering.tell(equivalent.impact, written, why, equivalent.todo, value=equivalent.default)
+
+
+def _template(names: TargetNames) -> dict[str, object]:
+    """Return a naming by a template."""
+    return {"template": {"source": "{topic}", "target": escape_text(f"{names.begin}{{topic}}{names.end}")}}
 
 
 def _escape_all(patterns: Iterable[str]) -> list[str]:

@@ -40,6 +40,14 @@ def topic_names(text: str) -> NameList:
     return NameList(kept, found.failed)
 
 
+def topic_pattern(java: str) -> str:
+    """Convert one expression that matches whole names of topics; a comma in it is part of it.
+
+    :raises NoEquivalent: It has no equivalent.
+    """
+    return _pattern(java, TopicPattern.parse, is_ascii=True)
+
+
 def group_names(text: str) -> NameList:
     """Convert a list of groups, whose names may have any characters."""
     return _parse_names(text, GroupPattern.parse, is_ascii=False)

@@ -1,0 +1,1 @@
+"""Single message transforms of Kafka Connect, translated into names of topics and a link's `transform`."""
