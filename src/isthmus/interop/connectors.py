@@ -11,6 +11,7 @@ from isthmus.errors import ConfigError
 from isthmus.interop.clients.clients import CLIENTS, PASSED
 from isthmus.interop.deployment import Deployment, Flow, Impact, MirrorConnector, Notice, Setting, Settings
 from isthmus.interop.equivalents import PATH_OF_CLASSES
+from isthmus.interop.transforms.steps import TRANSFORMS, is_of_chain
 
 FORM: Final = "Kafka Connect JSON"
 _ORDER: Final = tuple(MirrorConnector)
@@ -90,6 +91,9 @@ class _Merging:
         self.kinds.setdefault(pair, set()).add(connector.kind)
         placed = self.pairs.setdefault(pair, {})
         for key, setting in connector.settings.items():
+            if is_of_chain(key) and connector.kind is not MirrorConnector.SOURCE:
+                self._tell_chain(connector, key, setting)
+                continue
             side, _, rest = key.partition(".")
             client = rest.partition(".")[0]
             if side in _SIDES and rest.startswith("cluster.") and rest != "cluster.alias":
@@ -115,6 +119,12 @@ class _Merging:
         known = placed.setdefault(key, setting)
         if known.value != setting.value and key not in ("name", "connector.class", "tasks.max"):
             self._tell_difference(known, setting)
+
+    def _tell_chain(self, connector: Connector, key: str, setting: Setting) -> None:
+        if key == TRANSFORMS:
+            why = f"it changes what {connector.kind} writes, which Isthmus writes as MirrorMaker 2 does without it"
+            todo = "If programs read that, have them read it as it is."
+            self.notices.append(Notice(impact=Impact.LOST, key=setting.written, why=why, todo=todo))
 
     def _tell_difference(self, known: Setting, setting: Setting) -> None:
         why = f"it has another value than {known.written}, which is taken"

@@ -164,3 +164,14 @@ def test_a_protocol_that_kafka_lacks_is_refused() -> None:
     """Of a connector's clients as of a properties file's: the error names connector and key."""
     with pytest.raises(ConfigError, match=r"connector 1: source\.cluster\.security\.protocol is no protocol of Kafka"):
         imported(json.dumps(source(**{"source.cluster.security.protocol": "TLS"})))
+
+
+def test_transforms_of_the_source_connector_are_those_of_the_link() -> None:
+    """What others transform is theirs: checkpoints and heartbeats, which no link changes."""
+    chain = {"transforms": "d", "transforms.d.type": "org.apache.kafka.connect.transforms.DropHeaders"}
+    of_source, of_others = chain | {"transforms.d.headers": "x"}, chain | {"transforms.d.headers": "y"}
+    checkpoint = source(**{"connector.class": SOURCE.replace("Source", "Checkpoint")}, **of_others)
+    draft = imported(json.dumps([source(**of_source), checkpoint]), name="connectors.json")
+    (transform,) = configured(draft).links[0].transforms
+    assert list(map(str, transform.drop)) == ["headers.x"]
+    assert about(draft, "connector 2: transforms").impact is Impact.LOST

@@ -13,7 +13,14 @@ from isthmus.interop.links import OffsetsChoice
 from isthmus.interop.predecessors import predecessor_of
 from isthmus.model.kafka.access import AccessPolicy
 from isthmus.model.mirrormaker import SyncsPlace
-from isthmus.model.naming import IDENTITY, MirrorMakerNaming, PrefixNaming, SourceTopic
+from isthmus.model.naming import (
+    IDENTITY,
+    MirrorMakerNaming,
+    NameTemplate,
+    PrefixNaming,
+    SourceTopic,
+    TemplateNaming,
+)
 from isthmus.model.offsets import LATEST, OffsetPolicy
 from isthmus.model.text.plain import plain
 from testing.values.samples import SHIPPED, Bench, about, configured, imported, keys, pair, read
@@ -138,6 +145,11 @@ def routed(regex: str, replacement: str, *lines: str) -> str:
         (r"a\\.(.*)", "east-$1", PrefixNaming(target_prefix="east-")),
         ("(.*)", "dr.$1", PrefixNaming(target_prefix="dr.a.")),
         (r"a\\.(.*)", "a.$1", MirrorMakerNaming(source_alias="a", target_alias="b")),
+        (
+            r"a\\.(.*)",
+            "x.$1-copy",
+            TemplateNaming(source=NameTemplate.parse("{topic}"), target=NameTemplate.parse("x.{topic}-copy")),
+        ),
     ],
 )
 def test_a_router_is_a_naming(regex: str, replacement: str, naming: object) -> None:
@@ -156,7 +168,7 @@ def test_a_router_is_a_naming(regex: str, replacement: str, naming: object) -> N
         routed(r"b\\.(.*)", "$1"),
         routed(r"a\\.orders(.*)", "$1"),
         routed(r"a\\.(.*)-v1", "$1"),
-        routed(r"a\\.(.*)", "$1-copy"),
+        routed(r"a\\.(.*)", "$1$1"),
         routed(r"a\\.(.*)", "$1", "a->b.transforms.names.predicate = some"),
         routed(r"a\\.(.*)", "$1").replace("RegexRouter", "TimestampRouter"),
         routed(r"a\\.(.*)", "$1").replace("= names", "= names, names"),
@@ -170,13 +182,26 @@ def test_a_router_that_is_no_naming_has_to_be_said(text: str) -> None:
     assert configured(draft).links[0].topics.include == ()
 
 
-def test_other_transforms_are_lost() -> None:
-    """They change records or leave some out, beside a router too."""
-    text = routed(r"a\\.(.*)", "$1", "a->b.transforms.drop.type = org.apache.kafka.connect.transforms.Filter")
-    draft = imported(text.replace("= names", "= drop, names"))
+def test_a_topic_for_each_day_has_to_be_said() -> None:
+    """A link copies a topic into one topic, whatever the times of records are."""
+    draft = imported(routed(r"a\\.(.*)", "$1").replace("RegexRouter", "TimestampRouter"))
+    assert "by their times" in about(draft, "a->b.transforms.names.type").why
 
-    assert about(draft, "a->b.transforms").impact is Impact.LOST
-    assert configured(draft).links[0].topics.naming == IDENTITY
+
+def test_records_are_changed_beside_a_router() -> None:
+    """Names at the target count where a step stands: behind the router the others."""
+    kind = "org.apache.kafka.connect.transforms"
+    lines = (
+        f"a->b.transforms.drop.type = {kind}.Filter",
+        "a->b.transforms.drop.predicate = some",
+        f"a->b.predicates.some.type = {kind}.predicates.TopicNameMatches",
+        "a->b.predicates.some.pattern = PATTERN",
+    )
+    for order, pattern in (("drop, names", r"a\\.orders"), ("names, drop", "orders")):
+        text = routed(r"a\\.(.*)", "$1", *lines).replace("= names", f"= {order}").replace("PATTERN", pattern)
+        (link,) = configured(imported(text)).links
+        assert link.topics.naming == IDENTITY
+        assert [(list(map(str, each.topics)), each.where) for each in link.transforms] == [(["orders"], "false")]
 
 
 def test_places_that_something_else_fills_in_are_told() -> None:

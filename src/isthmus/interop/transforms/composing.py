@@ -45,8 +45,12 @@ class Fields:
         return self.is_read or not self._rest or bool(self._named)
 
     def mask(self, names: Sequence[str], replacement: str) -> None:
-        """Mask fields, by the empty value of their types if there is no replacement. null stays null."""
+        """Mask fields, by the empty value of their types if there is no replacement. null stays null.
+
+        :raises NotTranslated: A name cannot be written.
+        """
         for name in names:
+            self._path(name)
             found = self._get(name)
             if found is None:
                 continue
@@ -64,6 +68,8 @@ class Fields:
         :raises NotTranslated: Fields change their names in a circle.
         """
         explicit = dict.fromkeys((*self._named, *include, *exclude, *renames))
+        for name in (*explicit, *renames.values()):
+            self._path(name)
         passed = {
             name: found
             for name in explicit
@@ -86,7 +92,11 @@ class Fields:
         return made
 
     def put(self, name: str, expression: str, empty: str = _EMPTY_TEXT) -> None:
-        """Set a field to an expression over the record as it came."""
+        """Set a field to an expression over the record as it came.
+
+        :raises NotTranslated: Its name cannot be written.
+        """
+        self._path(name)
         self._named[name] = Whence(expression=expression, empty=empty)
 
     def drop(self, name: str) -> None:
@@ -95,8 +105,9 @@ class Fields:
     def read(self, name: str) -> str:
         """Return the expression of a field, as a text; NULL if it is not there.
 
-        :raises NotTranslated: It was masked, by a value that depends on its type.
+        :raises NotTranslated: It was masked, by a value that depends on its type, or its name cannot be written.
         """
+        self._path(name)
         found = self._get(name)
         if found is None:
             return "NULL"
