@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from subprocess import DEVNULL, Popen
@@ -9,6 +11,7 @@ from typing import Final, Self
 
 from isthmus.local.jvm import jvm_for
 from isthmus.local.properties import as_text
+from testing.patience import TERM_S
 from testing.records.flows import Flow
 
 _MAIN: Final = "org.apache.kafka.connect.mirror.MirrorMaker"
@@ -17,6 +20,14 @@ _EXACTLY_ONCE: Final = {
     "dedicated.mode.enable.internal.rest": "true",
     "listeners": "http://127.0.0.1:0",
 }
+
+
+def until(condition: Callable[[], bool], why: Callable[[], str]) -> None:
+    """Wait for something to become true."""
+    deadline = time.monotonic() + TERM_S
+    while not condition():
+        assert time.monotonic() < deadline, why()
+        time.sleep(0.1)
 
 
 class JavaMirror:

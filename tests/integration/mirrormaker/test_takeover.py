@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from testing.patience import TERM_S
 from testing.records import oracle, topics
 from testing.records.flows import PARTITIONS, Flow, Side, contents, create, numbered
 from testing.runs.running import ends
-from tests.integration.mirrormaker.java import JavaMirror
+from tests.integration.mirrormaker.java import JavaMirror, until
 
 pytestmark = pytest.mark.integration
 
@@ -54,14 +54,6 @@ def load(side: Side, topic: str) -> Iterator[None]:
         ended.set()
         thread.join()
         producer.flush()
-
-
-def until(condition: Callable[[], bool], why: Callable[[], str]) -> None:
-    """Wait for something to become true."""
-    deadline = time.monotonic() + TERM_S
-    while not condition():
-        assert time.monotonic() < deadline, why()
-        time.sleep(0.1)
 
 
 def copied(flow: Flow) -> int:

@@ -17,8 +17,7 @@ from testing.records import topics
 from testing.records.flows import Flow, contents, create
 from testing.records.topics import SEPTEMBER, Given
 from testing.runs.running import ends
-from tests.integration.mirrormaker.java import JavaMirror
-from tests.integration.mirrormaker.test_takeover import until
+from tests.integration.mirrormaker.java import JavaMirror, until
 
 pytestmark = pytest.mark.integration
 
