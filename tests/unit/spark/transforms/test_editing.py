@@ -19,13 +19,21 @@ JSON = Decoding(format=RecordFormat.JSON)
 
 
 def edit(
-    value: bytes | None, result: object, *, sets: tuple[str, ...] = (), expression: str = "x", **paths: tuple[str, ...]
+    value: bytes | None,
+    result: object,
+    *,
+    sets: tuple[str, ...] = (),
+    expression: str = "x",
+    drop: tuple[str, ...] = (),
+    keep: tuple[str, ...] = (),
+    mask: tuple[str, ...] = (),
 ) -> Changed:
-    """`paths` are those of `drop`, `keep` and `mask`."""
     transform = Transform(
         value=JSON,
         sets=tuple(PartAssignment(RecordPath.parse(path), expression) for path in sets),
-        **{key: tuple(map(RecordPath.parse, each)) for key, each in paths.items()},
+        drop=tuple(map(RecordPath.parse, drop)),
+        keep=tuple(map(RecordPath.parse, keep)),
+        mask=tuple(map(RecordPath.parse, mask)),
     )
     editor = Editor(transform, [ResultKind()] * len(sets))
     return editor.edit(Record(5, 7, b"k", value, [("a", b"1")]), json.dumps(result).encode())
