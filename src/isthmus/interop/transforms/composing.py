@@ -252,7 +252,7 @@ class Composition:
         :raises NotTranslated: It cannot be said.
         """
         made = Transformation()
-        made.where = [_negated(each) for each in self._left_out]
+        made.where = [_negate(each) for each in self._left_out]
         for name, expression in self._headers.items():
             if expression is None:
                 made.drop.append(f"headers.{name}")
@@ -274,7 +274,7 @@ class Composition:
         return f"IF(value IS NULL, {'key' if self._passes_tombstones else _RAISES}, CAST({made} AS BINARY))"
 
 
-def _negated(condition: str) -> str:
+def _negate(condition: str) -> str:
     if condition.startswith("NOT "):
         return condition.removeprefix("NOT ")
     known = {"true": "false", "value IS NULL": "value IS NOT NULL", "value IS NOT NULL": "value IS NULL"}

@@ -124,11 +124,11 @@ def _insert_field(doing: Doing) -> None:
     for key in keys:
         name = step.value(f"{key}.field")
         if name:
-            expression, empty = _inserted(key, doing)
+            expression, empty = _insertion(key, doing)
             made.put(name.removesuffix("!") if name.endswith("!") else name.removesuffix("?"), expression, empty)
 
 
-def _inserted(key: str, doing: Doing) -> tuple[str, str]:
+def _insertion(key: str, doing: Doing) -> tuple[str, str]:
     """Return the expression of what is inserted, and of the empty value of its type."""
     if key == "static":
         return quote(doing.step.setting("static.value").value), "''"

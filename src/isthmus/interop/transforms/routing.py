@@ -54,7 +54,7 @@ def route(names: TargetNames | None, steps: Sequence[ChainStep], gathering: Gath
     place = steps.index(routers[0])
     before = tuple(names if at <= place else made for at in range(len(steps)))
     if made is not None:
-        others = f"{_shown(made)} instead of {_shown(names)}"
+        others = f"{_show(made)} instead of {_show(names)}"
         why = f"it gives topics of the target other names: {others}, as topics.naming sets"
         gathering.tell(Impact.CHANGED, routers[0].setting("type"), why, "See by isthmus plan that names are as before.")
         return Routing(made, "", before)
@@ -68,7 +68,7 @@ def route(names: TargetNames | None, steps: Sequence[ChainStep], gathering: Gath
     return Routing(None, why, before)
 
 
-def _shown(names: TargetNames) -> str:
+def _show(names: TargetNames) -> str:
     return f"{names.begin}*{names.end}"
 
 

@@ -130,7 +130,7 @@ _Tree = Mapping[str, Any]
 """Fields by name, each with the fields below it that are meant; all of it if there are none."""
 
 
-def _emptied(value: Any) -> Any:
+def _empty_of(value: Any) -> Any:
     return None if value is None else type(value)()
 
 
@@ -231,7 +231,7 @@ def _set_field(document: Any, names: Sequence[str], given: Any) -> None:
     elif given is not _EMPTY:
         held[last] = given
     elif last in held:
-        held[last] = _emptied(held[last])
+        held[last] = _empty_of(held[last])
 
 
 def _prune(document: Any, kept: _Tree) -> None:
@@ -311,7 +311,7 @@ def _splice(text: str, names: Sequence[str], given: str | _Fate, begin: int | No
     if given is _EMPTY:
         if found is None:
             return text
-        given = json.dumps(_emptied(json.loads(text[found.value_begin : found.value_end])))
+        given = json.dumps(_empty_of(json.loads(text[found.value_begin : found.value_end])))
     if isinstance(given, str):
         if found is not None:
             return text[: found.value_begin] + given + text[found.value_end :]
