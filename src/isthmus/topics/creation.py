@@ -123,26 +123,29 @@ def replicas(source: TopicDescription, *, brokers: int, given: int | None) -> in
 
 def letter_creations(source: TopicDescription, name: str, *, replication_factor: int) -> tuple[NewTopic, ...]:
     """Return how to create the topic for dead letters of a topic: the first that the brokers accept, as they do not
-    know each setting. It keeps everything, and takes any record that the source may hold.
+    know each setting, and may bound the size of batches. It keeps everything, and takes any record that the source may
+    hold, unless brokers forbid that.
     """
     settings = {
         **FILLING,
         "compression.type": "producer",
         "message.timestamp.type": "CreateTime",
-        "max.message.bytes": str(max(_LETTER_BYTES_MAX, batch_bytes_max(source))),
     }
     durable = source.own_configs.get(_TAKEN_OVER_ONCE)
     if durable is not None and int(durable) <= replication_factor:
         settings[_TAKEN_OVER_ONCE] = durable
     # Before Kafka 3.6 one limit is for both directions of time.
     *since_3_6, before = _TIMESTAMP_LIMITS
+    own = batch_bytes_max(source)
+    sizes = [{"max.message.bytes": str(size)} for size in dict.fromkeys((max(_LETTER_BYTES_MAX, own), own))]
     return tuple(
         NewTopic(
             name=name,
             partition_count=source.partition_count,
             replication_factor=replication_factor,
-            configs=dict(sorted({**settings, **dict.fromkeys(limits, str(LONG_MAX))}.items())),
+            configs=dict(sorted({**settings, **size, **dict.fromkeys(limits, str(LONG_MAX))}.items())),
         )
+        for size in (*sizes, {})
         for limits in (since_3_6, (before,), ())
     )
 

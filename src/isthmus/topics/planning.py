@@ -179,13 +179,15 @@ def _topic(
     before = pair.settles if recorded is None else recorded.settles
     planned = _apply_decision(observed, pair, decision, first, before)
     changes = tuple(_transform_begins(pair, transform)) if planned.is_copied else ()
+    letters = observed.letters.get(name) if planned.is_copied else None
     return replace(
         planned,
+        notes=(*planned.notes, *(() if letters is None else letters.notes)),
         left=left,
         parted=parted,
         transform=transform,
         transform_begins=changes,
-        dead_letters=observed.letters.get(name) if planned.is_copied else None,
+        dead_letters=letters,
     )
 
 

@@ -11,7 +11,7 @@ from isthmus.model.configsettings import ConfigSettings, KeptConfigs, PropertyPa
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.topic import ConfigEntry, ConfigSource, Settings, TopicDescription
 from isthmus.model.selection import TopicPattern
-from isthmus.topics.creation import FILLING, creation, final_policy, is_filled
+from isthmus.topics.creation import FILLING, creation, final_policy, is_filled, letter_creations
 from isthmus.topics.preflight import LONG_MAX, TopicPair
 from testing.values.names import ORDERS
 
@@ -299,3 +299,14 @@ def test_an_empty_policy_is_one() -> None:
     assert made["cleanup.policy"] == "compact,delete"
     log = LogRange(100, 101, 101)
     assert settled(source, topic(made), {0: log}, {0: log})["cleanup.policy"] == ""
+
+
+def test_topics_for_dead_letters_are_asked_for_in_the_best_way_first() -> None:
+    """Brokers may not know each limit of times, and services bound the size of batches: then the source's, then their
+    own.
+    """
+    found = letter_creations(topic({"max_message_bytes": "2000000"}), "letters", replication_factor=1)
+    sizes = [each.configs.get("max.message.bytes") for each in found]
+    assert sizes == [*[str(64 << 20)] * 3, *["2000000"] * 3, *[None] * 3]
+    assert all(each.configs["retention.ms"] == "-1" for each in found)
+    assert len({tuple(each.configs.items()) for each in found}) == len(found)

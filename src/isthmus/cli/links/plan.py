@@ -189,7 +189,8 @@ def _tell_transforms(link: LinkPlan) -> None:
         console.print(Text(printable(message)))
     for topic in link.topics:
         if (letters := topic.dead_letters) is not None:
-            how = "" if letters.partitions else f", which is created with {format_count(letters.wanted, 'partition')}"
+            verb = "is created with" if not letters.partitions else "is enlarged to"
+            how = f", which {verb} {format_count(letters.wanted, 'partition')}" if letters.has_changes else ""
             console.print(Text(printable(f"{link.link}/{topic.topic}: dead letters go to {letters.topic}{how}")))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -10,17 +10,20 @@ from isthmus.errors import ClusterError, NotAuthorized
 from isthmus.kafka import codes
 from isthmus.kafka.admin.brokers import AllowedOperations, Operation, topic_operations
 from isthmus.kafka.admin.changes import NewTopic, create_topics, is_about_settings, is_there_already
+from isthmus.kafka.admin.topics import describe_topics
 from isthmus.kafka.client import Client
 from isthmus.kafka.transactions.transaction import Transaction
 from isthmus.model.kafka.rights import grant, on_topic
+from isthmus.model.kafka.topic import TopicDescription
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
 from isthmus.model.links.deadletters import dead_letters_of, letters_transaction_of
 from isthmus.model.naming import TargetTopic
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.text.plain import Hidden, PlainValue
+from isthmus.model.text.wording import format_count
 from isthmus.topics.creation import letter_creations, replicas
-from isthmus.topics.preflight import TopicPair
+from isthmus.topics.preflight import TopicPair, batch_bytes_max, is_compacted, stamps_append_time
 
 _NEEDED: Final = (Operation.READ, Operation.WRITE)
 
@@ -29,13 +32,14 @@ _NEEDED: Final = (Operation.READ, Operation.WRITE)
 class LetterTopic(PlainValue):
     """The topic at the target for dead letters of a topic, and how many partitions it has, 0 if it is yet to be made.
 
-    `creation` is how it is made then; `wanted` is how many partitions it has to have.
+    `creation` is how it is made then; `wanted` is how many partitions it has to have. `notes` are about its settings.
     """
 
     topic: str
     partitions: int
     wanted: Hidden[int]
     creation: Hidden[NewTopic | None] = None
+    notes: Hidden[tuple[Problem, ...]] = ()
 
     @property
     def has_changes(self) -> bool:
@@ -75,6 +79,9 @@ async def find_letter_topics(
     if not names:
         return FoundLetters()
     there = (await target.metadata(sorted(names.values()))).topics
+    found = [each for each in there.values() if each.error_code == codes.NONE]
+    # Those that may not be described are used unseen.
+    described = (await describe_topics(target, found)).values
     missing = {name for name, own in names.items() if there[own].error_code == codes.UNKNOWN_TOPIC_OR_PARTITION}
     allowed = await topic_operations(target, [names[name] for name in names.keys() - missing])
     topics, problems = dict[TargetTopic, LetterTopic](), dict[TargetTopic, Problem]()
@@ -83,17 +90,19 @@ async def find_letter_topics(
         if name in missing:
             topics[name] = LetterTopic(topic=own, partitions=0, wanted=wanted)
         else:
-            topics[name] = LetterTopic(topic=own, partitions=len(there[own].partitions), wanted=wanted)
-            lacking = [each.name for each in _NEEDED if each not in allowed.get(own, AllowedOperations())]
+            notes = tuple(find_flaws(described[own], pairs[name].source)) if own in described else ()
+            topics[name] = LetterTopic(topic=own, partitions=len(there[own].partitions), wanted=wanted, notes=notes)
+            lacking = find_lacking(there[own].error_code, allowed.get(own))
             if lacking:
-                problems[name] = _denied(lacking[0], own, target.cluster.alias)
+                problems[name] = _denied(lacking, own, target.cluster.alias)
     for name in sorted(missing):
         source, known = pairs[name].source, pairs[name].target
         given = link.topics.replication_factor if known is None else known.replication_factor
         count = replicas(source, brokers=brokers, given=given)
         created = await _validate(target, letter_creations(source, names[name], replication_factor=count))
         if isinstance(created, ClusterError):
-            problems[name] = _refused(created)
+            by_hand = _create_by_hand(names[name], source) if is_about_settings(created) else ""
+            problems[name] = _refused(created, by_hand)
         else:
             topics[name] = LetterTopic(
                 topic=names[name], partitions=0, wanted=created.partition_count, creation=created
@@ -126,13 +135,57 @@ async def _probe(link: Link, target: Client, topic: TargetTopic) -> Problem | No
     try:
         await Transaction(target, letters_transaction_of(link.name, topic, 0)).probe()
     except ClusterError as error:
-        return _refused(error)
+        return refusal_of(error)
     return None
 
 
-def _refused(error: ClusterError) -> Problem:
+def refusal_of(error: ClusterError) -> Problem | None:
+    """Return why dead letters cannot be kept; `None` for an error that passes: lanes wait by themselves."""
+    return None if error.retryable else _refused(error)
+
+
+def find_lacking(error_code: int, allowed: AllowedOperations | None) -> str:
+    """Return the right on a topic that is missing, or "". A broker that does not know the topic yet tells no rights, so
+    none is shown to be missing.
+    """
+    if allowed is None and error_code not in codes.AUTHORIZATION:
+        return ""
+    return next((each.name for each in _NEEDED if each not in (allowed or ())), "")
+
+
+def find_flaws(letters: TopicDescription, source: TopicDescription) -> Iterator[Problem]:
+    """Yield what settings of a topic for dead letters do to the letters."""
+    name = letters.name
+    if is_compacted(letters):
+        yield Problem(
+            f"topic {name} is compacted: it refuses dead letters without a key, and keeps one of each key",
+            f"Set cleanup.policy=delete, retention.ms=-1 and retention.bytes=-1 on topic {name}.",
+        )
+    if stamps_append_time(letters):
+        yield Problem(
+            f"topic {name} has message.timestamp.type=LogAppendTime: dead letters lose the times of their records",
+            f"Set message.timestamp.type=CreateTime on topic {name}.",
+        )
+    ours, theirs = batch_bytes_max(letters), batch_bytes_max(source)
+    if ours < theirs:
+        yield Problem(
+            f"topic {name} takes batches of at most {ours} bytes, and the source {theirs}: a partition stops before a "
+            "dead letter that is larger",
+            f"Raise max.message.bytes of topic {name}.",
+        )
+
+
+def _create_by_hand(topic: str, source: TopicDescription) -> str:
+    return (
+        f"Its brokers refuse the settings of topic {topic}. Have their policy allow them, or create the topic by hand: "
+        f"with {format_count(source.partition_count, 'partition')}, cleanup.policy=delete, a long retention, and "
+        "max.message.bytes as at the source. It is used as it is."
+    )
+
+
+def _refused(error: ClusterError, hint: str = "") -> Problem:
     problem = problem_of(error)
-    return Problem(f"dead letters cannot be kept (transform): {problem.message}", problem.hint, problem.code)
+    return Problem(f"dead letters cannot be kept (transform): {problem.message}", hint or problem.hint, problem.code)
 
 
 def _denied(operation: str, topic: str, alias: str) -> Problem:
