@@ -15,10 +15,11 @@ def dead_letters_of(link: str, topic: TargetTopic) -> str:
     A name that is too long, or that another link could have too, ends with a digest.
     """
     name = f"{DEAD_LETTERS_PREFIX}{link}.{topic}"
-    is_plain = "." not in link and len(name) <= NAME_CHARACTERS_MAX
+    # Brokers refuse a topic whose name differs from another's only in dots and underscores.
+    is_plain = not set("._").intersection(link) and len(name) <= NAME_CHARACTERS_MAX
     return name if is_plain else with_digest(name, of=f"{link}/{topic}")
 
 
 def letters_transaction_of(link: str, topic: TargetTopic, partition: int) -> str:
-    """Return the transactional id by which the dead letters of a partition are written."""
-    return f"isthmus.{link}.{topic}-{partition}.letters"
+    """Return the transactional id by which the dead letters of a partition are written: one for each topic for them."""
+    return f"isthmus.{dead_letters_of(link, topic).removeprefix(DEAD_LETTERS_PREFIX)}-{partition}.letters"
