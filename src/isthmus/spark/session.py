@@ -30,6 +30,11 @@ JVM_OPTIONS: Final = "spark.driver.extraJavaOptions"
 # The JVM of an embedded Spark only hands out tasks and passes bytes on: with the quick compiler and one collector it
 # leaves the cores to Python, which does the work.
 QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Java's regular expressions call themselves for each character that they repeat: this is enough for some 100,000 of
+# them, and only what is used of a stack takes memory.
+_DEEP_STACKS: Final = "-Xss64m"
+# A task that lacks memory would leave the JVM behind it in doubt.
+_MEMORY_EXIT: Final = "-XX:+ExitOnOutOfMemoryError"
 _SPECULATION: Final = "spark.speculation"
 _LOOPBACK: Final = "127.0.0.1"
 _CONF: Final = {
@@ -50,6 +55,8 @@ _LINKS_NAMED: Final = 3
 _LOCAL_CONF: Final = {
     "spark.driver.bindAddress": _LOOPBACK,
     "spark.driver.host": _LOOPBACK,
+    # A stack that overflows ends the task that does it, and not the JVM with all leases.
+    "spark.executor.killOnFatalError.depth": "0",
 }
 
 
@@ -125,7 +132,8 @@ def conf_for(settings: SparkSettings, *, links: Sequence[str] = ()) -> dict[str,
     conf = {**_CONF, "spark.app.name": _application(links), "spark.master": settings.master}
     if settings.master.startswith("local"):
         conf |= _LOCAL_CONF
-        conf |= {JVM_OPTIONS: f"{QUICK_JVM} -Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"}
+        log_settings = f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"
+        conf |= {JVM_OPTIONS: f"{QUICK_JVM} {_DEEP_STACKS} {_MEMORY_EXIT} {log_settings}"}
     if settings.master == "local[*]":
         cores = os.cpu_count() or 1
         slots = settings.slots or max(cores, min(len(links), cores) + 1)

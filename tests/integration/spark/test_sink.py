@@ -10,18 +10,27 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from isthmus.errors import BrokerRefused
+from isthmus.errors import BrokerRefused, EpochRefused
 from isthmus.kafka.client import Client
 from isthmus.kafka.transactions.transaction import Transaction
 from isthmus.local import LocalCluster
-from isthmus.spark.dataframes.sinklog import POSITIONS_TOPIC
-from isthmus.spark.dataframes.sinkpositions import partition_of
-from isthmus.spark.dataframes.sinktask import fence
+from isthmus.spark.dataframes.sinklog import POSITIONS_TOPIC, PositionLogs
+from isthmus.spark.dataframes.sinkpositions import EpochIdentity, partition_of
+from isthmus.spark.dataframes.sinktask import (
+    EpochTask,
+    TaskOutcome,
+    TaskSettings,
+    abort_epoch,
+    commit_epoch,
+    fence,
+    write_task,
+)
 from testing.patience import TERM_S
 from testing.records import oracle, topics
 from testing.records.oracle import Seen
@@ -334,3 +343,84 @@ def test_a_fenced_attempt_leaves_its_successor_alone(west: LocalCluster, topic: 
                 await successor.end(commit=True)
 
     asyncio.run(scenario())
+
+
+def test_rows_are_visible_when_the_call_returns(rig: SinkRig) -> None:
+    """Whoever reads behind it gets them: no partition lacks the end of its transaction."""
+    for n in range(5):
+        rig.write(rig.rows(n * 10, n * 10 + 10), **({"commit": "task"} if n % 2 else {}))
+        for partition in range(3):
+            found = oracle.ends(rig.cluster.bootstrap_servers, rig.topic, partition)
+            assert found.stable == found.high
+
+
+def rows_of(*values: int) -> list[pa.RecordBatch]:
+    return [pa.record_batch([pa.array([b"%d" % value for value in values], pa.binary())], ["value"])]
+
+
+class Epoch:
+    """An epoch of a sink whose tasks commit by themselves, written task by task."""
+
+    def __init__(self, rig: SinkRig, name: str, job: str) -> None:
+        self.cluster = rig.cluster.cluster()
+        self.identity = EpochIdentity(name=name, owner="", epoch=0, job=job, consecutive=False)
+        self.settings = TaskSettings(topic=rig.topic, codec=0, timeout_ms=60_000, commits=True)
+
+    def write(self, task: int, *values: int) -> TaskOutcome:
+        return write_task(self.cluster, self.identity, self.settings, (task, 0), rows_of(*values))
+
+
+def test_tasks_that_commit_by_themselves_double_no_row_in_another_split(rig: SinkRig, topic: TopicNamer) -> None:
+    """If an epoch is repeated that is there in part, the driver commits: only then all tasks have compared their rows.
+    In the right split the epoch is completed.
+    """
+    name = topic("split")
+    assert not Epoch(rig, name, "first").write(0, 0, 1).is_prepared
+    assert rig.values() == ["0", "1"]
+    other = Epoch(rig, name, "other")
+    outcome = other.write(1, 1, 2)
+    assert outcome.is_prepared
+    with pytest.raises(EpochRefused, match="has other rows"):
+        other.write(0, 0)
+    abort_epoch(other.cluster, [outcome], names=[(name, "other")], forgets=False)
+    assert rig.values() == ["0", "1"]
+    again = Epoch(rig, name, "again")
+    outcomes = [again.write(0, 0, 1), again.write(1, 2)]
+    commit_epoch(again.cluster, outcomes, forgets=False)
+    assert rig.values() == ["0", "1", "2"]
+
+
+def test_positions_that_would_be_deleted_are_refused(rig: SinkRig, topic: TopicNamer) -> None:
+    """Rows would be written twice as soon as the positions are gone."""
+    name = topic("policy")
+    Epoch(rig, name, "first").write(0, 1)
+    topics.configure(rig.cluster, POSITIONS_TOPIC, **{"cleanup.policy": "compact,delete"})
+    try:
+
+        async def scenario() -> None:
+            async with Client(rig.cluster.cluster()) as client:
+                with pytest.raises(EpochRefused, match=r"cleanup\.policy=compact,delete"):
+                    await client.companion(PositionLogs).of(name).read(name)
+
+        asyncio.run(scenario())
+    finally:
+        topics.configure(rig.cluster, POSITIONS_TOPIC, **{"cleanup.policy": "compact"})
+
+
+def test_a_position_is_durable_before_the_first_row(rig: SinkRig, topic: TopicNamer) -> None:
+    """Another run finds an open transaction by its position: a row without one would hold consumers back."""
+    name = topic("before")
+    epoch = Epoch(rig, name, "first")
+    servers, place = rig.cluster.bootstrap_servers, partition_of(name)
+
+    async def scenario() -> list[Seen]:
+        async with Client(epoch.cluster) as client:
+            task = EpochTask(client, epoch.identity, epoch.settings, (0, 0))
+            await task.begin()
+            await task._begin_writing()
+            found = await asyncio.to_thread(oracle.records, servers, POSITIONS_TOPIC, "read_uncommitted", partitions=16)
+            await task.abort()
+            return [each for each in found[place] if json.loads(each.key or b"null") == [name, 0]]
+
+    (position,) = asyncio.run(scenario())
+    assert not json.loads(position.value or b"")["is_complete"]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from isthmus.deadline import Deadline
-from isthmus.errors import ClusterError, Unreachable
+from isthmus.errors import ClusterError, EpochRefused, Unreachable
 from isthmus.kafka import codes
 from isthmus.kafka.admin.changes import (
     BROKER_DEFAULT,
@@ -20,6 +20,7 @@ from isthmus.kafka.admin.changes import (
     is_about_settings,
     is_there_already,
 )
+from isthmus.kafka.admin.configs import describe_topic_configs
 from isthmus.kafka.batches.aborted import COMMIT, control_type
 from isthmus.kafka.batches.batch import HEADER_BYTES, Batch, scan
 from isthmus.kafka.batches.records import encode_records, records_in
@@ -38,8 +39,10 @@ from isthmus.spark.dataframes.sinkpositions import (
 )
 
 POSITIONS_TOPIC: Final = "__isthmus.sinks"
+_POLICY: Final = "cleanup.policy"
+_COMPACT: Final = "compact"
 _CONFIGS: Final = {
-    "cleanup.policy": "compact",
+    _POLICY: _COMPACT,
     # Every epoch writes positions: small segments, compacted early, keep the first read of a worker short.
     "segment.bytes": str(4 << 20),
     "min.cleanable.dirty.ratio": "0.1",
@@ -60,7 +63,7 @@ async def ensure_positions_topic(client: Client) -> None:
         error = await _create(client, _CONFIGS)
         if is_about_settings(error):
             # Some providers allow few settings, and only compaction is required.
-            error = await _create(client, {"cleanup.policy": "compact"})
+            error = await _create(client, {_POLICY: _COMPACT})
         if error is not None and not is_there_already(error):
             raise error
     if not await await_leaders(client, {POSITIONS_TOPIC: PARTITIONS}, timeout_s=_CREATION_S):
@@ -145,6 +148,7 @@ class PositionLog:
         if self._topic_id != place.topic_id:
             # Another topic of the same name: what was read of the former one is gone.
             self._begin_at(0)
+            await self._check_policy()
             self._topic_id = place.topic_id
         latest = (await list_offsets(connection, {self._key: place.leader_epoch}, LATEST, timeout_s=ANSWER_S))[
             self._key
@@ -175,6 +179,26 @@ class PositionLog:
             if not fetched.records and self._position == before:
                 # The rest of the log was compacted away.
                 self._position = latest.offset
+
+    async def _check_policy(self) -> None:
+        """See that the topic keeps the newest position of each key. Without DESCRIBE_CONFIGS this is not seen.
+
+        :raises EpochRefused: It deletes old ones.
+        :raises Unreachable: The brokers do not answer.
+        """
+        outcomes = await describe_topic_configs(self._client, [POSITIONS_TOPIC], only=[_POLICY])
+        error = outcomes.errors.get(POSITIONS_TOPIC)
+        if isinstance(error, Unreachable):
+            raise error
+        entry = outcomes.values.get(POSITIONS_TOPIC, {}).get(_POLICY)
+        if entry is not None and entry.value not in (None, _COMPACT):
+            alias = self._client.cluster.alias
+            raise EpochRefused(
+                f"topic {POSITIONS_TOPIC} of {alias} has {_POLICY}={entry.value}: positions would be deleted with "
+                "time, and rows written twice without anybody noticing",
+                hint=f"Set {_POLICY}={_COMPACT} for {POSITIONS_TOPIC}. If it was otherwise for long, positions may be "
+                "gone: see that no query has to repeat an epoch.",
+            )
 
     async def _begin_again(self) -> None:
         connection = await self._leader.connect()

@@ -211,6 +211,8 @@ class EpochTask:
         if self._verdict is TaskVerdict.WRITE:
             self._is_begun = True
             await self._producer.offer(self._log.key, self._encode(self._position()))
+            # Another run finds open transactions by their positions: no row is in one that has none yet.
+            await self._producer.flush()
 
     def _position(self, *, is_complete: bool = False) -> SinkPosition:
         return SinkPosition(
@@ -251,7 +253,14 @@ class EpochTask:
             producer_id=self._transaction.producer_id,
             producer_epoch=self._transaction.epoch,
         )
-        return await self._commit(prepared) if self._settings.commits else prepared
+        return await self._commit(prepared) if self._settings.commits and not self._is_repeated() else prepared
+
+    def _is_repeated(self) -> bool:
+        """Return whether another attempt at the epoch has committed tasks of it. Whether it had split the rows as this
+        one does is known when all tasks have compared theirs: so the driver commits.
+        """
+        committed = self._found.committed(self._identity.owner, self._identity.epoch)
+        return any(each.job != self._identity.job for each in committed.values())
 
     def _compare(self, position: SinkPosition) -> None:
         """See that the rows are those at the target. Of a whole epoch the driver sees it, whatever task they are in.
@@ -351,6 +360,9 @@ async def commit_tasks(
         for error in await asyncio.gather(*(_end(client, each) for each in several), return_exceptions=True):
             if error is not None:
                 raise error
+    if task is not None or not identity.consecutive:
+        # Whoever reads behind a batch expects its rows.
+        await asyncio.gather(*(_await_visible(client, each) for each in left))
     return found
 
 
@@ -377,6 +389,17 @@ async def _end(client: Client, prepared: TaskOutcome) -> None:
             f"could not be committed ({error.name}): another run has taken its place, or it was open for too long",
             hint=_completing_hint(prepared.identity),
         ) from error
+
+
+async def _await_visible(client: Client, committed: TaskOutcome) -> None:
+    """Wait until all partitions have the end of a committed transaction: before, readers do not see its rows.
+
+    The rows count in any case, so that nothing is wrong if a partition has no leader for longer than we wait.
+    """
+    transaction = Transaction(client, committed.position.transactional_id, patience_s=_PATIENCE_S)
+    transaction.adopt(committed.producer_id, committed.producer_epoch)
+    with contextlib.suppress(ClusterError):
+        await transaction.wait_for_end(commit=True)
 
 
 def _completing_hint(identity: EpochIdentity) -> str:

@@ -20,6 +20,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
@@ -123,7 +124,8 @@ class SqlPipe:
         self._path = socket_of(name)
         self._asked: deque[_Asked] = deque()
         self._chunk = 0
-        self._sending = threading.Lock()
+        # In the order of rows, and in no thread that others need: a look-up of a name would wait for Spark.
+        self._sender = ThreadPoolExecutor(1, thread_name_prefix="rows")
         self._failure: BaseException | None = None
 
     def __enter__(self) -> Self:
@@ -139,12 +141,12 @@ class SqlPipe:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with self._sending:
-            if self._writer is None:
-                # The worker that feeds waits for its first row.
-                self._open()
-            self._writer.close()
-            self._stream.close()
+        self._sender.shutdown(cancel_futures=True)
+        if self._writer is None:
+            # The worker that feeds waits for its first row.
+            self._open()
+        self._writer.close()
+        self._stream.close()
         if self._line is not None:
             self._line.close()
         # Spark reuses a worker that has read all of its input.
@@ -173,24 +175,24 @@ class SqlPipe:
         """
         if self._failure is not None:
             raise TransformFailed(f"Spark evaluates no expressions any more: {self._failure}")
-        future: asyncio.Future[list[bytes | None]] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[list[bytes | None]] = loop.create_future()
         self._chunk = chunk = self._chunk + 1
         rows = await asyncio.to_thread(build_rows, self._schema, chunk, transform, portion)
-        await asyncio.to_thread(self._send, rows, _Asked(chunk, len(portion.records), rows.num_rows, future))
+        asked = _Asked(chunk, len(portion.records), rows.num_rows, future)
+        await loop.run_in_executor(self._sender, self._send, rows, asked)
         return await future
 
     def _send(self, rows: pa.RecordBatch, asked: _Asked) -> None:
-        with self._sending:
-            if self._writer is None:
-                self._open()
-            # In the order of rows.
-            self._asked.append(asked)
-            if self._failure is not None:
-                # The receiver may have ended before it saw this.
-                _call(asked.future, _fail, self._failure)
-                return
-            self._writer.write_batch(rows)
-            self._stream.flush()
+        if self._writer is None:
+            self._open()
+        self._asked.append(asked)
+        if self._failure is not None:
+            # The receiver may have ended before it saw this.
+            _call(asked.future, _fail, self._failure)
+            return
+        self._writer.write_batch(rows)
+        self._stream.flush()
 
     def _receive(self) -> None:
         """Match results to chunks: both have the same order, and results name their chunks."""

@@ -84,3 +84,27 @@ def test_results_of_other_records_are_nobodys(tmp_path: Path, monkeypatch: pytes
             asyncio.run(scenario(spark))
         finally:
             queue.put(None)
+
+
+def test_rows_that_spark_does_not_take_hold_up_no_look_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names are looked up in the threads of the event loop, of which there are few: clients would not connect."""
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    queue: SimpleQueue[pa.RecordBatch | None] = SimpleQueue()
+
+    async def scenario(spark: SqlPipe) -> list[asyncio.Task[list[bytes | None]]]:
+        asking = [asyncio.create_task(spark.evaluate(0, portion(1))) for _ in range(100)]
+        while spark._chunk < len(asking):
+            await asyncio.sleep(0.01)
+        # Nobody takes the first rows yet.
+        assert await asyncio.get_running_loop().getaddrinfo("localhost", 9092)
+        assert not any(each.done() for each in asking)
+        return asking
+
+    with SqlPipe("job", COMPILED, iter(queue.get, None)) as spark:
+        feeding = pipe.feed_rows("job", COMPILED.columns, iter(()))
+        next(feeding)
+        try:
+            asyncio.run(scenario(spark))
+        finally:
+            threading.Thread(target=lambda: list(feeding), daemon=True).start()
+            queue.put(None)
