@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -27,13 +28,16 @@ class Content(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Style:
     """What the records of a writer look like: values of up to `value_bytes`, `keys` different keys (0: some have none),
-    a share of `tombstones`, and so much older (ms) than now.
+    a share of `tombstones`, and so much older (ms) than now. `is_json`: values are JSON objects, of which a share of
+    `odd` ones has a `text` that is no number.
     """
 
     value_bytes: int = 200
     keys: int = 0
     tombstones: float = 0.05
     age_ms: int = 0
+    is_json: bool = False
+    odd: float = 0.0
 
 
 def record_id(writer: str, partition: int, number: int) -> str:
@@ -54,12 +58,28 @@ def made(identity: str, style: Style, timestamp: int) -> Content:
         size = chance.randrange(style.value_bytes + 1)
         # Half of it can be compressed, so that codecs make batches of all sizes.
         noise = hashlib.shake_128(identity.encode()).digest(size // 2)
-        value = b"" if choose() < 0.05 else identity.encode() + b"|" + noise + b"." * (size - size // 2)
+        if style.is_json:
+            value = _fields(identity, style, noise, chance)
+        else:
+            value = b"" if choose() < 0.05 else identity.encode() + b"|" + noise + b"." * (size - size // 2)
     headers: list[tuple[str, bytes | None]] = [(ID, identity.encode())]
     if choose() < 0.2:
         headers += [("z", b"first"), ("a", None), ("z", b""), ("z", b"first"), ("ключ", b"%d" % timestamp)]
     headers.append((DIGEST, _digest(key, value, headers, timestamp)))
     return Content(key, value, headers, timestamp)
+
+
+def _fields(identity: str, style: Style, noise: bytes, chance: random.Random) -> bytes:
+    fields = {
+        "id": identity,
+        "kind": chance.choice("abc"),
+        "email": f"{identity}@example.org",
+        "number": chance.randrange(1000),
+        "text": "none" if chance.random() < style.odd else str(chance.randrange(1000)),
+        "secret": noise.hex(),
+        "note": {"town": chance.choice(("Köln", '"Łódź"', "東京")), "nothing": None},
+    }
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def identity_of(headers: Headers) -> str | None:

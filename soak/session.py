@@ -12,8 +12,9 @@ from typing import Final
 from confluent_kafka import KafkaException
 
 from soak.acting import Acting
+from soak.changed.session import perform_changed
 from soak.cutover import Cutover
-from soak.faults.catalogue import TREE
+from soak.faults.catalogue import CHANGING, TREE
 from soak.findings import leaks, replicas_of, rereads, tracebacks
 from soak.history import History, read_history
 from soak.judge.cutover import i23_cutover
@@ -79,6 +80,8 @@ def perform(run: Run, note: Note) -> Outcome:
     """
     if run.contender in TREE:
         return perform_tree(run, note)
+    if run.contender in CHANGING:
+        return perform_changed(run, note)
     begun = time.monotonic()
     with History(run.history) as history, ExitStack() as stack:
         history.tell("run", **run.as_dict())

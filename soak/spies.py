@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
@@ -14,6 +15,7 @@ from soak.history import History
 from soak.judge.evidence import PartitionKey
 from soak.judge.reading import Ruler
 from soak.mirrors.isthmus import LINK, Isthmus
+from soak.mirrors.mirror import Mirror
 from soak.naming import Names
 from soak.positions import Positions, Surveyor
 from soak.side import Side
@@ -21,6 +23,7 @@ from soak.side import Side
 _STATUS_S: Final = 15.0
 _GROUPS_S: Final = 4.0
 _TERM_S: Final = 10.0
+_QUIET_S: Final = 300.0
 
 
 @contextmanager
@@ -110,6 +113,22 @@ class GroupSpy:
             target_ends={f"{topic}:{partition}": end.high for (topic, partition), end in ends.items()},
         )
         return here, there
+
+
+def shown_when_quiet(mirror: Mirror) -> list[dict[str, str]]:
+    """What is shown of all links, once nothing is to be shown of any, or after long enough."""
+    shown: list[dict[str, str]] = []
+    until = time.monotonic() + _QUIET_S
+    while isinstance(mirror, Isthmus) and time.monotonic() < until:
+        shown = [_outline(link) for link in mirror.status() or []]
+        if shown and all(link["state"] == "ACTIVE" and not link["problem"] for link in shown):
+            break
+        time.sleep(1.0)
+    return shown
+
+
+def _outline(link: dict[str, object]) -> dict[str, str]:
+    return {"link": str(link["link"]), "state": str(link["state"]), "problem": str(link.get("problem") or "")}
 
 
 def _named(positions: Positions) -> dict[str, dict[str, int]]:

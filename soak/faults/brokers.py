@@ -11,7 +11,7 @@ from kafka.protocol.admin import AlterPartitionReassignmentsRequest
 
 from isthmus.local import LocalBroker
 from isthmus.local.probe import ask
-from soak.faults.catalogue import ISTHMUS, NotNow, Told, fault
+from soak.faults.catalogue import CHANGING, ISTHMUS, MIRRORS, NotNow, Told, fault
 from soak.faults.finding import (
     controller,
     coordinator,
@@ -130,7 +130,7 @@ def source_broker_stutters(scene: Scene, chance: random.Random) -> Iterator[Told
     yield from stutters(some_broker(scene.source, chance), chance)
 
 
-@fault(52, "target brokers", lasts_s=(15.0, 60.0))
+@fault(52, "target brokers", lasts_s=(15.0, 60.0), mirrors=MIRRORS)
 def target_below_min_isr(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """A topic of the target has fewer replicas in sync than it asks for: its leader refuses what is appended."""
     first, second = chance.sample(range(1, BROKERS + 1), 2)
@@ -139,7 +139,7 @@ def target_below_min_isr(scene: Scene, chance: random.Random) -> Iterator[Told]:
         yield {"topic": victim.topic, "broker": second}
 
 
-@fault(53, "target brokers", "mirror", lasts_s=(15.0, 60.0), mirrors=ISTHMUS)
+@fault(53, "target brokers", "mirror", lasts_s=(15.0, 60.0), mirrors=ISTHMUS | CHANGING)
 def target_leader_frozen_at_start(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """A broker of the target stands still, and the mirror begins anew: what other brokers lead is copied meanwhile."""
     broker, told = some_leader(scene, scene.target, chance)

@@ -16,7 +16,12 @@ Act = Callable[[Any, random.Random], Iterator[Told]]
 MIRRORS: Final = frozenset({"isthmus", "mm2", "mm2-eos"})
 ISTHMUS: Final = frozenset({"isthmus"})
 TREE: Final = frozenset({"tree"})
-CONTENDERS: Final = MIRRORS | TREE
+TRANSFORM: Final = frozenset({"transform"})
+SINK: Final = frozenset({"sink"})
+CHANGING: Final = TRANSFORM | SINK
+"""They change what they copy, or are no mirrors; a topic that a fault makes for itself is not among those they copy."""
+EVERYBODY: Final = MIRRORS | CHANGING
+CONTENDERS: Final = EVERYBODY | TREE
 
 
 class NotNow(Exception):
@@ -48,7 +53,7 @@ FAULTS: Final[dict[str, Fault]] = {}
 
 
 def fault(
-    row: int, *claims: str, lasts_s: tuple[float, float] = (5.0, 15.0), mirrors: frozenset[str] = MIRRORS
+    row: int, *claims: str, lasts_s: tuple[float, float] = (5.0, 15.0), mirrors: frozenset[str] = EVERYBODY
 ) -> Callable[[Act], Act]:
     """Enter a fault into the catalogue, under the name of its function."""
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import Final
 
-from soak.faults.catalogue import Told, fault
+from soak.faults.catalogue import MIRRORS, Told, fault
 from soak.faults.finding import in_sync, one_in_sync
 from soak.scene import Scene, leader
 from soak.side import BROKERS, Side
@@ -16,7 +16,7 @@ _MORE: Final = 150
 """Records that only one replica has before it dies."""
 
 
-@fault(8, "source brokers", lasts_s=(5.0, 10.0))
+@fault(8, "source brokers", lasts_s=(5.0, 10.0), mirrors=MIRRORS)
 def source_unclean_election(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """The source loses the end of a partition, which may be at the target already."""
     first, second = chance.sample(range(1, BROKERS + 1), 2)
@@ -31,7 +31,7 @@ def source_unclean_election(scene: Scene, chance: random.Random) -> Iterator[Tol
     yield from _unclean(scene, scene.source, victim, first, second)
 
 
-@fault(9, "target brokers", lasts_s=(5.0, 10.0))
+@fault(9, "target brokers", lasts_s=(5.0, 10.0), mirrors=MIRRORS)
 def target_unclean_election(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """The target loses the end of a partition, which it had acknowledged."""
     first, second = chance.sample(range(1, BROKERS + 1), 2)
@@ -47,7 +47,7 @@ def target_unclean_election(scene: Scene, chance: random.Random) -> Iterator[Tol
     yield from _unclean(scene, scene.target, victim, first, second)
 
 
-@fault(54, "source brokers", "target brokers", lasts_s=(5.0, 10.0))
+@fault(54, "source brokers", "target brokers", lasts_s=(5.0, 10.0), mirrors=MIRRORS)
 def source_epoch_lost_ahead(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """The source loses an epoch that the mirror has read and could not write."""
     first, second = chance.sample(range(1, BROKERS + 1), 2)

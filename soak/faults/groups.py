@@ -10,7 +10,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from soak.faults.catalogue import NotNow, Told, fault
+from soak.faults.catalogue import MIRRORS, NotNow, Told, fault
 from soak.faults.finding import repeating
 from soak.positions import Surveyor
 from soak.scene import TERM_S, Scene
@@ -21,7 +21,7 @@ _JOINED_S: Final = 90.0
 _CARRIED_S: Final = 120.0
 
 
-@fault(43, lasts_s=(10.0, 20.0))
+@fault(43, lasts_s=(10.0, 20.0), mirrors=MIRRORS)
 def source_rebalances(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """Consumers of a group of the source come, commit and go all the time."""
     group = _name("storm", chance)
@@ -41,7 +41,7 @@ def source_rebalances(scene: Scene, chance: random.Random) -> Iterator[Told]:
         yield {"group": group}
 
 
-@fault(43, lasts_s=(5.0, 10.0))
+@fault(43, lasts_s=(5.0, 10.0), mirrors=MIRRORS)
 def source_group_deleted(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """A group of the source is deleted that was carried."""
     group = _name("deleted", chance)
@@ -52,7 +52,7 @@ def source_group_deleted(scene: Scene, chance: random.Random) -> Iterator[Told]:
     yield {"group": group}
 
 
-@fault(43, lasts_s=(5.0, 20.0))
+@fault(43, lasts_s=(5.0, 20.0), mirrors=MIRRORS)
 def group_used_at_target(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """A consumer joins a group at the target and commits there, while others commit at the source."""
     group, place = _name("used", chance), (scene.topics[0], 0)

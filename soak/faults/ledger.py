@@ -9,7 +9,7 @@ from typing import Final
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import ResourceType
 
-from soak.faults.catalogue import ISTHMUS, NotNow, Told, fault
+from soak.faults.catalogue import ISTHMUS, TRANSFORM, NotNow, Told, fault
 from soak.faults.finding import configure
 from soak.scene import TERM_S, Scene
 
@@ -40,7 +40,7 @@ def ledger_emptied(scene: Scene, _chance: random.Random) -> Iterator[Told]:
         configure(scene.target, ResourceType.TOPIC, _LEDGER, cleanup_policy="compact", retention_ms=None)
 
 
-@fault(28, "ledger", lasts_s=(5.0, 15.0), mirrors=ISTHMUS)
+@fault(28, "ledger", lasts_s=(5.0, 15.0), mirrors=ISTHMUS | TRANSFORM)
 def ledger_forged(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """Somebody writes what makes no sense into the topic in which Isthmus remembers."""
     partitions = _partitions(scene)

@@ -13,7 +13,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions, ResourceType
 
 from isthmus.local import LocalBroker
-from soak.faults.catalogue import NotNow, Told, fault
+from soak.faults.catalogue import MIRRORS, NotNow, Told, fault
 from soak.faults.finding import configure, some_broker
 from soak.mirrors.isthmus import LINK, Isthmus
 from soak.scene import TERM_S, Scene, create_topic, leader
@@ -22,7 +22,7 @@ from soak.side import Side
 _MORE: Final = 100
 
 
-@fault(10, lasts_s=(5.0, 10.0))
+@fault(10, lasts_s=(5.0, 10.0), mirrors=MIRRORS)
 def source_retention_outruns(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """While a topic is not copied, its source deletes what is too old."""
     victim = scene.victim("outrun", chance)
@@ -35,7 +35,7 @@ def source_retention_outruns(scene: Scene, chance: random.Random) -> Iterator[To
     yield {"topic": victim.topic, "copied": before}
 
 
-@fault(11, lasts_s=(5.0, 10.0))
+@fault(11, lasts_s=(5.0, 10.0), mirrors=MIRRORS)
 def source_records_deleted(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """Somebody deletes records of the source that were not copied."""
     victim = scene.victim("deleted", chance)
@@ -47,7 +47,7 @@ def source_records_deleted(scene: Scene, chance: random.Random) -> Iterator[Told
     yield {"topic": victim.topic, "copied": before, "deleted to": before + _MORE}
 
 
-@fault(11, lasts_s=(5.0, 10.0))
+@fault(11, lasts_s=(5.0, 10.0), mirrors=MIRRORS)
 def source_copied_records_deleted(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """Somebody deletes records of the source that were copied."""
     victim = scene.victim("trimmed-source", chance)
@@ -56,7 +56,7 @@ def source_copied_records_deleted(scene: Scene, chance: random.Random) -> Iterat
     yield {"topic": victim.topic, "deleted to": to}
 
 
-@fault(11, lasts_s=(5.0, 10.0))
+@fault(11, lasts_s=(5.0, 10.0), mirrors=MIRRORS)
 def target_records_deleted(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """Somebody deletes records of the target: some, or all of them."""
     victim = scene.victim("trimmed-target", chance)
@@ -68,7 +68,7 @@ def target_records_deleted(scene: Scene, chance: random.Random) -> Iterator[Told
     yield {"topic": victim.topic, "deleted to": to}
 
 
-@fault(12, lasts_s=(5.0, 10.0))
+@fault(12, lasts_s=(5.0, 10.0), mirrors=MIRRORS)
 def source_topic_recreated(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """A topic of the source is deleted and created anew, with other records."""
     victim = scene.victim("recreated", chance)
@@ -81,7 +81,7 @@ def source_topic_recreated(scene: Scene, chance: random.Random) -> Iterator[Told
     yield {"topic": victim.topic}
 
 
-@fault(13, lasts_s=(5.0, 10.0))
+@fault(13, lasts_s=(5.0, 10.0), mirrors=MIRRORS)
 def target_topic_deleted(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """A topic of the target is deleted, and maybe somebody else creates another of its name."""
     victim = scene.victim("lost", chance)
@@ -93,7 +93,7 @@ def target_topic_deleted(scene: Scene, chance: random.Random) -> Iterator[Told]:
     yield {"topic": victim.topic, "recreated": is_recreated}
 
 
-@fault(14, lasts_s=(5.0, 10.0))
+@fault(14, lasts_s=(5.0, 10.0), mirrors=MIRRORS)
 def partitions_added(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """A topic of the source grows while it is written; that of the target may have grown before."""
     victim = scene.victim("grown", chance)

@@ -13,12 +13,15 @@ from typing import Final
 import yaml
 
 from isthmus.local.process import Process
-from soak.faults.catalogue import ISTHMUS, MIRRORS, TREE, NotNow, Told, fault
+from soak.faults.catalogue import CHANGING, EVERYBODY, ISTHMUS, TREE, NotNow, Told, fault
 from soak.faults.finding import some_broker
 from soak.mirrors.isthmus import Isthmus
+from soak.mirrors.program import Program
+from soak.mirrors.sink import SINK_MODULE
 from soak.scene import TERM_S, Scene, Setting
 from soak.side import Side
 
+OURS: Final = ISTHMUS | CHANGING | TREE
 _RIVAL_S: Final = 180.0
 _FAKETIME: Final = (
     Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"),
@@ -35,10 +38,10 @@ def _is_jvm(line: str) -> bool:
 
 
 def _is_driver(line: str) -> bool:
-    return "isthmus.cli" in line
+    return "isthmus.cli" in line or SINK_MODULE in line
 
 
-@fault(21, "mirror", lasts_s=(1.0, 20.0), mirrors=MIRRORS | TREE)
+@fault(21, "mirror", lasts_s=(1.0, 20.0), mirrors=EVERYBODY | TREE)
 def driver_killed(scene: Setting, chance: random.Random) -> Iterator[Told]:
     """The process of the mirror is killed, at any moment; it is started again at once, or later."""
     is_at_once = chance.random() < 0.5
@@ -50,7 +53,7 @@ def driver_killed(scene: Setting, chance: random.Random) -> Iterator[Told]:
         scene.supervisor.is_wanted = True
 
 
-@fault(21, "mirror", lasts_s=(1.0, 10.0), mirrors=MIRRORS | TREE)
+@fault(21, "mirror", lasts_s=(1.0, 10.0), mirrors=EVERYBODY | TREE)
 def driver_stopped(scene: Setting, chance: random.Random) -> Iterator[Told]:
     """The mirror is told to end, in good order, and started again later."""
     scene.supervisor.is_wanted = False
@@ -61,31 +64,31 @@ def driver_stopped(scene: Setting, chance: random.Random) -> Iterator[Told]:
         scene.supervisor.is_wanted = True
 
 
-@fault(21, "mirror", lasts_s=(3.0, 30.0), mirrors=MIRRORS | TREE)
+@fault(21, "mirror", lasts_s=(3.0, 30.0), mirrors=EVERYBODY | TREE)
 def driver_frozen(scene: Setting, _chance: random.Random) -> Iterator[Told]:
     """The process of the mirror stands still, and goes on."""
     yield from _frozen(scene, lambda line: _is_driver(line) or "MirrorMaker" in line)
 
 
-@fault(22, "mirror", mirrors=ISTHMUS | TREE)
+@fault(22, "mirror", mirrors=OURS)
 def workers_killed(scene: Setting, _chance: random.Random) -> Iterator[Told]:
     """Spark's Python workers are killed."""
     yield {"killed": len(_some(scene.supervisor.signal_all(signal.SIGKILL, _is_worker)))}
 
 
-@fault(22, "mirror", mirrors=ISTHMUS | TREE)
+@fault(22, "mirror", mirrors=OURS)
 def jvm_killed(scene: Setting, _chance: random.Random) -> Iterator[Told]:
     """The JVM of Spark's driver, which holds its executors too, is killed."""
     yield {"killed": len(_some(scene.supervisor.signal_all(signal.SIGKILL, _is_jvm)))}
 
 
-@fault(23, "mirror", lasts_s=(5.0, 45.0), mirrors=ISTHMUS | TREE)
+@fault(23, "mirror", lasts_s=(5.0, 45.0), mirrors=OURS)
 def workers_frozen(scene: Setting, _chance: random.Random) -> Iterator[Told]:
     """Spark's Python workers stand still, maybe for so long that others replace them, and go on."""
     yield from _frozen(scene, _is_worker)
 
 
-@fault(23, "mirror", lasts_s=(5.0, 45.0), mirrors=ISTHMUS | TREE)
+@fault(23, "mirror", lasts_s=(5.0, 45.0), mirrors=OURS)
 def jvm_frozen(scene: Setting, _chance: random.Random) -> Iterator[Told]:
     """Spark's JVM stands still, maybe for so long that its tasks are revoked, and goes on."""
     yield from _frozen(scene, _is_jvm)
@@ -108,14 +111,14 @@ def speculation_asked_for(scene: Scene, chance: random.Random) -> Iterator[Told]
     yield {"code": code}
 
 
-@fault(25, "mirror", lasts_s=(10.0, 25.0), mirrors=ISTHMUS | TREE)
+@fault(25, "mirror", lasts_s=(10.0, 25.0), mirrors=OURS)
 def second_driver(scene: Setting, chance: random.Random) -> Iterator[Told]:
     """A second run of the same link is started; both have their supervisors, one has to give way."""
     with _rival(scene, chance) as rival:
         yield {"rival": rival}
 
 
-@fault(25, "mirror", lasts_s=(10.0, 25.0), mirrors=ISTHMUS | TREE)
+@fault(25, "mirror", lasts_s=(10.0, 25.0), mirrors=OURS)
 def frozen_driver_meets_its_successor(scene: Setting, chance: random.Random) -> Iterator[Told]:
     """All of a run stands still until another has taken over, and goes on then."""
     frozen = _some(scene.supervisor.signal_all(signal.SIGSTOP))
@@ -129,7 +132,7 @@ def frozen_driver_meets_its_successor(scene: Setting, chance: random.Random) -> 
         _signal(frozen, signal.SIGCONT)
 
 
-@fault(26, "mirror", lasts_s=(10.0, 25.0), mirrors=MIRRORS | TREE)
+@fault(26, "mirror", lasts_s=(10.0, 25.0), mirrors=EVERYBODY | TREE)
 def mirror_clock_wrong(scene: Setting, chance: random.Random) -> Iterator[Told]:
     """The mirror is restarted with a clock an hour ahead or behind, and later with the right one."""
     skew = chance.choice(("+1h", "-1h"))
@@ -197,7 +200,10 @@ def _frozen(scene: Setting, chosen: Callable[[str], bool]) -> Iterator[Told]:
 @contextmanager
 def _rival(scene: Setting, chance: random.Random) -> Iterator[str]:
     label = f"rival-{chance.randrange(1 << 20):05x}"
-    driver = _isthmus(scene).launch(label)
+    program = scene.supervisor.mirror
+    if not isinstance(program, Program):
+        raise NotNow("only Isthmus is started twice")
+    driver = program.launch(label)
     scene.history.tell("mirror", did="rival started", label=label)
     try:
         yield label

@@ -10,14 +10,14 @@ from typing import Final
 import yaml
 from confluent_kafka import Producer
 
-from soak.faults.catalogue import ISTHMUS, NotNow, Told, fault
+from soak.faults.catalogue import ISTHMUS, MIRRORS, NotNow, Told, fault
 from soak.mirrors.isthmus import Isthmus
 from soak.scene import TERM_S, Scene
 
 _ENDS_S: Final = 180.0
 
 
-@fault(45, lasts_s=(5.0, 15.0))
+@fault(45, lasts_s=(5.0, 15.0), mirrors=MIRRORS)
 def foreign_write(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """Somebody else writes a record to a topic of the target, or many where they may."""
     victim = scene.victim("foreign", chance)

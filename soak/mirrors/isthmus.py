@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, Final
 import yaml
 
 from soak.conditions import Conditions
+from soak.mirrors.program import NOTHING, Program
 from soak.naming import PREFIX
 from soak.side import Side
 from testing.runs.command import COMMAND, ROOT
@@ -20,58 +20,28 @@ from testing.runs.driver import Driver, launch
 
 LINK: Final = "soak"
 _COMMAND_S: Final = 180.0
-_NOTHING: Final[Mapping[str, str]] = {}
 
 
-class Isthmus:
+class Isthmus(Program):
     """`isthmus run` of a configuration."""
 
     name = "isthmus"
     internal: Sequence[str] = ("__isthmus",)
 
     def __init__(self, folder: Path, document: Mapping[str, Any], *, is_mapped: bool) -> None:
+        super().__init__()
         self._folder = folder
         self.is_mapped = is_mapped
         self.keeps_offsets = not is_mapped
         self.configuration = folder / "isthmus.yaml"
         self.configuration.write_text(yaml.safe_dump(document))
-        self._drivers: list[Driver] = []
-
-    def start(self, environment: Mapping[str, str]) -> None:
-        self._drivers.append(self.launch(f"run-{len(self._drivers) + 1}", environment=environment))
 
     def launch(
-        self, label: str, configuration: Path | None = None, *, environment: Mapping[str, str] = _NOTHING
+        self, label: str, configuration: Path | None = None, *, environment: Mapping[str, str] = NOTHING
     ) -> Driver:
-        """Another `isthmus run`, which the caller has to end."""
+        """Another `isthmus run`, of this configuration or another one, which the caller has to end."""
         log = self._folder / f"{label}.log"
         return launch("run", "-c", str(configuration or self.configuration), log=log, **environment)
-
-    @property
-    def driver(self) -> Driver:
-        """The run that is kept going."""
-        return self._drivers[-1]
-
-    @property
-    def pid(self) -> int:
-        return self.driver.process.pid
-
-    def exit_code(self) -> int | None:
-        return self.driver.process.poll()
-
-    def processes(self) -> Mapping[int, str]:
-        return self.driver.family()
-
-    def kill(self) -> None:
-        for driver in self._drivers:
-            driver.end()
-
-    def stop(self, term_s: float) -> None:
-        self.driver.process.send_signal(signal.SIGTERM)
-        try:
-            self.driver.process.wait(term_s)
-        except subprocess.TimeoutExpired:
-            self.kill()
 
     def call(self, *arguments: str, term_s: float = _COMMAND_S) -> subprocess.CompletedProcess[str]:
         """Another command of `isthmus`, to its end."""

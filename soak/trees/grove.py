@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+from soak.census import Census
 from soak.conditions import Conditions
 from soak.content import Style
 from soak.history import History
@@ -15,7 +16,6 @@ from soak.judge.evidence import PartitionKey
 from soak.naming import PREFIX
 from soak.scene import Setting
 from soak.side import Side
-from soak.trees.census import Census
 from soak.workloads.plain import CODECS, Acks, Pen, PlainWriter
 from soak.workloads.transactional import TransactionalWriter
 

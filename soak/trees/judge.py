@@ -43,7 +43,7 @@ def _violations(case: Case, forest: Forest) -> Iterator[Violation]:
         yield from in_order(key, visible)
     yield from i20_no_secret_leak(case)
     yield from i21_no_bug(case)
-    yield from recovered(case)
+    yield from recovered(case, "T6 recovery", "T7 shown")
 
 
 Visible = Mapping[str, Sequence[Seen]]
@@ -92,15 +92,17 @@ def in_order(key: PartitionKey, visible: Visible) -> Iterator[Violation]:
             yield from _found("T5 in order", leaf, key, late, f"of {writer} came late")
 
 
-def recovered(case: Case) -> Iterator[Violation]:
-    """When everything was whole again, every cluster got what the others had."""
+def recovered(case: Case, recovery: str, shown: str) -> Iterator[Violation]:
+    """When everything was whole again, every cluster got what the others had; and in the end all links say so. Both
+    go by the names of their invariants.
+    """
     for event in case.of("recovery"):
-        yield Violation(invariant="T6 recovery", where="tree", message=event["problem"])
+        yield Violation(invariant=recovery, where="clusters", message=event["problem"])
     for event in case.of("shown"):
         for link in event["links"]:
             if link["state"] != "ACTIVE" or link["problem"]:
                 message = f"is {link['state']} when all is quiet: {link['problem']}"
-                yield Violation(invariant="T7 shown", where=link["link"], message=message)
+                yield Violation(invariant=shown, where=link["link"], message=message)
 
 
 def origins_of(events: Iterable[Event]) -> Origins:

@@ -9,15 +9,16 @@ from contextlib import ExitStack, contextmanager
 from typing import Final
 
 from soak.acting import Acting
+from soak.census import Census
 from soak.findings import leaks, tracebacks
 from soak.history import History, read_history
 from soak.judge.reading import read_logs
 from soak.mirrors.isthmus import Isthmus
-from soak.mirrors.mirror import Mirror, Supervisor
+from soak.mirrors.mirror import Supervisor
 from soak.run import Note, Outcome, Run
 from soak.scene import create_topic
 from soak.side import Side, leaves
-from soak.trees.census import Census
+from soak.spies import shown_when_quiet
 from soak.trees.grove import HEADER, KEYS, LEAVES, PARTITIONS, PLAIN, TRANSACTIONS, Grove, Writers, tree_document
 from soak.trees.judge import Forest, judged_tree
 from soak.watch import Stillness
@@ -26,7 +27,6 @@ _BEGIN_S: Final = 600.0
 _QUIET_S: Final = 240.0
 """When nothing that is waited for has come for so long, nothing more is waited for: a busy machine takes its time."""
 _ENDED_S: Final = 1800.0
-_SHOWN_S: Final = 300.0
 _STOP_S: Final = 60.0
 
 
@@ -130,23 +130,7 @@ def _quieten(grove: Grove, note: Note) -> None:
         return len(set(counts.values())) == 1 or moving.lasts(counts)
 
     grove.until(is_over, "everything is copied", term_s=_ENDED_S)
-    grove.history.tell("shown", links=_shown_when_quiet(grove.supervisor.mirror))
-
-
-def _shown_when_quiet(mirror: Mirror) -> list[dict[str, str]]:
-    """What is shown of all distributors, once nothing is to be shown of any, or after long enough."""
-    shown: list[dict[str, str]] = []
-    until = time.monotonic() + _SHOWN_S
-    while isinstance(mirror, Isthmus) and time.monotonic() < until:
-        shown = [_shown(link) for link in mirror.status() or []]
-        if shown and all(link["state"] == "ACTIVE" and not link["problem"] for link in shown):
-            break
-        time.sleep(1.0)
-    return shown
-
-
-def _shown(link: dict[str, object]) -> dict[str, str]:
-    return {"link": str(link["link"]), "state": str(link["state"]), "problem": str(link.get("problem") or "")}
+    grove.history.tell("shown", links=shown_when_quiet(grove.supervisor.mirror))
 
 
 def _forest(run: Run, grown: list[Side]) -> Forest:

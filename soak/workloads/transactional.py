@@ -36,6 +36,7 @@ class TransactionalWriter(Routine):
         seed: int,
         *,
         pause_s: tuple[float, float] = (0.1, 0.9),
+        style: Style = _STYLE,
     ) -> None:
         super().__init__(name)
         self.name = name
@@ -44,6 +45,7 @@ class TransactionalWriter(Routine):
         self._partitions = partitions
         self._servers = servers
         self._pause_s = pause_s
+        self._style = style
         self._history = history
         self._chance = random.Random(f"{name} {seed}")
         self._sent: dict[int, int] = defaultdict(int)
@@ -108,7 +110,7 @@ class TransactionalWriter(Routine):
     def _send(self, producer: Producer, partition: int, spans: dict[int, list[int]]) -> None:
         number = self._sent[partition]
         timestamp = int(time.time() * 1000)
-        record = made(record_id(self.name, partition, number), _STYLE, timestamp)
+        record = made(record_id(self.name, partition, number), self._style, timestamp)
 
         def heard(error: Any, message: Any) -> None:
             self.acks.heard(partition, number, message.offset(), error)

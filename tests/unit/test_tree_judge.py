@@ -86,4 +86,4 @@ def test_distributors_have_to_recover_and_to_say_so() -> None:
         {"link": "tree.a.2", "state": "WAITING", "problem": "b does not answer"},
     ]
     events = [*EVENTS, {"kind": "recovery", "at": 3.0, "problem": "late"}, {"kind": "shown", "at": 4.0, "links": links}]
-    assert found({"a": log(*A, *B), "b": log(*A, *B)}, events) == ["T6 tree", "T7 tree.a.2"]
+    assert found({"a": log(*A, *B), "b": log(*A, *B)}, events) == ["T6 clusters", "T7 tree.a.2"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
 from soak.content import identity_of
 from soak.judge.evidence import PartitionKey
@@ -18,10 +18,16 @@ _LOOK_S: Final = 0.2
 
 
 class Census:
-    """The ids of all committed records of some partitions, by cluster."""
+    """The ids of all committed records of some partitions, by cluster; of those alone that are `wanted` there."""
 
-    def __init__(self, leaves: Sequence[Side], keys: Sequence[PartitionKey]) -> None:
+    def __init__(
+        self,
+        leaves: Sequence[Side],
+        keys: Sequence[PartitionKey],
+        wanted: Callable[[Side, Message], bool] = lambda _side, _message: True,
+    ) -> None:
         self._keys = keys
+        self._wanted = wanted
         self._over = threading.Event()
         self.ids: Mapping[str, set[str]] = {leaf.name: set() for leaf in leaves}
         self._threads = [
@@ -65,12 +71,12 @@ class Census:
                 "log_level": 0,
             }
         )
-        consumer.assign([TopicPartition(topic, partition, 0) for topic, partition in self._keys])
+        consumer.assign([TopicPartition(leaf.names.called(topic), partition, 0) for topic, partition in self._keys])
         try:
             while not self._over.is_set():
                 # A cluster that is away is told of as an error, and comes back.
                 for message in consumer.consume(_AT_ONCE, timeout=_LOOK_S):
-                    if message.error() is None:
+                    if message.error() is None and self._wanted(leaf, message):
                         headers: list[tuple[str, bytes | None]] = list(message.headers() or [])  # type: ignore[arg-type]
                         self.ids[leaf.name].add(identity_of(headers) or "")
         finally:
