@@ -10,13 +10,13 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from isthmus.errors import IsthmusError
 from soak import results
 from soak.conditions import Conditions
 from soak.faults import FAULTS
-from soak.faults.catalogue import CHANGING, CONTENDERS, TRANSFORM, Fault
+from soak.faults.catalogue import CONTENDERS, Fault
 from soak.naming import TARGET_PREFIXES
 from soak.report import print_outcome, print_rows, print_shortest
 from soak.run import Outcome, Run
@@ -88,18 +88,13 @@ def _one(given: argparse.Namespace, seed: int, shown: Shown) -> Outcome:
 def _conditions(given: argparse.Namespace, seed: int) -> Conditions:
     """Those of the seed, as far as they are not given, and the contender can be made to do them."""
     conditions = Conditions.of(seed)
-    if given.contender in CHANGING:
-        offsets: Literal["same", "mapped"] = "mapped" if given.contender in TRANSFORM else "same"
-        naming = given.naming or conditions.naming
-        return replace(conditions, offsets=offsets, naming=naming, cutover=None)
-    if given.contender != "isthmus":
-        return replace(conditions, offsets="same", naming="identity", cutover=None)
-    return replace(
+    wanted = replace(
         conditions,
         offsets=given.offsets or conditions.offsets,
         naming=given.naming or conditions.naming,
         cutover=given.cutover,
     )
+    return wanted.suited_to(given.contender)
 
 
 def _schedule(given: argparse.Namespace, seed: int) -> Schedule:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, Self
 
 from soak.naming import TARGET_PREFIXES, Names, Naming
@@ -52,6 +52,18 @@ class Conditions:
             naming=chance.choice(tuple(TARGET_PREFIXES)),
             flags=chance.choice(("producer-id", "header")),
         )
+
+    def suited_to(self, contender: str) -> Self:
+        """What of it this contender can be made to do."""
+        match contender:
+            case "isthmus":
+                return self
+            case "transform":
+                return replace(self, offsets="mapped", cutover=None)
+            case "sink":
+                return replace(self, offsets="same", cutover=None)
+            case _:
+                return replace(self, offsets="same", naming="identity", cutover=None)
 
     @property
     def is_mapped(self) -> bool:

@@ -41,7 +41,9 @@ _IN_TRANSACTIONS: Final = (f"{PREFIX}chosen", f"{PREFIX}checked", _TRANSACTIONS)
 _READ: Final = (f"{PREFIX}chosen", f"{PREFIX}counted", _PLAIN)
 """Those that groups read."""
 _GROUPS: Final = tuple(f"{PREFIX}group-{number}" for number in range(3))
-_RECORDS_PER_S: Final = 15.0
+_RECORDS_PER_S: Final = 4.0
+_PAUSE_S: Final = (2.0, 5.0)
+"""Little is enough to keep a machine busy that has to make something of each record."""
 _ODD: Final = 0.1
 _MASTERS: Final = ("local[2]", "local[2,4]")
 """The second one has Spark try tasks again."""
@@ -191,5 +193,9 @@ def _writers(topics: Sequence[str], source: Side, history: History, seed: int) -
             writers.append(PlainWriter(pen, source, history))
         if topic in _IN_TRANSACTIONS:
             name = f"{label}-in-transactions"
-            writers.append(TransactionalWriter(name, topic, PARTITIONS, source.servers, history, each, style=style))
+            writers.append(
+                TransactionalWriter(
+                    name, topic, PARTITIONS, source.servers, history, each, pause_s=_PAUSE_S, style=style
+                )
+            )
     return writers

@@ -17,7 +17,6 @@ from soak.faults.catalogue import CHANGING, EVERYBODY, ISTHMUS, TREE, NotNow, To
 from soak.faults.finding import some_broker
 from soak.mirrors.isthmus import Isthmus
 from soak.mirrors.program import Program
-from soak.mirrors.sink import SINK_MODULE
 from soak.scene import TERM_S, Scene, Setting
 from soak.side import Side
 
@@ -35,10 +34,6 @@ def _is_worker(line: str) -> bool:
 
 def _is_jvm(line: str) -> bool:
     return "SparkSubmit" in line
-
-
-def _is_driver(line: str) -> bool:
-    return "isthmus.cli" in line or SINK_MODULE in line
 
 
 @fault(21, "mirror", lasts_s=(1.0, 20.0), mirrors=EVERYBODY | TREE)
@@ -67,7 +62,11 @@ def driver_stopped(scene: Setting, chance: random.Random) -> Iterator[Told]:
 @fault(21, "mirror", lasts_s=(3.0, 30.0), mirrors=EVERYBODY | TREE)
 def driver_frozen(scene: Setting, _chance: random.Random) -> Iterator[Told]:
     """The process of the mirror stands still, and goes on."""
-    yield from _frozen(scene, lambda line: _is_driver(line) or "MirrorMaker" in line)
+    driver = Process.with_pid(scene.supervisor.mirror.pid)
+    # Its command line tells nothing: it may be a fork of whoever keeps some ready.
+    frozen = [] if driver is None else [driver]
+    _signal(frozen, signal.SIGSTOP)
+    yield from _standing(frozen)
 
 
 @fault(22, "mirror", mirrors=OURS)
@@ -190,9 +189,13 @@ def _clock(skew: str) -> dict[str, str]:
 
 
 def _frozen(scene: Setting, chosen: Callable[[str], bool]) -> Iterator[Told]:
-    frozen = _some(scene.supervisor.signal_all(signal.SIGSTOP, chosen))
+    yield from _standing(scene.supervisor.signal_all(signal.SIGSTOP, chosen))
+
+
+def _standing(frozen: list[Process]) -> Iterator[Told]:
+    """What was stopped, if anything was, goes on in the end."""
     try:
-        yield {"frozen": len(frozen)}
+        yield {"frozen": len(_some(frozen))}
     finally:
         _signal(frozen, signal.SIGCONT)
 
