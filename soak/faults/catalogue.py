@@ -74,7 +74,8 @@ def fault(
 
 
 NOT_DONE: Final = {
-    27: "Isthmus keeps no checkpoints: its progress is the end of the target's log",
+    27: "a mirror keeps no checkpoints: its progress is the end of the target's log; an old copy of a query's "
+    "checkpoint: tests/faults/test_sink.py",
     30: "Isthmus keeps no state on disks: what it remembers is in a topic of the target (rows 28 and 29)",
     31: "the brokers of a cluster share one kernel: what one had not synced is not lost when it dies",
     35: "limits on sizes are a matter of settings: tests/integration/engine/test_sizes.py",

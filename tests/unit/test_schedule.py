@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import random
 import time
@@ -13,7 +14,7 @@ import pytest
 from soak.acting import Acting
 from soak.conditions import Conditions
 from soak.faults import FAULTS
-from soak.faults.catalogue import Fault, Told
+from soak.faults.catalogue import CHANGING, Fault, Told
 from soak.history import History
 from soak.mirrors.isthmus import Isthmus
 from soak.mirrors.mirror import Supervisor
@@ -23,7 +24,7 @@ from soak.schedule import Action, Schedule, drawn, schedule_of
 from soak.shrinking import run_of, shortest
 
 ROWS = {*range(1, 30), 32, 33, 34, 40, 43, 44, 45, *range(49, 57)} - {27}
-"""Row 27 is about checkpoints, of which Isthmus keeps none. From 50 on rows were added by what readers found."""
+"""Row 27 is about checkpoints, of which mirrors keep none. From 50 on rows were added by what readers found."""
 SCHEDULE = drawn(7, 20, FAULTS.values())
 
 
@@ -45,6 +46,20 @@ def test_faults_of_a_bout_do_not_get_into_each_others_way() -> None:
         assert 1 <= len(bout) <= 3
         claims = [claim for action in bout for claim in FAULTS[action.fault].claims]
         assert len(claims) == len(set(claims)), bout
+
+
+def test_faults_that_make_a_topic_are_for_mirrors() -> None:
+    """A query copies no topic that it was not told of, and the judge of changed records knows nothing of others."""
+    for fault in FAULTS.values():
+        makes_one = "scene.victim(" in inspect.getsource(fault.act)
+        assert not (makes_one and fault.mirrors & CHANGING), fault.name
+
+
+def test_every_contender_has_faults_of_its_processes() -> None:
+    """Drivers and workers of whatever runs on Spark are killed and frozen."""
+    for contender in ("isthmus", "tree", "transform", "sink"):
+        rows = {fault.row for fault in FAULTS.values() if contender in fault.mirrors}
+        assert rows >= {21, 22, 23, 25, 26}, contender
 
 
 @pytest.mark.parametrize("minutes", [1, 4, 40])
