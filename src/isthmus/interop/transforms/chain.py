@@ -17,7 +17,16 @@ from isthmus.interop.expressions import NoEquivalent
 from isthmus.interop.gathering import Gathering
 from isthmus.interop.names import split_list
 from isthmus.interop.transforms.composing import Composition
-from isthmus.interop.transforms.meanings import Doing, Occasion, When, do, is_plain_json, reads_fields, takes_away
+from isthmus.interop.transforms.meanings import (
+    Doing,
+    Occasion,
+    When,
+    do,
+    is_plain_json,
+    reads_fields,
+    sets_headers,
+    takes_away,
+)
 from isthmus.interop.transforms.routing import Routing, TargetNames, is_router
 from isthmus.interop.transforms.steps import PREDICATES, TRANSFORMS, ChainStep, NotTranslated
 from isthmus.interop.transforms.topicnames import regex_of, source_patterns
@@ -37,6 +46,13 @@ _TYPES: Final = "Give them, if they are no texts: decode: {value: {format: json,
 _ONE_HEADER: Final = (
     "it sets the header, as a text, in place of one of that name that a record has: MirrorMaker 2 adds another one, in "
     "the form of its header.converter"
+)
+_NO_FIELD: Final = (
+    "of a record that lacks the field, or has null there, it removes the header: MirrorMaker 2 adds one without a value"
+)
+_TWO_FIELDS: Final = (
+    "if a record has a field of the new name too, it gets the value of the renamed one: in MirrorMaker 2 that depends "
+    "on the hashes of their names"
 )
 _MASK_TEXT: Final = "the replacement is a text, also for a number: MirrorMaker 2 makes a number of it there"
 
@@ -191,13 +207,19 @@ class _Translating:
     def _tell_failed(self, step: ChainStep, reason: NotTranslated) -> None:
         self._failed.add(step.prefix)
         why, value = str(reason), step.value("type")
-        if takes_away(step):
+        if takes_away(step) or self._marks_for_later(step):
             self._made.why_held = f"{step.prefix}type: {why}"
             why = f"{why}. Without it records would come as MirrorMaker 2 does not write them, so nothing is included"
             self._gathering.tell(Impact.NEEDED, step.setting("type"), why, reason.todo, value=value)
         else:
             todo = reason.todo.partition("; then fill in")[0].removesuffix(".") + "."
             self._gathering.tell(Impact.LOST, step.setting("type"), why, todo, value=value)
+
+    def _marks_for_later(self, step: ChainStep) -> bool:
+        """Return whether a later step looks for headers that this one sets: it would decide about records without."""
+        at = [each.prefix for each, _ in self._steps].index(step.prefix)
+        predicates = (later.predicate for later, _ in self._steps[at + 1 :])
+        return sets_headers(step) and any(each is not None and each.kind == "HasHeaderKey" for each in predicates)
 
     def _tell_difference(self, step: ChainStep) -> None:
         tell, setting = self._gathering.tell, step.setting("type")
@@ -207,6 +229,10 @@ class _Translating:
             tell(Impact.CHANGED, step.setting("fields"), _TEXTS, _TYPES)
         elif step.kind in ("InsertHeader", "HeaderFrom"):
             tell(Impact.CHANGED, step.setting("header" if step.kind == "InsertHeader" else "headers"), _ONE_HEADER)
+            if step.kind == "HeaderFrom":
+                tell(Impact.CHANGED, step.setting("fields"), _NO_FIELD)
+        elif step.kind == "ReplaceField" and step.items("renames"):
+            tell(Impact.CHANGED, step.setting("renames"), _TWO_FIELDS)
         elif step.kind == "MaskField" and step.value("replacement"):
             tell(Impact.CHANGED, step.setting("replacement"), _MASK_TEXT)
         elif step.kind == "InsertField" and step.value("offset.field"):

@@ -65,7 +65,7 @@ class Fields:
     def replace(self, include: Sequence[str], exclude: Sequence[str], renames: Mapping[str, str]) -> None:
         """Leave fields out, and give others other names.
 
-        :raises NotTranslated: Fields change their names in a circle.
+        :raises NotTranslated: Fields change their names in a circle, or two of them get the same.
         """
         explicit = dict.fromkeys((*self._named, *include, *exclude, *renames))
         for name in (*explicit, *renames.values()):
@@ -75,6 +75,10 @@ class Fields:
             for name in explicit
             if name not in exclude and (not include or name in include) and (found := self._get(name)) is not None
         }
+        places = [renames.get(name, name) for name in passed]
+        twice = sorted({place for place in places if places.count(place) > 1})
+        if twice:
+            raise NotTranslated(f"two fields get the name {twice[0]}, and which of them stays depends on their hashes")
         rest = self._rest and not include
         made: dict[str, Whence | None] = dict.fromkeys(explicit)
         for name, found in sorted(passed.items(), key=lambda each: each[0] in renames):
@@ -223,8 +227,10 @@ class Composition:
     def set_key(self, names: Sequence[str], *, passes_tombstones: bool) -> None:
         """Make the key an object of fields of the value. Records without a value keep their key, or fail.
 
-        :raises NotTranslated: A field was masked.
+        :raises NotTranslated: A field was masked, or the key that records without a value keep was read or changed.
         """
+        if passes_tombstones and self.fields[RecordPart.KEY].is_decoded:
+            raise NotTranslated("tombstones keep their keys, and a step before it works on fields of keys")
         self._key = {name: self.fields[RecordPart.VALUE].read(name) for name in names}
         self._key_field, self._passes_tombstones = "", passes_tombstones
         self.fields[RecordPart.KEY] = self.fields[RecordPart.KEY].forget()

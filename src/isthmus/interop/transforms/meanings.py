@@ -72,6 +72,11 @@ def takes_away(step: ChainStep) -> bool:
     return not (step.is_known and step.kind in _ADDING)
 
 
+def sets_headers(step: ChainStep) -> bool:
+    """Return whether records have headers by this step that a later predicate may look at."""
+    return step.is_known and step.kind in ("InsertHeader", "HeaderFrom")
+
+
 def _is_met(doing: Doing) -> bool:
     """Return whether a step on fields does anything.
 
@@ -168,7 +173,7 @@ def _header_from(doing: Doing) -> None:
         raise NotTranslated("its operation is neither move nor copy")
     # All fields are read before any is moved.
     for header, expression in [(header, made.read(name)) for name, header in zip(fields, headers, strict=True)]:
-        doing.to.set_header(header, expression)
+        doing.to.set_header(header, expression, doing.when.condition)
     if step.value("operation") == "move":
         for name in fields:
             made.drop(name)
@@ -231,7 +236,7 @@ _MEANINGS: Final[Mapping[str, Callable[[Doing], None]]] = {
     "ConvertFromBytes": _convert_bytes,
     "ConvertToBytes": _convert_bytes,
 }
-_ADDING: Final = frozenset(
-    {"InsertField", "InsertHeader", "ValueToKey", "HoistField", "SetSchemaMetadata", "Cast", "TimestampConverter"}
-)
-"""The steps without which records lack something, or have it in another form, and show nothing that was hidden."""
+_ADDING: Final = frozenset({"InsertHeader", "HoistField", "SetSchemaMetadata", "Cast", "TimestampConverter"})
+"""The steps without which records lack something, or have it in another form, and show nothing that was hidden: none
+puts something else in the place of a field or key.
+"""

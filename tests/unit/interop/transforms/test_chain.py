@@ -174,6 +174,85 @@ def test_nothing_is_copied_where_a_step_hides_something_and_is_not_translated(
     assert configured(draft).links[0].topics.include == ()
 
 
+@pytest.mark.parametrize(
+    ("step", "lines"),
+    [
+        ("InsertField$Value", ("x:static.field = ssn", "x:static.value = hidden", "x:other = b")),
+        ("ValueToKey", ("x:fields = id", "x:other = b")),
+    ],
+)
+def test_what_stands_in_the_place_of_something_hides_it(step: str, lines: tuple[str, ...]) -> None:
+    """A field that is inserted may be one that records have, and a key that is made replaces theirs."""
+    draft = imported(chained("x", f"x:type = K.{step}", *lines))
+    assert about(draft, "a->b.transforms.x.type").impact is Impact.NEEDED
+    assert configured(draft).links[0].topics.include == ()
+
+
+HAS_HEADER = ("predicates.h.type = K.predicates.HasHeaderKey", "predicates.h.name = x-id")
+FROM_ID = ("h:type = K.HeaderFrom$Value", "h:fields = id", "h:headers = x-id", "h:operation = copy")
+
+
+def test_headers_of_a_guarded_step_count_for_its_records_alone() -> None:
+    """Tombstones keep the headers that they came with, and a filter behind looks at these."""
+    text = chained(
+        "h, f",
+        *FROM_ID,
+        "h:predicate = gone",
+        "h:negate = true",
+        "f:type = K.Filter",
+        "f:predicate = h",
+        "predicates = gone, h",
+        "predicates.gone.type = K.predicates.RecordIsTombstone",
+        *HAS_HEADER,
+    )
+    assert transform_in(text) == {
+        "decode": {"value": "json"},
+        "where": "NOT (value IS NOT NULL OR map_contains_key(headers, 'x-id'))",
+        "set": {"headers.x-id": "IF(value IS NOT NULL, value.id, headers['x-id'])"},
+    }
+
+
+@pytest.mark.parametrize("step", [("h:type = K.InsertHeader", "h:header = x-id", "h:other = b"), (*FROM_ID, "h:b = c")])
+def test_a_mark_that_is_not_set_is_looked_for_by_no_filter(step: tuple[str, ...]) -> None:
+    """Without the header of a step that is not translated, a filter behind it would let other records pass."""
+    lines = ("f:type = K.Filter", "f:predicate = h", "predicates = h", *HAS_HEADER)
+    draft = imported(chained("h, f", *step, *lines))
+    assert about(draft, "a->b.transforms.h.type").impact is Impact.NEEDED
+    assert configured(draft).links[0].topics.include == ()
+
+
+@pytest.mark.parametrize("lines", [("r:renames = userId:id,uid:id",), ("r:include = a,b", "r:renames = a:b")])
+def test_two_fields_get_no_common_name(lines: tuple[str, ...]) -> None:
+    """Which of them stays is decided by hashes in Kafka Connect, and one would be lost here."""
+    draft = imported(chained("r", "r:type = K.ReplaceField$Value", *lines))
+    assert "two fields get the name" in about(draft, "a->b.transforms.r.type").why
+
+
+def test_fields_that_may_meet_are_told() -> None:
+    """A record may have a field of the new name, and one may lack the field that a header is made of."""
+    text = chained("r, h", "r:type = K.ReplaceField$Value", "r:renames = a:b", *FROM_ID)
+    draft = imported(text)
+    assert "it gets the value of the renamed one" in about(draft, "a->b.transforms.r.renames").why
+    assert "it removes the header" in about(draft, "a->b.transforms.h.fields").why
+
+
+def test_tombstones_keep_the_keys_that_steps_before_have_made() -> None:
+    """A key that was masked would come as it was with a tombstone, where a key is made of values."""
+    text = chained(
+        "m, k",
+        "m:type = K.MaskField$Key",
+        "m:fields = ssn",
+        "k:type = K.ValueToKey",
+        "k:fields = id",
+        "k:predicate = gone",
+        "k:negate = true",
+        *IS_TOMBSTONE,
+    )
+    draft = imported(text)
+    found = about(draft, "a->b.transforms.k.type")
+    assert (found.impact, "tombstones keep their keys" in found.why) == (Impact.NEEDED, True), found
+
+
 def test_unknown_classes_may_hide_something() -> None:
     """Of others nobody knows what they do, whatever their names are like."""
     for kind in ("com.acme.Filter", "com.acme.Encrypt$Value", ""):
