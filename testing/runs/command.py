@@ -62,7 +62,7 @@ class Shell:
         }
         self._path = folder / "isthmus.yaml"
         self._document = document
-        self.links = document["links"]
+        self.clusters, self.links = document["clusters"], document["links"]
         self._environment = {
             **os.environ,
             "ISTHMUS_CONFIG": str(self._path),

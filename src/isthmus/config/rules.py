@@ -18,7 +18,7 @@ from isthmus.config.sections.naming import group_naming_of, names_of, naming_of
 from isthmus.config.sections.schema import ClusterSection, FabricSection, LinkSection, Section, SecuritySection
 from isthmus.config.sections.start import start_of
 from isthmus.config.sections.topics import TopicsSection
-from isthmus.config.transforms import offsets_of, transform_problems
+from isthmus.config.transforms import offsets_of, registry_problems, transform_problems
 from isthmus.config.treerules import reserved_topics, tree_rules
 from isthmus.errors import ConfigError
 from isthmus.model.link import Link
@@ -59,6 +59,9 @@ def shape_rules(fabric: FabricSection, folder: Folder) -> Iterator[Mistake]:
         yield from section_problems(("links", position), link)
         yield from _aliases(("links", position, "mm2"), link)
         yield from _check_offsets_copy(("links", position, "groups", "offsets_copy"), link, fabric)
+        source = fabric.clusters.get(link.source)
+        if source is not None and source.schema_registry is None:
+            yield from registry_problems(("links", position), link)
 
 
 def _certificates(path: Path, cluster: ClusterSection) -> Iterator[Mistake]:

@@ -27,7 +27,7 @@ from isthmus.model.links.transform import (
 from isthmus.model.selection import TopicPattern
 
 _WITHOUT_PYTHON: Final = ("where", "set", "drop", "keep", "mask", "decode")
-_LATER_FORMATS: Final = (RecordFormat.AVRO, RecordFormat.PROTOBUF)
+_LATER_FORMATS: Final = (RecordFormat.PROTOBUF,)
 
 
 def transforms_of(sections: tuple[TransformSection, ...], folder: str) -> tuple[Transform, ...]:
@@ -58,7 +58,11 @@ def written_transforms(transforms: Iterable[Transform]) -> list[dict[str, Any]]:
 
 def _build_mapping(transform: Transform) -> dict[str, Any]:
     decode = {
-        name: {"format": str(each.format), **({"fields": each.fields} if each.fields else {})}
+        name: {
+            "format": str(each.format),
+            **({"fields": each.fields} if each.fields else {}),
+            **({"subjects": list(each.subjects)} if each.subjects else {}),
+        }
         for name, each in (("key", transform.key), ("value", transform.value))
         if each != Decoding()
     }
@@ -185,6 +189,12 @@ def _decode(place: Path, section: TransformSection) -> Iterator[Mistake]:
                 f"is of no use with format {each.format}",
                 "Fields are those of json; leave it out.",
             )
+        if each.subjects and not RecordFormat(each.format).has_schema:
+            yield Mistake(
+                (*place, "decode", name, "subjects"),
+                f"is of no use with format {each.format}",
+                "Subjects are those of schemas, for avro; leave it out.",
+            )
     read: dict[Path, tuple[RecordPart, ...]] = {("where",): parts_with_fields(section.where or "")}
     for key, named, expression in _named_paths(section):
         with contextlib.suppress(ConfigError):
@@ -196,7 +206,7 @@ def _decode(place: Path, section: TransformSection) -> Iterator[Mistake]:
                 yield Mistake(
                     (*place, *reading),
                     f"names a field of the {part}, which is not decoded: it is {formats[part]}",
-                    f"Set decode: {{{part}: json}}.",
+                    f"Set decode: {{{part}: json}}, or avro.",
                 )
 
 
@@ -220,14 +230,36 @@ def _python(place: Path, section: TransformSection) -> Iterator[Mistake]:
             )
 
 
+def registry_problems(path: Path, link: LinkSection) -> Iterator[Mistake]:
+    """Yield what transforms decode by schemas, for a link whose source has no schema registry."""
+    for position, section in enumerate(link.transform):
+        for name in ("key", "value"):
+            found = RecordFormat(getattr(section.decode, name).format)
+            if found.has_schema:
+                yield Mistake(
+                    (*path, "transform", position, "decode", name),
+                    f"is {found}, and {link.source} has no schema registry, which has the schemas",
+                    f"Give clusters.{link.source}.schema_registry its url, as the producers have it.",
+                )
+
+
 def _later(place: Path, section: TransformSection) -> Iterator[Mistake]:
     """Yield what is planned and does not exist yet."""
+    for key in ("keep", "mask"):
+        parts = {text.partition(".")[0] for text in getattr(section, key)}
+        for part in sorted(parts & {"key", "value"}):
+            if RecordFormat(getattr(section.decode, part).format).has_schema:
+                yield Mistake(
+                    (*place, key),
+                    f"is not possible with {getattr(section.decode, part).format} yet",
+                    "The schema of a record stays, so that each field needs a value: name fields in drop or set.",
+                )
     for name in ("key", "value"):
         if getattr(section.decode, name).format in _LATER_FORMATS:
             yield Mistake(
                 (*place, "decode", name),
                 f"is {getattr(section.decode, name).format}, which is not supported yet",
-                "Formats are json, utf8 and none; a Python function may decode anything.",
+                "Formats are json, avro, utf8 and none; a Python function may decode anything.",
             )
 
 

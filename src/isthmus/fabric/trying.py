@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from isthmus.engine.batches.rebatch import Record
-from isthmus.engine.mapped.transformer import Changed, Failure, Portion, TransformFailed
+from isthmus.engine.mapped.transformer import Changed, Delayed, Failure, Portion, TransformFailed
 from isthmus.errors import ConfigError, PlanRefused
 from isthmus.fabric.blocking import in_loop
 from isthmus.fabric.comparing import OpenedWithSpark
@@ -20,15 +20,20 @@ from isthmus.kafka.log.reading import OffsetRange
 from isthmus.kafka.log.samples import first_records, newest_records
 from isthmus.kafka.metadata import NO_TOPIC_ID
 from isthmus.memory.filtering import in_force
+from isthmus.model.cluster import SchemaRegistry
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.lane import Lane
 from isthmus.model.link import Link
-from isthmus.model.links.transform import Transform, TransformWay
+from isthmus.model.links.transform import RecordPart, Transform, TransformWay
 from isthmus.model.links.trial import ShownRecord, TransformTrial, TrialResult, TriedRecord, shown_record
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.schemas.gate import schema_id
+from isthmus.registry.lookup import SchemaBook, WriterSchema, describe_registry, registry_of
 from isthmus.spark.application import SparkApplication
+from isthmus.spark.formats.decoding import PartDecoder, Prepared
 from isthmus.spark.transforms.calls import Calls
-from isthmus.spark.transforms.python import build_transformers
+from isthmus.spark.transforms.python import build_functions
+from isthmus.spark.transforms.resolving import NO_SCHEMA_HINT, all_subjects, resolve
 
 RECORDS_MAX: Final = 1_000
 _AT_ONCE: Final = 8
@@ -73,6 +78,7 @@ async def transform_trial(
         )
     wanted = _Sample(partition=partition, limit=limit, offset_begin=offset_begin)
     records = await _read(opened.session.client(chosen.source), source_topic, wanted)
+    schemas = await _look_up(chosen, transform, source_topic, records) if transform.has_schemas else None
 
     def try_it() -> TransformTrial:
         return TransformTrial(
@@ -80,10 +86,39 @@ async def transform_trial(
             source=chosen.source.alias,
             topic=source_topic,
             transform=transform,
-            records=_try(transform, source_topic, records, opened.application),
+            records=_try(transform, source_topic, records, opened.application, schemas),
         )
 
     return try_it
+
+
+class _Schemas(NamedTuple):
+    """The schemas of a topic: those of its subjects, and those that records name, by their ids."""
+
+    registry: SchemaRegistry
+    subjects: Mapping[str, Sequence[WriterSchema]]
+    written: Mapping[int, WriterSchema]
+
+
+async def _look_up(
+    link: Link, transform: Transform, topic: SourceTopic, records: Sequence[tuple[int, StoredRecord]]
+) -> _Schemas:
+    """Ask the source's registry for the schemas of a topic.
+
+    :raises ConfigError: The source has no registry.
+    :raises RegistryUnreachable: It does not answer.
+    """
+    registry = registry_of(link.source)
+    named = {schema_id(part) for _, each in records for part in (each.key, each.value)}
+    async with SchemaBook(registry) as book:
+        subjects = await book.find_subjects(all_subjects(transform, [topic]))
+        if not any(subjects.values()):
+            raise _without_schemas(topic, f"{describe_registry(registry)} has no schema for {', '.join(subjects)} yet")
+        return _Schemas(registry, subjects, await book.find(sorted(one for one in named if one is not None)))
+
+
+def _without_schemas(topic: str, problem: str) -> PlanRefused:
+    return PlanRefused(f"records of {topic} cannot be decoded: {problem}", hint=NO_SCHEMA_HINT)
 
 
 def _find_topic(link: Link, name: str) -> SourceTopic:
@@ -142,20 +177,31 @@ def _try(
     topic: SourceTopic,
     records: Sequence[tuple[int, StoredRecord]],
     application: SparkApplication,
+    schemas: _Schemas | None,
 ) -> tuple[TriedRecord, ...]:
     parts: dict[int, list[StoredRecord]] = {}
     for partition, record in records:
         parts.setdefault(partition, []).append(record)
     portions = [_portion(transform, topic, partition, part) for partition, part in sorted(parts.items())]
+    decoders: Mapping[RecordPart, PartDecoder] = {}
     if transform.way is TransformWay.SQL:
         # It loads Spark and pyarrow, which other commands do without.
         from isthmus.spark.transforms.trial import try_expressions
 
-        outcomes: Sequence[Sequence[Changed]] = try_expressions(application.session(), transform, portions)
+        spark = application.session()
+        prepared = Prepared(transform)
+        if schemas is not None:
+            prepared = resolve(spark, transform, [topic], schemas.subjects, describe_registry(schemas.registry))
+        if prepared.problem:
+            raise _without_schemas(topic, prepared.problem)
+        decoders = {part: PartDecoder(part, each) for part, each in prepared.decoded}
+        for decoder in decoders.values():
+            decoder.learn({} if schemas is None else schemas.written)
+        outcomes: Sequence[Sequence[Changed]] = try_expressions(spark, prepared, portions, decoders)
     else:
         outcomes = [_call(transform, portion) for portion in portions]
     return tuple(
-        _describe_trial(portion.lane.partition, record, found)
+        _describe_trial(portion.lane.partition, record, found, decoders)
         for portion, outcome in zip(portions, outcomes, strict=True)
         for record, found in zip(portion.records, outcome, strict=True)
     )
@@ -181,7 +227,7 @@ def _call(transform: Transform, portion: Portion) -> Sequence[Changed]:
 
     :raises PlanRefused: The transform cannot be applied at all.
     """
-    (transformer,) = build_transformers([transform], Calls()).values()
+    (transformer,) = build_functions([transform], Calls()).values()
 
     async def change() -> Sequence[Changed]:
         return await transformer.change(portion)
@@ -195,17 +241,23 @@ def _call(transform: Transform, portion: Portion) -> Sequence[Changed]:
         ) from error
 
 
-def _describe_trial(partition: int, record: Record, found: Changed) -> TriedRecord:
-    before = _show_record(record)
+def _describe_trial(
+    partition: int, record: Record, found: Changed, decoders: Mapping[RecordPart, PartDecoder]
+) -> TriedRecord:
+    before = _show_record(record, decoders)
     tried = TriedRecord(partition=partition, offset=record.offset, result=TrialResult.LEFT_OUT, before=before)
     if found is None:
         return tried
-    if isinstance(found, Failure):
+    if isinstance(found, (Failure, Delayed)):
         return replace(tried, result=TrialResult.FAILED, reason=found.reason)
     is_same = found._replace(offset=record.offset, headers=list(found.headers)) == record
     result = TrialResult.UNCHANGED if is_same else TrialResult.CHANGED
-    return replace(tried, result=result, after=_show_record(found))
+    return replace(tried, result=result, after=_show_record(found, decoders))
 
 
-def _show_record(record: Record) -> ShownRecord:
-    return shown_record(record.timestamp, record.key, record.value, record.headers)
+def _show_record(record: Record, decoders: Mapping[RecordPart, PartDecoder]) -> ShownRecord:
+    key, value = (
+        decoders[part].show(held) if part in decoders else held
+        for part, held in ((RecordPart.KEY, record.key), (RecordPart.VALUE, record.value))
+    )
+    return shown_record(record.timestamp, key, value, record.headers)

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.lanes.audit import Audit, LaneWord
@@ -25,7 +26,11 @@ from isthmus.run.workers import Workers
 from isthmus.spark.leases.driver import LeaseScheduler
 from isthmus.spark.leases.lease import with_transforms
 from isthmus.spark.leases.progress import RunProgress
-from isthmus.spark.transforms.expressions import require_sound, transforms_by_expressions
+from isthmus.spark.transforms.expressions import by_expressions, require_sound
+from isthmus.spark.transforms.schemawatch import SchemaWatch
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 
 class LeasedLanes:
@@ -39,6 +44,7 @@ class LeasedLanes:
         self._pauses = pauses
         self._progress = progress
         self._limits, self._transforms = link.context.limits, link.context.transforms
+        self._schemas = SchemaWatch(link.context.source, link.context.transforms)
         self._scheduler: LeaseScheduler | None = None
         self._known: dict[LaneKey, LaneReport] = {}
         self._idle = IdleLanes(link.source, link.target)
@@ -55,18 +61,41 @@ class LeasedLanes:
         :raises ConfigError: Spark does not understand an expression of a transform.
         """
         spark, slots = await workers.ready()
-        if transforms := transforms_by_expressions(self._transforms):
+        if prepared := by_expressions(self._transforms, ()):
             # A mistake in them is found before the first byte.
-            await asyncio.to_thread(require_sound, spark, transforms)
+            await asyncio.to_thread(require_sound, spark, prepared)
         context = replace(self._link.context, limits=self._limits, transforms=self._transforms)
-        self._scheduler = LeaseScheduler(spark, self._link.ledger, context, slots=slots, progress=self._progress)
+        scheduler = LeaseScheduler(spark, self._link.ledger, context, slots=slots, progress=self._progress)
+        self._scheduler = scheduler
         self.assign()
-        await self._scheduler.run()
+        tasks = asyncio.create_task(scheduler.run()), asyncio.create_task(self._follow_schemas(spark, scheduler))
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                await task
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow_schemas(self, spark: SparkContext, scheduler: LeaseScheduler) -> None:
+        """Look at the schemas that transforms decode by, again and again: leases get what is new at once.
+
+        :raises ConfigError: An expression does not go with them, and nothing was copied by it yet.
+        """
+        try:
+            while True:
+                await self._schemas.look(spark, self._transforms, self._wanted())
+                scheduler.transform(self._transforms, self._schemas.columns)
+                self.assign()
+                await self._schemas.pause()
+        finally:
+            await self._schemas.aclose()
 
     def assign(self) -> None:
-        """Assign to leases the lanes that are to run by now."""
+        """Assign to leases the lanes that are to run by now, those whose schemas were looked at."""
         if self._scheduler is not None:
-            self._scheduler.distribution.assign(self.runnable())
+            self._scheduler.distribution.assign(self._schemas.select_seen(self.runnable(), self._transforms))
 
     def forget(self, topics: Container[TargetTopic]) -> None:
         """Report only lanes into these topics from now on."""
@@ -82,7 +111,7 @@ class LeasedLanes:
         """Let leases that begin from now on change records by these as well."""
         self._transforms = with_transforms(self._transforms, transforms)
         if self._scheduler is not None:
-            self._scheduler.transform(self._transforms)
+            self._scheduler.transform(self._transforms, self._schemas.columns)
 
     def runnable(self) -> list[Lane]:
         """Return the lanes that are to run now."""

@@ -20,8 +20,8 @@ from urllib.parse import quote, urlsplit
 
 from isthmus.errors import RegistryRefused, SchemaConflict
 from isthmus.model.schemas.content import RegistryContents, Schema, SchemaReference, SchemaVersion, VersionKey
-from isthmus.schemas.answers import config_path, content_of, strange, subject_path
-from isthmus.schemas.client import RegistryClient
+from isthmus.registry.answers import config_path, content_of, strange, subject_path
+from isthmus.registry.client import RegistryClient
 
 _COMPATIBLE: Final = "/apis/ccompat/"
 _OWN: Final = "/apis/registry/v3"

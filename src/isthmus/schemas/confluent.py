@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from isthmus.errors import RegistryRefused, SchemaConflict
 from isthmus.model.schemas.content import RegistryContents, SchemaVersion, VersionKey
-from isthmus.schemas.answers import config_path, registration, strange, subject_path, version_of
-from isthmus.schemas.client import RegistryClient
+from isthmus.registry.answers import config_path, registration, strange, subject_path, version_of
+from isthmus.registry.client import RegistryClient
 
 _PAGE: Final = 1000
 _NOT_FOUND: Final = 404

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from isthmus.model.cluster import SchemaRegistry
 from isthmus.model.schemas.content import RegistryContents, SchemaVersion
+from isthmus.registry.client import RegistryClient
 from isthmus.schemas.apicurio import ApicurioRegistry, SeenSchemas, is_apicurio
-from isthmus.schemas.client import RegistryClient
 from isthmus.schemas.confluent import ConfluentRegistry
 
 

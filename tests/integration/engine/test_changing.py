@@ -16,7 +16,7 @@ from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.links.transform import OnError, RecordFunction, Transform
 from isthmus.model.naming import TargetTopic
 from isthmus.spark.transforms.calls import Calls
-from isthmus.spark.transforms.python import build_transformers
+from isthmus.spark.transforms.python import build_functions
 from testing.records import oracle, topics
 from testing.records.oracle import Seen
 from testing.records.transactions import interleave
@@ -125,7 +125,7 @@ def test_engines_end_between_any_two_steps(mirror: Mirror, topic: TopicNamer, nu
 def python(function: str, **lane: Any) -> dict[str, Any]:
     """The settings of lanes with a Python function."""
     transform = Transform(python=RecordFunction(FUNCTIONS, function))
-    transformers = build_transformers([transform], Calls(patience_s=0.1))
+    transformers = build_functions([transform], Calls(patience_s=0.1))
     return {"transformers": transformers, "transform": transform.digest, **lane}
 
 

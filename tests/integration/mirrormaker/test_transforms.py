@@ -13,11 +13,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from isthmus.engine.batches.rebatch import Record
-from isthmus.engine.mapped.transformer import Changed, Failure, Portion
+from isthmus.engine.mapped.transformer import Changed, Delayed, Failure, Portion
 from isthmus.local.jvm import jvm_for
 from isthmus.model.lane import Lane
 from isthmus.model.links.transform import Transform, transform_for
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.spark.formats.decoding import Prepared
 from isthmus.spark.transforms.trial import try_expressions
 from testing.patience import TERM_S
 from testing.values.samples import configured, imported, pair
@@ -237,7 +238,7 @@ def ours(spark: SparkSession, case: Case) -> list[Changed]:
         if transform is None:
             made: list[Changed] = list(records)
         else:
-            (made,) = try_expressions(spark, transform, [portion(topic, records)])
+            (made,) = try_expressions(spark, Prepared(transform), [portion(topic, records)], {})
         found.update(zip((each.offset for each in records), made, strict=True))
     return [found[offset] for offset in sorted(found)]
 
@@ -277,7 +278,7 @@ def content(changed: Changed) -> dict[str, Any]:
     """What became of a record, as Kafka's side says it."""
     if changed is None:
         return {"dropped": True}
-    if isinstance(changed, Failure):
+    if isinstance(changed, (Delayed, Failure)):
         return {"error": changed.reason}
     return {
         "key": parsed(changed.key),

@@ -8,12 +8,13 @@ from pyspark.sql import SparkSession
 from isthmus.engine.batches.rebatch import Record
 from isthmus.engine.mapped.transformer import Portion
 from isthmus.model.links.transform import Transform
+from isthmus.spark.formats.decoding import Prepared
 from isthmus.spark.transforms.trial import try_expressions
 from testing.values.leases import lane
 
 pytestmark = pytest.mark.integration
 
-REGEX = Transform(where="CAST(value AS STRING) RLIKE '^(a|b)*$'")
+REGEX = Prepared(Transform(where="CAST(value AS STRING) RLIKE '^(a|b)*$'"))
 
 
 def portion(value: bytes) -> Portion:
@@ -23,7 +24,7 @@ def portion(value: bytes) -> Portion:
 def test_a_regular_expression_on_a_long_text_ends_no_jvm(spark: SparkSession) -> None:
     """Java's call themselves for each character. 100,000 are fine; far more end what is evaluated, and nothing else."""
     fine = portion(b"ab" * 50_000)
-    assert try_expressions(spark, REGEX, [fine]) == [fine.records]
+    assert try_expressions(spark, REGEX, [fine], {}) == [fine.records]
     with pytest.raises(Exception, match="StackOverflowError"):
-        try_expressions(spark, REGEX, [portion(b"ab" * 5_000_000)])
-    assert try_expressions(spark, REGEX, [fine]) == [fine.records]
+        try_expressions(spark, REGEX, [portion(b"ab" * 5_000_000)], {})
+    assert try_expressions(spark, REGEX, [fine], {}) == [fine.records]

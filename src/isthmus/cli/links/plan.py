@@ -24,7 +24,7 @@ from isthmus.cli.tables.columns import Cells, Column
 from isthmus.fabric.answers import LinkPlan, Plan, TopicPlan
 from isthmus.model.kafka.transactions import AbortedPolicy
 from isthmus.model.links.pauses import told_of
-from isthmus.model.links.transform import OnError, Transform, TransformWay
+from isthmus.model.links.transform import OnError, RecordPart, Transform, TransformWay
 from isthmus.model.loop import Change
 from isthmus.model.problem import Problem, join_alike
 from isthmus.model.text.instant import written_instant
@@ -183,6 +183,7 @@ def _tell_transforms(link: LinkPlan) -> None:
         where = "" if transform.way is None else f", {_WAYS[transform.way]}"
         message = (
             f"{link.link}: records of {first_few(topics)} are changed on the way: {transform.described}{where}. "
+            f"{_tell_schemas(transform, link)}"
             f"A record on which that fails {_FAILURES[transform.on_error]}. "
             f"isthmus transform try {link.link} --topic {topics[0]} shows it on records."
         )
@@ -192,6 +193,17 @@ def _tell_transforms(link: LinkPlan) -> None:
             verb = "is created with" if not letters.partitions else "is enlarged to"
             how = f", which {verb} {format_count(letters.wanted, 'partition')}" if letters.has_changes else ""
             console.print(Text(printable(f"{link.link}/{topic.topic}: dead letters go to {letters.topic}{how}")))
+
+
+def _tell_schemas(transform: Transform, link: LinkPlan) -> str:
+    """Say by which schemas a transform decodes, with a space behind; "" if it needs none."""
+    parts = [(part, transform.decoding(part)) for part in (RecordPart.KEY, RecordPart.VALUE)]
+    said = [
+        f"{part} is decoded as {each.format} by the subjects {', '.join(each.subjects) or f'TOPIC-{part}'}"
+        for part, each in parts
+        if each.format.has_schema
+    ]
+    return f"{' and '.join(said).capitalize()} of the schema registry of {link.source}. " if said else ""
 
 
 def _tell_begins(link: LinkPlan) -> None:

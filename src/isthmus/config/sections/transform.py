@@ -20,8 +20,8 @@ class DecodingSection(Section):
     format: Literal["none", "utf8", "json", "avro", "protobuf"] = Field(
         _DECODING.format.value,
         description=(
-            "json: an object, whose fields can be read, set and dropped; utf8: a text; none: bytes. avro and protobuf "
-            "are not possible yet."
+            "json: an object, whose fields can be read, set and dropped; avro: a record by the schema of the source's "
+            "schema registry whose id it begins with; utf8: a text; none: bytes. protobuf is not possible yet."
         ),
     )
     fields: Text | None = Field(
@@ -29,6 +29,13 @@ class DecodingSection(Section):
         description=(
             "For json, the fields and their types, as Spark writes a schema: `country STRING, amount DOUBLE`. Without "
             "it the fields are those that a record has."
+        ),
+    )
+
+    subjects: tuple[Text, ...] = Field(
+        (),
+        description=(
+            "For avro, the subjects under which the schemas are registered; by default TOPIC-key or TOPIC-value."
         ),
     )
 

@@ -20,6 +20,7 @@ from isthmus.engine.mapped.transformer import (
     Changed,
     DeadLetter,
     DeadLetters,
+    Delayed,
     Failure,
     LaneLetters,
     Portion,
@@ -37,6 +38,7 @@ CHUNK_BYTES: Final = 512 << 10
 CHUNK_RECORDS: Final = 10_000
 """The most that is changed at once of a lane, as stored at the source; or one batch. More records than these are
 decoded and encoded aside."""
+_WAITS: Final = "Nothing is left out meanwhile, whatever the policy is."
 _PIECE_BYTES: Final = 512 << 10
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -152,12 +154,11 @@ class Changing:
                 return ChunkOutcome(results, stop)
             except Exception as error:  # noqa: BLE001 - whatever a transform raises, other lanes go on
                 return ChunkOutcome(results, Stop(portion[0].record.offset, _describe(error)))
-            failed = [one for one in answer if isinstance(one, Failure)]
-            if failed and run.lane.on_error is OnError.STOP:
-                place = answer.index(failed[0])
-                results += answer[:place]
-                return ChunkOutcome(results, Stop(portion[place].record.offset, failed[0].reason))
-            results += answer
+            stops = (Delayed, Failure) if run.lane.on_error is OnError.STOP else Delayed
+            place = next((at for at, one in enumerate(answer) if isinstance(one, stops)), len(answer))
+            results += answer[:place]
+            if place < len(answer):
+                return ChunkOutcome(results, _stop_at(portion[place].record.offset, answer[place]))
             if not _is_current(run, stage, chunk):
                 break
         return ChunkOutcome(results)
@@ -223,6 +224,13 @@ class Changing:
 async def _do(records: int, work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
     """Run work on so many records, aside if it takes long."""
     return await aside(work, *args, **kwargs) if records > CHUNK_RECORDS else work(*args, **kwargs)
+
+
+def _stop_at(offset: int, one: Changed) -> Stop:
+    """Return why a lane stops before a record that failed, or has to wait."""
+    if isinstance(one, Delayed):
+        return Stop(offset, one.reason, "be changed yet", _WAITS)
+    return Stop(offset, one.reason if isinstance(one, Failure) else "")
 
 
 def _note(transit: Transit, taken: Sequence[Original], outcome: ChunkOutcome, decoded: Decoded) -> None:

@@ -26,8 +26,16 @@ class Portion(NamedTuple):
     are_appended: list[bool]
 
 
-Changed = Record | Failure | None
-"""What became of a record: the one that is copied in its place (its offset does not matter), a failure, or nothing."""
+class Delayed(NamedTuple):
+    """A record that cannot be changed now, through no fault of its own: no policy leaves it out for that."""
+
+    reason: str
+
+
+Changed = Record | Failure | Delayed | None
+"""What became of a record: the one that is copied in its place (its offset does not matter), a failure, nothing, or it
+has to wait.
+"""
 
 
 class TransformFailed(Exception):

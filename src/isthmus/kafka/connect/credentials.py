@@ -17,9 +17,10 @@ def renew_credentials(cluster: Cluster) -> Cluster:
     former ones stay: an executor may not have the driver's files.
     """
     security, proxy = _renew(cluster.security), cluster.proxy and _renew(cluster.proxy)
-    if security is cluster.security and proxy is cluster.proxy:
+    registry = cluster.schema_registry and _renew(cluster.schema_registry)
+    if (security, proxy, registry) == (cluster.security, cluster.proxy, cluster.schema_registry):
         return cluster
-    return replace(cluster, security=security, proxy=proxy)
+    return replace(cluster, security=security, proxy=proxy, schema_registry=registry)
 
 
 def renewed_registry(registry: SchemaRegistry) -> SchemaRegistry:

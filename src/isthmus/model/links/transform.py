@@ -122,15 +122,24 @@ class RecordFormat(enum.StrEnum):
     def has_fields(self) -> bool:
         return self not in (RecordFormat.NONE, RecordFormat.UTF8)
 
+    @property
+    def has_schema(self) -> bool:
+        """Whether a schema registry has the schemas."""
+        return self in (RecordFormat.AVRO, RecordFormat.PROTOBUF)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoding:
     """How a key or value is decoded. `fields` are those of JSON, as Spark's DDL writes them, "" for all that is there,
-    whatever it is.
+    whatever it is. `subjects` are those of schemas in the source's registry, by default that of the topic.
     """
 
     format: RecordFormat = RecordFormat.NONE
     fields: str = ""
+    subjects: tuple[str, ...] = ()
+
+
+_BYTES: Final = Decoding()
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +228,15 @@ class Transform(PlainValue):
         """Return whether it is for a topic of the source, as far as earlier transforms of its link are not."""
         return not self.topics or any(pattern.matches(topic) for pattern in self.topics)
 
+    def decoding(self, part: RecordPart) -> Decoding:
+        """Return how a part is decoded."""
+        return {RecordPart.KEY: self.key, RecordPart.VALUE: self.value}.get(part, _BYTES)
+
+    @property
+    def has_schemas(self) -> bool:
+        """Whether it decodes anything by the schemas of a registry."""
+        return self.key.format.has_schema or self.value.format.has_schema
+
     @property
     def way(self) -> TransformWay | None:
         """Where records are changed, `None` if it leaves them as they are."""
@@ -242,8 +260,8 @@ class Transform(PlainValue):
         the file, do not count; nor does the order of assignments.
         """
         said = {
-            "key": [self.key.format, self.key.fields],
-            "value": [self.value.format, self.value.fields],
+            "key": [self.key.format, self.key.fields, *self.key.subjects],
+            "value": [self.value.format, self.value.fields, *self.value.subjects],
             "where": self.where,
             "set": sorted([str(each.path), each.expression] for each in self.sets),
             "drop": sorted(map(str, self.drop)),

@@ -27,6 +27,7 @@ from isthmus.model.problem import Problem
 from isthmus.model.process.latency import BUCKETS
 from isthmus.model.process.receipt import Ending, Receipt
 from isthmus.model.process.whereabouts import Liveness
+from isthmus.spark.formats.decoding import Prepared
 from isthmus.spark.leases.distribution import Distribution, LeaseGroup
 from isthmus.spark.leases.jobs import JobFailed, check, has_begun
 from isthmus.spark.leases.lease import LeaseSpec, LinkContext
@@ -90,13 +91,15 @@ class LeaseScheduler:
             group.retell()
         self.distribution.changed.set()
 
-    def transform(self, transforms: tuple[Transform, ...]) -> None:
+    def transform(self, transforms: tuple[Transform, ...], columns: tuple[Prepared, ...] = ()) -> None:
         """Give these transforms to all leases that begin from now on; one that runs keeps those that it began with. If
-        there are new ones, leases are succeeded at once: their lanes would stop until the end of their terms.
+        there are new ones, or `columns` of theirs, leases are succeeded at once: their lanes would stop until the end
+        of their terms.
         """
-        if {each.digest for each in transforms} <= {each.digest for each in self._context.transforms}:
+        has_new = {each.digest for each in transforms} - {each.digest for each in self._context.transforms}
+        if not has_new and columns == self._context.columns:
             return
-        self._context = replace(self._context, transforms=transforms)
+        self._context = replace(self._context, transforms=transforms, columns=columns)
         now = time.monotonic()
         for job in (each.job for running in self._running.values() for each in running):
             if job is not None:

@@ -16,10 +16,11 @@ from pyspark import InheritableThread
 from isthmus.errors import HostError
 from isthmus.model.links.transform import Transform
 from isthmus.model.process.receipt import Receipt
+from isthmus.spark.formats.decoding import Prepared
 from isthmus.spark.leases.lease import LeaseSpec
 from isthmus.spark.leases.task import changing_lease_task, lease_task
 from isthmus.spark.session import stopped_error
-from isthmus.spark.transforms.expressions import compile_for_leases, project, transforms_by_expressions
+from isthmus.spark.transforms.expressions import by_expressions, compile_for_leases, project
 from isthmus.spark.transforms.workers import function_workers
 
 if TYPE_CHECKING:
@@ -124,9 +125,12 @@ def describe_job(specs: Sequence[LeaseSpec]) -> str:
 
 def _collect_receipts(spark: SparkContext, specs: Sequence[LeaseSpec], group: str) -> tuple[Receipt, ...]:
     spark.setJobGroup(group, describe_job(specs), interruptOnCancel=True)
-    transforms = transforms_by_expressions(_transforms_of(specs))
-    if transforms:
-        return _collect_by_expressions(spark, specs, transforms)
+    # Two links may have the same transform, and other schemas.
+    prepared = dict.fromkeys(
+        each for spec in specs for each in by_expressions(spec.context.transforms, spec.context.columns)
+    )
+    if prepared:
+        return _collect_by_expressions(spark, specs, tuple(prepared))
     work = partial(lease_task, tuple(specs))
     with function_workers(spark, _transforms_of(specs)):
         rows = spark.parallelize([None], 1).mapPartitions(work)
@@ -141,16 +145,16 @@ def _transforms_of(specs: Sequence[LeaseSpec]) -> list[Transform]:
 
 
 def _collect_by_expressions(
-    spark: SparkContext, specs: Sequence[LeaseSpec], transforms: tuple[Transform, ...]
+    spark: SparkContext, specs: Sequence[LeaseSpec], prepared: tuple[Prepared, ...]
 ) -> tuple[Receipt, ...]:
     """Run leases whose records pass Spark's SQL within the same task."""
     # Loading pyarrow takes a moment, which other links do not need.
     from isthmus.spark.transforms.pipe import feed_rows
 
-    session, compiled = compile_for_leases(spark, transforms)
+    session, compiled = compile_for_leases(spark, prepared)
     name = uuid.uuid4().hex
     with function_workers(spark, _transforms_of(specs)):
-        fed = session.range(0, 1, 1, 1).mapInArrow(partial(feed_rows, name, compiled.columns), compiled.fed_ddl)
+        fed = session.range(0, 1, 1, 1).mapInArrow(partial(feed_rows, name, compiled), compiled.fed_ddl)
         work = partial(changing_lease_task, tuple(specs), name, compiled)
         rows = project(session, fed, compiled).mapInArrow(work, "receipt BINARY")
     return tuple(pickle.loads(row.receipt) for row in rows.collect())  # noqa: S301 - written by our own task

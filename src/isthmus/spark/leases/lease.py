@@ -16,6 +16,7 @@ from isthmus.model.link import Limits
 from isthmus.model.links.transform import Transform
 from isthmus.model.schemas.gate import NO_SCHEMAS, SchemaIds
 from isthmus.model.text.wording import format_count
+from isthmus.spark.formats.decoding import Prepared
 
 _IN_FLIGHT_MIN: Final = 8 << 20
 
@@ -26,7 +27,8 @@ class LinkContext:
     nowhere else: Spark's configuration shows in its UI and its event log.
 
     `expiration_ms` is the target's `producer.id.expiration.ms`, 0 if it is unknown. Lanes with an allowance read the
-    ledger at the source from `source_mark` on; it moves on while the link runs. `transforms` are those that lanes name.
+    ledger at the source from `source_mark` on; it moves on while the link runs. `transforms` are those that lanes name,
+    `columns` has what the expressions of those see that decode by schemas.
     """
 
     link: str
@@ -37,6 +39,7 @@ class LinkContext:
     expiration_ms: int = 0
     source_mark: Bookmark = field(default_factory=Bookmark)
     transforms: tuple[Transform, ...] = ()
+    columns: tuple[Prepared, ...] = ()
 
     def renew(self, limits: Limits) -> LinkContext:
         """Return the context of a new lease, with its share of the limits, and the credentials that files hold now, as

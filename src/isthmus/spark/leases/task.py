@@ -14,6 +14,7 @@ from pyspark import TaskContext
 
 from isthmus.engine.engine import Engine
 from isthmus.engine.mapped.lettertopics import LetterTopics
+from isthmus.engine.mapped.transformer import Transformer
 from isthmus.errors import ClusterError, IsthmusError
 from isthmus.kafka.clock import lasting_s
 from isthmus.kafka.session import ClientSession
@@ -32,6 +33,7 @@ from isthmus.local.host import whereabouts
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, Milestone
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.process.receipt import Ending, Receipt
+from isthmus.registry.lookup import SchemaBook
 from isthmus.spark.leases.allowance import SourceWord, follow, prove
 from isthmus.spark.leases.lease import LeaseSpec, share_limits
 from isthmus.spark.leases.maps import LedgerMaps
@@ -39,7 +41,8 @@ from isthmus.spark.leases.telling import Milestones, Telling
 from isthmus.spark.leases.tenure import DRAIN_S, Tenure
 from isthmus.spark.memory import memory_bytes, tune_memory
 from isthmus.spark.transforms.calls import Calls
-from isthmus.spark.transforms.python import build_transformers
+from isthmus.spark.transforms.expressions import by_expressions
+from isthmus.spark.transforms.python import build_functions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -153,6 +156,8 @@ class LeaseTask:
     def __init__(self, spec: LeaseSpec, pipe: SqlPipe | None = None) -> None:
         self._spec = spec
         self._pipe = pipe
+        registry = spec.context.source.schema_registry
+        self._book = SchemaBook(registry) if registry is not None and spec.context.columns else None
         self._tenure = Tenure(spec, lasting_s())
         self._telling = Telling()
         self._milestones = Milestones()
@@ -183,7 +188,7 @@ class LeaseTask:
                 expiration_ms=context.expiration_ms,
                 maps=self._maps,
                 schemas=self._spec.schemas,
-                transformers=build_transformers(context.transforms, Calls(), self._pipe),
+                transformers=self._build_transformers(),
                 letters=LetterTopics(context.source.alias, target, context.link, lambda: self._engine.may_write()),
             )
             self._source_word = SourceWord(
@@ -217,7 +222,17 @@ class LeaseTask:
             tails, writers = (self._tail, self._source_tail), (self._writer, self._progress_writer, self._source_writer)
             for end in (*tails, *writers, self._maps):
                 end.close()
+            if self._book is not None:
+                await self._book.aclose()
         return receipt
+
+    def _build_transformers(self) -> Mapping[str, Transformer]:
+        context = self._spec.context
+        functions = build_functions(context.transforms, Calls())
+        if self._pipe is None:
+            return functions
+        prepared = by_expressions(context.transforms, context.columns)
+        return {**functions, **self._pipe.build_transformers(prepared, self._book)}
 
     def _receipt(self, reports: Iterable[LaneReport], *, is_released: bool, duration_s: float, cpu_s: float) -> Receipt:
         return Receipt(

@@ -11,11 +11,12 @@ import enum
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from isthmus.engine.batches.rebatch import Record
 from isthmus.engine.mapped.transformer import Changed, Failure
 from isthmus.model.links.transform import RecordPart, RecordPath, Transform
+from isthmus.spark.formats.values import DROPPED, Edits
 
 KEPT: Final = "w"
 """The member of a result that says whether the record is copied."""
@@ -31,26 +32,44 @@ _LAST_MS: Final = 253_402_300_799_999
 
 
 class ResultKind(NamedTuple):
-    """How the result of an expression stands in JSON: bytes are in base64, and texts are no JSON of their own."""
+    """How the result of an expression stands in JSON: bytes are in base64, and texts are no JSON of their own. One that
+    becomes a field of a part that `has_schema` is `cast` to its type, if that is given, and is a JSON text in a text.
+    """
 
     is_binary: bool = False
+    has_schema: bool = False
+    cast: str = ""
+
+
+class SchemaEditor(Protocol):
+    """Edits a part by the schemas that its records were written with."""
+
+    def edit(self, data: bytes | None, edits: Edits, /) -> bytes | None: ...
 
 
 class Editor:
     """Edits the records of one transform. `kinds` are those of the results of its assignments, in their order.
+    `schemas` edit the parts that have schemas.
 
     If it `reads_time`, records whose timestamp is no time of Spark's fail.
     """
 
-    def __init__(self, transform: Transform, kinds: Sequence[ResultKind], *, reads_time: bool = False) -> None:
+    def __init__(
+        self,
+        transform: Transform,
+        kinds: Sequence[ResultKind],
+        schemas: Mapping[RecordPart, SchemaEditor] | None = None,
+        *,
+        reads_time: bool = False,
+    ) -> None:
+        self._schemas = schemas or {}
         self._sets = [
-            (each.path, kind.is_binary, each.copied if transform.is_copy(each) else None)
+            (each.path, kind, each.copied if transform.is_copy(each) and not kind.has_schema else None)
             for each, kind in zip(transform.sets, kinds, strict=True)
         ]
         self._drops = transform.drop
         self._kept = {part: tree for part in _DECODED if (tree := _tree(transform.keep, part))}
         self._masked = transform.mask
-        self._formats = {RecordPart.KEY: transform.key.format, RecordPart.VALUE: transform.value.format}
         self._edits = bool(self._sets or self._drops or self._kept or self._masked)
         self._reads_time = reads_time
 
@@ -70,18 +89,18 @@ class Editor:
         try:
             return self._edit(record, found)
         except RecursionError:
-            return Failure(record, "its JSON is nested too deeply")
+            return Failure(record, "it is nested too deeply")
         except ValueError as error:
             return Failure(record, str(error))
 
     def _edit(self, record: Record, found: Mapping[str, str]) -> Record:
         headers = record.headers
         changed: dict[str, Any] = {}
-        for number, (path, is_binary, _) in enumerate(self._sets):
-            if path.is_field:
+        for number, (path, kind, _) in enumerate(self._sets):
+            if path.is_field or kind.has_schema:
                 continue
             given = found.get(str(number), _NULL)
-            data = _to_bytes(given, is_binary=is_binary)
+            data = _to_bytes(given, is_binary=kind.is_binary)
             if path.part is RecordPart.HEADERS:
                 headers = _set_header(headers, path.names[0], data)
             elif path.part is RecordPart.TIMESTAMP:
@@ -94,16 +113,22 @@ class Editor:
             if path.part is RecordPart.HEADERS:
                 headers = [each for each in headers if each[0] != path.names[0]]
         for part, edits in self._field_edits(record, found).items():
-            changed[part.value] = _edit_json(getattr(record, part.value), edits, self._kept.get(part))
+            data, by_schema = getattr(record, part.value), self._schemas.get(part)
+            if by_schema is None:
+                changed[part.value] = _edit_json(data, edits, self._kept.get(part))
+            else:
+                changed[part.value] = by_schema.edit(data, _nest(edits))
         return record._replace(headers=headers, **changed)
 
     def _field_edits(self, record: Record, found: Mapping[str, str]) -> Mapping[RecordPart, Sequence[_Edit]]:
         """Return what becomes of fields, in order, by the part that they are in."""
         fields: dict[RecordPart, list[_Edit]] = {part: [] for part in self._kept}
-        for number, (path, _, copied) in enumerate(self._sets):
-            if path.is_field:
+        for number, (path, kind, copied) in enumerate(self._sets):
+            if path.is_field or kind.has_schema:
                 given: str | None = found.get(str(number), _NULL)
-                if copied is not None:
+                if kind.has_schema:
+                    given = json.loads(found[str(number)])
+                elif copied is not None:
                     given = _find_json(getattr(record, copied.part.value), copied.names)
                 # What is not there is not copied.
                 if given is not None:
@@ -128,6 +153,19 @@ _EMPTY: Final = _Fate.EMPTY
 _Edit = tuple[tuple[str, ...], "str | _Fate"]
 _Tree = Mapping[str, Any]
 """Fields by name, each with the fields below it that are meant; all of it if there are none."""
+
+
+def _nest(edits: Iterable[_Edit]) -> Edits:
+    """Return what becomes of fields by their names, level by level."""
+    found: dict[str, Any] = {}
+    for names, given in edits:
+        if isinstance(given, str) and not names:
+            return given
+        node = found
+        for name in names[:-1]:
+            node = node.setdefault(name, {})
+        node[names[-1]] = given if isinstance(given, str) else DROPPED
+    return found
 
 
 def _empty_of(value: Any) -> Any:

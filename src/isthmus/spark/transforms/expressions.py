@@ -15,7 +15,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from isthmus.errors import ConfigError
-from isthmus.model.links.transform import Decoding, RecordFormat, RecordPart, RecordPath, Transform, TransformWay
+from isthmus.model.links.transform import (
+    Decoding,
+    PartAssignment,
+    RecordFormat,
+    RecordPart,
+    RecordPath,
+    Transform,
+    TransformWay,
+)
+from isthmus.spark.formats.decoding import DecodedColumns, Prepared
+from isthmus.spark.formats.types import ARRAY, MAP, STRUCT
+from isthmus.spark.formats.values import RESULT
 from isthmus.spark.transforms.editing import CORRUPT, KEPT, ResultKind, build_fields
 
 if TYPE_CHECKING:
@@ -58,26 +69,53 @@ _CONF: Final = {
 }
 _CORRUPT: Final = "_corrupt_record"
 _DECODED: Final = (RecordPart.KEY, RecordPart.VALUE)
+_JSON_OPTIONS: Final = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""How a result is written that becomes a field of a part with a schema: times keep their microseconds."""
 _HINT: Final = "Expressions are Spark's SQL, over key, value, headers, timestamp, topic, partition and offset."
 
 
 class Compiled(NamedTuple):
     """Transforms compiled to one projection: `columns` of records are fed, and `kinds` are those of the results.
 
-    `timed` says which transforms read the timestamp. `refused` are other ones, by their digests, each with the reason.
+    `timed` says which transforms read the timestamp. `refused` are other ones, each with the reason.
     """
 
-    transforms: tuple[Transform, ...]
+    prepared: tuple[Prepared, ...]
     columns: tuple[str, ...]
     kinds: tuple[tuple[ResultKind, ...], ...]
     timed: tuple[bool, ...] = ()
-    refused: tuple[tuple[str, str], ...] = ()
+    refused: tuple[tuple[Prepared, str], ...] = ()
+
+    @property
+    def transforms(self) -> tuple[Transform, ...]:
+        """The transforms in their order."""
+        return tuple(each.transform for each in self.prepared)
+
+    @property
+    def decoded(self) -> tuple[tuple[str, DecodedColumns], ...]:
+        """The columns of parts that are decoded before they are fed, each with its name."""
+        return tuple(
+            (decoded_name(part, number), columns)
+            for number, each in enumerate(self.prepared)
+            for part, columns in each.decoded
+        )
 
     @property
     def fed_ddl(self) -> str:
         """The schema of the rows that are fed."""
+        plain = (f"_{name} {_COLUMNS[name]}" for name in self.columns)
+        decoded = (f"{name} {columns.type.ddl}" for name, columns in self.decoded)
         # Python holds back the end of a batch that does not fill its buffer: a column of eight bytes a row does.
-        return ", ".join(["_transform INT", *(f"_{name} {_COLUMNS[name]}" for name in self.columns), "_chunk BIGINT"])
+        return ", ".join(["_transform INT", *plain, *decoded, "_chunk BIGINT"])
+
+
+def decoded_name(part: RecordPart, number: int) -> str:
+    """Return the name of the column that a part has that is decoded for a transform, by its number."""
+    return f"_{part}{number}"
 
 
 def expression_session(spark: SparkSession, *, in_bulk: bool = False) -> SparkSession:
@@ -90,62 +128,80 @@ def expression_session(spark: SparkSession, *, in_bulk: bool = False) -> SparkSe
     return session
 
 
-def compile_transforms(spark: SparkSession, transforms: Sequence[Transform]) -> Compiled:
+def compile_transforms(spark: SparkSession, prepared: Sequence[Prepared]) -> Compiled:
     """Compile transforms, each by itself, so that a mistake is named where it is.
 
     :raises ConfigError: Spark does not understand an expression; the message is Spark's.
     """
-    whole = Compiled(tuple(transforms), tuple(_COLUMNS), ())
-    rows = spark.createDataFrame([], whole.fed_ddl)
     kinds, read = [], list[set[str]]()
-    for transform in transforms:
-        _parse(spark, transform)
-        _check_whole_parts(spark, transform)
-        decoded = decode_rows(spark, rows, transform)
-        read.append(_columns_read(spark, transform))
-        kinds.append(tuple(_check(decoded, transform)))
-        _check_rows(spark, rows, Compiled((transform,), whole.columns, (kinds[-1],)))
+    for each in prepared:
+        _parse(spark, each.transform)
+        _check_whole_parts(spark, each.transform)
+        alone = Compiled((each,), tuple(_COLUMNS), ())
+        rows = spark.createDataFrame([], alone.fed_ddl)
+        decoded = decode_rows(spark, rows, each, 0)
+        read.append(_columns_read(spark, each.transform))
+        kinds.append(tuple(_check(decoded, each)))
+        _check_rows(spark, rows, alone._replace(kinds=(kinds[-1],)))
     fed = tuple(name for name in _COLUMNS if any(name in each for each in read))
-    return Compiled(tuple(transforms), fed, tuple(kinds), tuple("timestamp" in each for each in read))
+    return Compiled(tuple(prepared), fed, tuple(kinds), tuple("timestamp" in each for each in read))
 
 
-def compile_sound(spark: SparkSession, transforms: Sequence[Transform]) -> Compiled:
+def compile_sound(spark: SparkSession, prepared: Sequence[Prepared]) -> Compiled:
     """Compile the transforms that Spark understands; the others are `refused`, and disturb no lane but their own."""
     sound, refused = [], []
-    for each in transforms:
+    for each in prepared:
         try:
+            if each.problem:
+                raise ConfigError(each.problem)
             compile_transforms(spark, [each])
         except ConfigError as error:
-            refused.append((each.digest, error.message))
+            refused.append((each, error.message))
         else:
             sound.append(each)
     return compile_transforms(spark, sound)._replace(refused=tuple(refused))
 
 
+@functools.lru_cache(maxsize=1)
+def parsing_session(spark: SparkContext) -> SparkSession:
+    """Return a session that reads expressions as leases do."""
+    from pyspark.sql import SparkSession
+
+    return expression_session(SparkSession(spark))
+
+
 @functools.lru_cache(maxsize=16)
-def compile_for_leases(spark: SparkContext, transforms: tuple[Transform, ...]) -> tuple[SparkSession, Compiled]:
+def compile_for_leases(spark: SparkContext, prepared: tuple[Prepared, ...]) -> tuple[SparkSession, Compiled]:
     """Return a session for leases of these transforms, and them compiled (`compile_sound`). Jobs follow one another
     with the same ones.
     """
     from pyspark.sql import SparkSession
 
     session = expression_session(SparkSession(spark))
-    return session, compile_sound(session, transforms)
+    return session, compile_sound(session, prepared)
 
 
-def require_sound(spark: SparkContext, transforms: tuple[Transform, ...]) -> None:
+def require_sound(spark: SparkContext, prepared: tuple[Prepared, ...]) -> None:
     """Require that Spark understands all expressions of these transforms.
 
     :raises ConfigError: It does not.
     """
-    for _, message in compile_for_leases(spark, transforms)[1].refused:
-        raise ConfigError(message, hint=_HINT)
+    for each, message in compile_for_leases(spark, prepared)[1].refused:
+        if not each.problem:
+            raise ConfigError(message, hint=_HINT)
 
 
-def transforms_by_expressions(transforms: Iterable[Transform]) -> tuple[Transform, ...]:
-    """Return those that change records by expressions, each once, in an order that does not depend on the given one."""
+def by_expressions(transforms: Iterable[Transform], known: Iterable[Prepared]) -> tuple[Prepared, ...]:
+    """Return those that change records by expressions, each once, in an order that does not depend on the given one.
+    `known` are the columns of those that have schemas.
+    """
+    prepared = {each.transform.digest: each for each in known}
     found = {each.digest: each for each in transforms if each.way is TransformWay.SQL}
-    return tuple(found[digest] for digest in sorted(found))
+    problem = "its schemas were not looked at yet"
+    return tuple(
+        prepared.get(digest) or Prepared(each, problem=problem if each.has_schemas else "")
+        for digest, each in sorted(found.items())
+    )
 
 
 def project(spark: SparkSession, rows: DataFrame, compiled: Compiled, also: Sequence[str] = ("_chunk",)) -> DataFrame:
@@ -154,36 +210,37 @@ def project(spark: SparkSession, rows: DataFrame, compiled: Compiled, also: Sequ
     """
     kept = list(rows.columns)
     results: list[str] = []
-    for number, (transform, kinds) in enumerate(zip(compiled.transforms, compiled.kinds, strict=True)):
-        decoded = decode_rows(spark, rows, transform, [*kept, *results])
+    for number, (each, kinds) in enumerate(zip(compiled.prepared, compiled.kinds, strict=True)):
+        decoded = decode_rows(spark, rows, each, number, [*kept, *results])
         name = f"_result{number}"
-        given = f"CASE WHEN _transform = {number} THEN {_result(transform, kinds)} END AS {name}"
+        given = f"CASE WHEN _transform = {number} THEN {_result(each.transform, kinds)} END AS {name}"
         rows = decoded.selectExpr(*kept, *results, given)
         results.append(name)
     return rows.selectExpr(f"coalesce({', '.join([*results, 'CAST(NULL AS BINARY)'])}) AS _result", *also)
 
 
-def decode_rows(spark: SparkSession, rows: DataFrame, transform: Transform, kept: Sequence[str] = ()) -> DataFrame:
-    """Add the columns that the expressions of a transform see."""
+def decode_rows(
+    spark: SparkSession, rows: DataFrame, prepared: Prepared, number: int, kept: Sequence[str] = ()
+) -> DataFrame:
+    """Add the columns that the expressions of a transform see, by its number."""
     known = set(rows.columns)
     given = list(kept)
     for name in _COLUMNS:
-        if f"_{name}" not in known:
-            continue
         part = RecordPart(name) if name in set(_DECODED) else None
-        decoding = None if part is None else (transform.key if part is RecordPart.KEY else transform.value)
-        given.append(
-            f"{_decode_part(spark, transform, part, decoding)} AS {name}" if part and decoding else f"_{name} AS {name}"
-        )
+        if part is not None and prepared.columns_of(part) is not None:
+            given.append(f"{decoded_name(part, number)} AS {name}")
+        elif f"_{name}" in known:
+            given.append(f"{_decode_part(spark, prepared.transform, part) if part else f'_{name}'} AS {name}")
     return rows.selectExpr(*given)
 
 
-def _decode_part(spark: SparkSession, transform: Transform, part: RecordPart, decoding: Decoding) -> str:
+def _decode_part(spark: SparkSession, transform: Transform, part: RecordPart) -> str:
+    decoding = transform.decoding(part)
     if decoding.format is RecordFormat.UTF8:
         return f"CAST(_{part} AS STRING)"
     if decoding.format is not RecordFormat.JSON:
         return f"_{part}"
-    fields = decoding.fields or build_fields(_paths_read(spark, transform), part)
+    fields = decoding.fields or build_fields(paths_read(spark, transform), part)
     ddl = f"{fields}, {_CORRUPT} STRING" if fields else f"{_CORRUPT} STRING"
     options = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{_CORRUPT}')"
     return f"from_json(CAST(_{part} AS STRING), '{_escape(ddl)}', {options})"
@@ -194,7 +251,11 @@ def _result(transform: Transform, kinds: Sequence[ResultKind]) -> str:
     members = [f"'{KEPT}'", "true"]
     for number, (each, kind) in enumerate(zip(transform.sets, kinds, strict=True)):
         value = _bracket(each.expression)
-        if each.path.part is RecordPart.TIMESTAMP:
+        if kind.has_schema:
+            value = f"CAST({value} AS {kind.cast})" if kind.cast else value
+            options = ", ".join(f"'{name}', '{_escape(text)}'" for name, text in _JSON_OPTIONS.items())
+            value = f"to_json(named_struct('{RESULT}', {value}), map({options}))"
+        elif each.path.part is RecordPart.TIMESTAMP:
             value = f"unix_millis({value})"
         elif kind.is_binary:
             value = f"base64({value})"
@@ -203,20 +264,20 @@ def _result(transform: Transform, kinds: Sequence[ResultKind]) -> str:
     if transform.where:
         text = f"if({_bracket(transform.where)}, {text}, '{json.dumps({KEPT: False})}')"
     for part in _DECODED:
-        decoding = transform.key if part is RecordPart.KEY else transform.value
-        if decoding.format is RecordFormat.JSON:
+        if transform.decoding(part).format is RecordFormat.JSON:
             text = f"if({part}.{_CORRUPT} IS NULL, {text}, '{json.dumps({CORRUPT: str(part)})}')"
     # Of all functions this one evaluates its argument so that an error of it is NULL.
     return f"try_to_binary({text}, 'utf-8')"
 
 
-def _check(decoded: DataFrame, transform: Transform) -> Iterator[ResultKind]:
+def _check(decoded: DataFrame, prepared: Prepared) -> Iterator[ResultKind]:
     """Yield the kinds of the results of a transform.
 
     :raises ConfigError: Spark does not understand an expression, or its type does not fit.
     """
     from pyspark.sql.types import ArrayType, BinaryType, BooleanType, MapType, StructType, TimestampType
 
+    transform = prepared.transform
     if transform.where:
         found = _type_of(decoded, "where", transform.where)
         if not isinstance(found, BooleanType):
@@ -228,6 +289,10 @@ def _check(decoded: DataFrame, transform: Transform) -> Iterator[ResultKind]:
     for each in transform.sets:
         name = f"set.{each.path}"
         found = _type_of(decoded, name, each.expression)
+        columns = prepared.columns_of(each.path.part)
+        if columns is not None:
+            yield _check_target(decoded, each, found, columns)
+            continue
         if each.path.part is RecordPart.TIMESTAMP and not isinstance(found, TimestampType):
             raise ConfigError(
                 f"{name}: {each.expression} is of type {found.simpleString()}, not timestamp",
@@ -241,6 +306,30 @@ def _check(decoded: DataFrame, transform: Transform) -> Iterator[ResultKind]:
                 hint="Write to_json(...) of it; a value that stays as it is needs no assignment.",
             )
         yield ResultKind(is_binary=isinstance(found, BinaryType))
+
+
+def _check_target(decoded: DataFrame, given: PartAssignment, found: DataType, columns: DecodedColumns) -> ResultKind:
+    """Return the kind of a result that becomes a field of a part with a schema.
+
+    :raises ConfigError: It cannot be made one of the field's type.
+    """
+    from pyspark.sql.types import NullType
+
+    name, target = f"set.{given.path}", dict(columns.targets)[given.path]
+    if isinstance(found, NullType):
+        return ResultKind(has_schema=True)
+    if target.name not in (STRUCT, ARRAY, MAP):
+        _type_of(decoded, name, f"CAST({_bracket(given.expression)} AS {target.ddl})")
+        return ResultKind(has_schema=True, cast=target.ddl)
+    wanted = decoded.selectExpr(f"CAST(NULL AS {target.ddl}) AS result").schema["result"].dataType
+    if found.simpleString() != wanted.simpleString():
+        raise ConfigError(
+            f"{name}: {given.expression} is of type {found.simpleString()}, and the schema has it as "
+            f"{wanted.simpleString()}",
+            field=name,
+            hint="All of it has to have that type, with the same fields in the same order; or set single fields of it.",
+        )
+    return ResultKind(has_schema=True)
 
 
 def _type_of(decoded: DataFrame, name: str, expression: str) -> DataType:
@@ -278,12 +367,11 @@ def _check_whole_parts(spark: SparkSession, transform: Transform) -> None:
     :raises ConfigError: One does.
     """
     for part in _DECODED:
-        decoding: Decoding = getattr(transform, part.value)
+        decoding: Decoding = transform.decoding(part)
         if decoding.format is not RecordFormat.JSON or decoding.fields:
             continue
         for name, expression in named_expressions(transform):
-            rest = re.sub(rf"\b{part}\s+IS\s+(NOT\s+)?NULL\b", "true", expression, flags=re.IGNORECASE)
-            if any(len(names) == 1 and names[0].lower() == part for names in _references(spark, rest)):
+            if any(not path.names for path in _paths_in(spark, expression, part)):
                 raise ConfigError(
                     f"{name}: {expression} reads the whole {part}, whose fields are not given",
                     field=name,
@@ -304,8 +392,8 @@ def _check_rows(spark: SparkSession, rows: DataFrame, compiled: Compiled) -> Non
     """
     from pyspark.errors import PySparkException
 
-    (transform,) = compiled.transforms
-    name = transform.described
+    (prepared,) = compiled.prepared
+    name = prepared.transform.described
     try:
         projected: Any = project(spark, rows, compiled)
     except PySparkException as error:
@@ -357,18 +445,26 @@ def _references(spark: SparkSession, expression: str) -> Iterator[tuple[str, ...
 
 
 def _columns_read(spark: SparkSession, transform: Transform) -> set[str]:
-    """The columns that a transform reads; JSON is decoded wherever its format is checked."""
+    """The columns of records that a transform reads as they are; JSON is decoded wherever its format is checked."""
     known = {name.lower(): name for name in _COLUMNS}
     read = {names[0].lower() for _, each in named_expressions(transform) for names in _references(spark, each)}
-    read |= {part.value for part in _DECODED if getattr(transform, part.value).format is RecordFormat.JSON}
+    read |= {part.value for part in _DECODED if transform.decoding(part).format is RecordFormat.JSON}
+    read -= {part.value for part in _DECODED if transform.decoding(part).format.has_schema}
     return {known[name] for name in read if name in known}
 
 
-def _paths_read(spark: SparkSession, transform: Transform) -> Iterator[RecordPath]:
+def paths_read(spark: SparkSession, transform: Transform) -> Iterator[RecordPath]:
+    """Yield what the expressions of a transform read of key and value. Whether all of one is NULL needs none of it."""
     for _, each in named_expressions(transform):
-        for names in _references(spark, each):
-            if names[0].lower() in {part.value for part in _DECODED}:
-                yield RecordPath(RecordPart(names[0].lower()), tuple(names[1:]))
+        for part in _DECODED:
+            yield from _paths_in(spark, each, part)
+
+
+def _paths_in(spark: SparkSession, expression: str, part: RecordPart) -> Iterator[RecordPath]:
+    rest = re.sub(rf"(?<![\w.`])\b{part}\s+IS\s+(NOT\s+)?NULL\b", "true", expression, flags=re.IGNORECASE)
+    for names in _references(spark, rest):
+        if names[0].lower() == part:
+            yield RecordPath(part, tuple(names[1:]))
 
 
 def _escape(text: str) -> str:

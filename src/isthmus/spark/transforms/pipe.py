@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -28,10 +28,14 @@ from typing import Any, Final, NamedTuple, Self
 import pyarrow as pa
 from pyspark import TaskContext
 
-from isthmus.engine.mapped.transformer import Changed, Portion, Transformer, TransformFailed
+from isthmus.engine.mapped.transformer import Changed, Delayed, Failure, Portion, Transformer, TransformFailed
 from isthmus.kafka.batches.records import header_key
+from isthmus.model.links.transform import RecordPart
+from isthmus.registry.lookup import SchemaBook
+from isthmus.spark.formats.decoding import NotNow, PartDecoder, Prepared
+from isthmus.spark.formats.types import to_arrow
 from isthmus.spark.transforms.editing import Editor, is_time
-from isthmus.spark.transforms.expressions import ROWS_PER_BATCH, Compiled
+from isthmus.spark.transforms.expressions import ROWS_PER_BATCH, Compiled, decoded_name
 
 _PRIMING_ROWS: Final = ROWS_PER_BATCH + 1
 """A batch, and a row more: Spark looks for the row behind a batch before it hands the batch on."""
@@ -56,11 +60,11 @@ _TYPES: Final[Mapping[str, pa.DataType]] = {
 }
 
 
-def feed_schema(columns: Sequence[str]) -> pa.Schema:
+def feed_schema(compiled: Compiled) -> pa.Schema:
     """The schema of the rows that are fed, as `Compiled.fed_ddl` has it for Spark."""
-    return pa.schema(
-        [("_transform", pa.int32()), *((f"_{name}", _TYPES[name]) for name in columns), ("_chunk", pa.int64())]
-    )
+    plain = ((f"_{name}", _TYPES[name]) for name in compiled.columns)
+    decoded = ((name, to_arrow(columns.type)) for name, columns in compiled.decoded)
+    return pa.schema([("_transform", pa.int32()), *plain, *decoded, ("_chunk", pa.int64())])
 
 
 def socket_of(name: str) -> Path:
@@ -85,12 +89,12 @@ def prepare_folder(folder: Path) -> None:
         raise PermissionError(f"{folder} is not a folder of this user alone: remove it")
 
 
-def feed_rows(name: str, columns: Sequence[str], rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def feed_rows(name: str, compiled: Compiled, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield what the lease of the same task sends: the function of the worker that feeds."""
     for _ in rows:
         pass
     # Spark starts the lease's worker together with its first input.
-    yield _filler_rows(feed_schema(columns))
+    yield _filler_rows(feed_schema(compiled))
     with socket.socket(socket.AF_UNIX) as line:
         until = time.monotonic() + _CONNECT_S
         while True:
@@ -119,7 +123,7 @@ class SqlPipe:
 
     def __init__(self, name: str, compiled: Compiled, rows: Iterator[pa.RecordBatch]) -> None:
         self._compiled = compiled
-        self._schema = feed_schema(compiled.columns)
+        self._schema = feed_schema(compiled)
         self._rows = rows
         self._path = socket_of(name)
         self._asked: deque[_Asked] = deque()
@@ -160,16 +164,24 @@ class SqlPipe:
         self._stream = self._line.makefile("wb")
         self._writer = pa.ipc.new_stream(self._stream, self._schema)
 
-    def build_transformers(self) -> Mapping[str, Transformer]:
-        """Build what changes records by expressions, by the digests of the transforms."""
-        compiled = self._compiled
-        known: dict[str, Transformer] = {digest: RefusedTransformer(reason) for digest, reason in compiled.refused}
-        return known | {
-            each.digest: SqlTransformer(self, place, compiled) for place, each in enumerate(compiled.transforms)
+    def build_transformers(self, prepared: Iterable[Prepared], book: SchemaBook | None) -> Mapping[str, Transformer]:
+        """Build what changes records by expressions, by the digests of the transforms. Those of a link have the schemas
+        of its source in its `book`.
+        """
+        compiled, wanted = self._compiled, set(prepared)
+        found: dict[str, Transformer] = {
+            each.transform.digest: RefusedTransformer(reason) for each, reason in compiled.refused if each in wanted
         }
+        for number, each in enumerate(compiled.prepared):
+            if each in wanted:
+                found[each.transform.digest] = SqlTransformer(self, number, compiled, book)
+        return found
 
-    async def evaluate(self, transform: int, portion: Portion) -> list[bytes | None]:
-        """Return the results of the records of a portion by a transform, by its number.
+    async def evaluate(
+        self, transform: int, portion: Portion, decoded: Mapping[str, Sequence[Any]] | None = None
+    ) -> list[bytes | None]:
+        """Return the results of the records of a portion by a transform, by its number; `decoded` are its columns of
+        parts that are decoded here.
 
         :raises TransformFailed: Spark has ended.
         """
@@ -178,7 +190,7 @@ class SqlPipe:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[list[bytes | None]] = loop.create_future()
         self._chunk = chunk = self._chunk + 1
-        rows = await asyncio.to_thread(build_rows, self._schema, chunk, transform, portion)
+        rows = await asyncio.to_thread(build_rows, self._schema, chunk, transform, portion, decoded)
         asked = _Asked(chunk, len(portion.records), rows.num_rows, future)
         await loop.run_in_executor(self._sender, self._send, rows, asked)
         return await future
@@ -254,16 +266,23 @@ def _missing(name: str) -> int | None:
     return _FILLER if name in ("_chunk", "_transform") else None
 
 
-def build_rows(schema: pa.Schema, chunk: int, transform: int, portion: Portion) -> pa.RecordBatch:
-    """Build the rows of a chunk, filled up to whole batches."""
+def build_rows(
+    schema: pa.Schema,
+    chunk: int,
+    transform: int,
+    portion: Portion,
+    decoded: Mapping[str, Sequence[Any]] | None = None,
+) -> pa.RecordBatch:
+    """Build the rows of a chunk, filled up to whole batches. Columns that are decoded for other transforms are NULL."""
     count = len(portion.records)
     # At least one: the last row waits for the next chunk.
     filler = -(count + 1) % ROWS_PER_BATCH + 1
-    numbers = {"_chunk": chunk, "_transform": transform}
+    known: dict[str, Sequence[Any]] = {"_chunk": [chunk] * count, "_transform": [transform] * count, **(decoded or {})}
     arrays = []
     for field in schema:
-        known = numbers.get(field.name)
-        found = row_values(field.name[1:], portion) if known is None else [known] * count
+        found = known.get(field.name)
+        if found is None:
+            found = row_values(field.name[1:], portion) if field.name[1:] in _TYPES else [None] * count
         arrays.append(_array([*found, *[_missing(field.name)] * filler], field.type))
     return pa.record_batch(arrays, schema=schema)
 
@@ -293,7 +312,7 @@ def row_values(column: str, portion: Portion) -> Sequence[Any]:
 
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    if pa.types.is_map(kind):
+    if kind == _MAP:
         return pa.array([None if each is None else list(each.items()) for each in values], kind)
     return pa.array(values, kind)
 
@@ -313,21 +332,58 @@ class RefusedTransformer:
 
 
 class SqlTransformer:
-    """Changes records by expressions of Spark SQL."""
+    """Changes records by expressions of Spark SQL. The `book` has the schemas of parts that are decoded by them."""
 
-    def __init__(self, pipe: SqlPipe, number: int, compiled: Compiled) -> None:
+    def __init__(self, pipe: SqlPipe, number: int, compiled: Compiled, book: SchemaBook | None) -> None:
         self._pipe = pipe
         self._number = number
-        self._editor = Editor(compiled.transforms[number], compiled.kinds[number], reads_time=compiled.timed[number])
+        self._book = book
+        prepared, kinds, reads_time = compiled.prepared[number], compiled.kinds[number], compiled.timed[number]
+        self._decoders = {part: PartDecoder(part, columns) for part, columns in prepared.decoded}
+        self._editor = Editor(prepared.transform, kinds, self._decoders, reads_time=reads_time)
 
     async def change(self, portion: Portion) -> Sequence[Changed]:
         """Return what becomes of each record.
 
         :raises TransformFailed: Spark has ended.
         """
-        results = await self._pipe.evaluate(self._number, portion)
-        return await asyncio.to_thread(self._edit, portion, results)
+        for part, decoder in self._decoders.items():
+            if self._book is None:
+                raise TransformFailed("the source has no schema registry")
+            await decoder.prepare((getattr(record, part) for record in portion.records), self._book)
+        found = await asyncio.to_thread(decode_parts, self._number, self._decoders, portion) if self._decoders else None
+        results = await self._pipe.evaluate(self._number, portion, None if found is None else found.columns)
+        return await asyncio.to_thread(self._edit, portion, results, {} if found is None else found.outcomes)
 
-    def _edit(self, portion: Portion, results: Sequence[bytes | None]) -> list[Changed]:
+    def _edit(
+        self, portion: Portion, results: Sequence[bytes | None], outcomes: Mapping[int, Changed]
+    ) -> list[Changed]:
         edit = self._editor.edit
-        return [edit(record, result) for record, result in zip(portion.records, results, strict=True)]
+        pairs = enumerate(zip(portion.records, results, strict=True))
+        return [outcomes[place] if place in outcomes else edit(*each) for place, each in pairs]
+
+
+class DecodedParts(NamedTuple):
+    """The columns of parts that are decoded, by their names, and the outcomes of records that are not, by place."""
+
+    columns: Mapping[str, Sequence[Any]]
+    outcomes: Mapping[int, Failure | Delayed]
+
+
+def decode_parts(number: int, decoders: Mapping[RecordPart, PartDecoder], portion: Portion) -> DecodedParts:
+    """Decode parts for a transform, by its number; its decoders are prepared for these records."""
+    columns: dict[str, Sequence[Any]] = {}
+    outcomes: dict[int, Failure | Delayed] = {}
+    for part, decoder in decoders.items():
+        values: list[Any] = []
+        for place, record in enumerate(portion.records):
+            value = None
+            try:
+                value = decoder.read(getattr(record, part))
+            except NotNow as error:
+                outcomes[place] = Delayed(f"its {part}: {error}")
+            except ValueError as error:
+                outcomes.setdefault(place, Failure(record, f"its {part} cannot be decoded: {error}"))
+            values.append(value)
+        columns[decoded_name(part, number)] = values
+    return DecodedParts(columns, outcomes)

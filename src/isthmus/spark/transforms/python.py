@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from isthmus.engine.batches.rebatch import Record
@@ -14,8 +14,6 @@ from isthmus.spark.transforms.calls import Calls
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from isthmus.spark.transforms.pipe import SqlPipe
 
 
 class PythonTransformer:
@@ -55,12 +53,9 @@ class PythonTransformer:
         return self.change_now(_slice(portion, 0, half)) + self.change_now(_slice(portion, half, len(portion.records)))
 
 
-def build_transformers(
-    transforms: Iterable[Transform], calls: Calls, pipe: SqlPipe | None = None
-) -> Mapping[str, Transformer]:
-    """Build what changes records, by the digests of the transforms; `pipe` leads to those by expressions."""
-    functions = {each.digest: PythonTransformer(each.python, calls) for each in transforms if each.python is not None}
-    return functions if pipe is None else {**functions, **pipe.build_transformers()}
+def build_functions(transforms: Iterable[Transform], calls: Calls) -> dict[str, Transformer]:
+    """Build what changes records by Python functions, by the digests of the transforms."""
+    return {each.digest: PythonTransformer(each.python, calls) for each in transforms if each.python is not None}
 
 
 def load_function(function: RecordFunction) -> Callable[[pa.RecordBatch], Any]:

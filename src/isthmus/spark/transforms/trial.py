@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from isthmus.engine.mapped.transformer import Changed, Failure, Portion
-from isthmus.model.links.transform import Transform
+from isthmus.model.links.transform import RecordPart
+from isthmus.spark.formats.decoding import PartDecoder, Prepared
 from isthmus.spark.transforms.editing import Editor
 from isthmus.spark.transforms.expressions import (
     Compiled,
@@ -17,34 +18,38 @@ from isthmus.spark.transforms.expressions import (
     named_expressions,
     project,
 )
-from isthmus.spark.transforms.pipe import row_values
+from isthmus.spark.transforms.pipe import DecodedParts, build_rows, decode_parts, feed_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def try_expressions(spark: SparkSession, transform: Transform, portions: Sequence[Portion]) -> list[list[Changed]]:
-    """Return what becomes of the records of each portion.
+def try_expressions(
+    spark: SparkSession,
+    prepared: Prepared,
+    portions: Sequence[Portion],
+    decoders: Mapping[RecordPart, PartDecoder],
+) -> list[list[Changed]]:
+    """Return what becomes of the records of each portion. Decoders are prepared for them.
 
     :raises ConfigError: Spark does not understand an expression.
     """
     session = expression_session(spark)
-    compiled = compile_transforms(session, [transform])
-    editor = Editor(transform, compiled.kinds[0], reads_time=compiled.timed[0])
+    compiled = compile_transforms(session, [prepared])
+    editor = Editor(prepared.transform, compiled.kinds[0], decoders, reads_time=compiled.timed[0])
     tried: list[list[Changed]] = []
     for portion in portions:
-        rows = list(_rows(compiled, portion))
+        decoded = decode_parts(0, decoders, portion)
+        rows = _rows(compiled, portion, decoded)
         frame = session.createDataFrame(rows, compiled.fed_ddl)
         results = [row[0] for row in project(session, frame, compiled).collect()]
-        outcomes = [editor.edit(*each) for each in zip(portion.records, map(_to_bytes, results), strict=True)]
-        tried.append(
-            [
-                each._replace(reason=_explain(session, compiled, row) or each.reason)
-                if isinstance(each, Failure)
-                else each
-                for each, row in zip(outcomes, rows, strict=True)
-            ]
-        )
+        outcomes: list[Changed] = []
+        for place, (record, result) in enumerate(zip(portion.records, results, strict=True)):
+            found = decoded.outcomes.get(place) or editor.edit(record, _to_bytes(result))
+            if isinstance(found, Failure) and place not in decoded.outcomes:
+                found = found._replace(reason=_explain(session, compiled, rows[place]) or found.reason)
+            outcomes.append(found)
+        tried.append(outcomes)
     return tried
 
 
@@ -52,17 +57,16 @@ def _to_bytes(result: bytearray | bytes | None) -> bytes | None:
     return None if result is None else bytes(result)
 
 
-def _rows(compiled: Compiled, portion: Portion) -> Iterator[tuple[object, ...]]:
-    columns = [row_values(name, portion) for name in compiled.columns]
-    for number in range(len(portion.records)):
-        yield (0, *(column[number] for column in columns), number)
+def _rows(compiled: Compiled, portion: Portion, decoded: DecodedParts) -> list[tuple[object, ...]]:
+    fed = build_rows(feed_schema(compiled), 0, 0, portion, decoded.columns).slice(0, len(portion.records))
+    return [tuple(each.values()) for each in fed.to_pylist(maps_as_pydicts="strict")]
 
 
 def _explain(spark: SparkSession, compiled: Compiled, row: tuple[object, ...]) -> str:
     """Return the message of the first expression that fails for a row, "" if none does by itself."""
-    (transform,) = compiled.transforms
-    decoded = decode_rows(spark, spark.createDataFrame([row], compiled.fed_ddl), transform)
-    for name, expression in named_expressions(transform):
+    (prepared,) = compiled.prepared
+    decoded = decode_rows(spark, spark.createDataFrame([row], compiled.fed_ddl), prepared, 0)
+    for name, expression in named_expressions(prepared.transform):
         try:
             decoded.selectExpr(f"(\n{expression}\n) AS result").collect()
         except Exception as error:  # noqa: BLE001 - whatever Spark raises is the answer

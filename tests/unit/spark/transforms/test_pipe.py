@@ -38,7 +38,7 @@ def results(chunk: int, count: int) -> pa.RecordBatch:
 def test_a_timestamp_that_is_no_time_is_missing() -> None:
     """Kafka takes any number; one such record must not keep all others of its lane."""
     given = portion(-1, 1_700_000_000_000, 2**62, -(2**62))
-    rows = build_rows(feed_schema(("timestamp",)), 1, 0, given)
+    rows = build_rows(feed_schema(Compiled((), ("timestamp",), ())), 1, 0, given)
     assert [each is None for each in rows.column("_timestamp").to_pylist()[:4]] == [False, False, True, True]
 
 
@@ -77,7 +77,7 @@ def test_results_of_other_records_are_nobodys(tmp_path: Path, monkeypatch: pytes
             await asking
 
     with SqlPipe("job", COMPILED, rows()) as spark:
-        feeding = pipe.feed_rows("job", COMPILED.columns, iter(()))
+        feeding = pipe.feed_rows("job", COMPILED, iter(()))
         next(feeding)
         threading.Thread(target=lambda: list(feeding), daemon=True).start()
         try:
@@ -101,7 +101,7 @@ def test_rows_that_spark_does_not_take_hold_up_no_look_up(tmp_path: Path, monkey
         return asking
 
     with SqlPipe("job", COMPILED, iter(queue.get, None)) as spark:
-        feeding = pipe.feed_rows("job", COMPILED.columns, iter(()))
+        feeding = pipe.feed_rows("job", COMPILED, iter(()))
         next(feeding)
         try:
             asyncio.run(scenario(spark))

@@ -16,7 +16,7 @@ from isthmus.model.lane import Lane
 from isthmus.model.links.transform import RecordFunction, Transform
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.spark.transforms.calls import Calls
-from isthmus.spark.transforms.python import build_transformers
+from isthmus.spark.transforms.python import build_functions
 from testing.patience import TERM_S
 
 LANE = Lane(
@@ -34,7 +34,7 @@ HERE = "tests.unit.spark.transforms.functions"
 def change(function: str, *records: Record) -> Sequence[Changed]:
     async def scenario() -> Sequence[Changed]:
         transform = Transform(python=RecordFunction(HERE, function))
-        (transformer,) = build_transformers([transform, Transform(where="true")], Calls()).values()
+        (transformer,) = build_functions([transform, Transform(where="true")], Calls()).values()
         return await transformer.change(Portion(LANE, list(records), [False] * len(records)))
 
     return asyncio.run(scenario())

@@ -35,6 +35,7 @@ from isthmus.spark.compare.links.remaking import (
 )
 from isthmus.spark.compare.links.sides import Sides
 from isthmus.spark.compare.links.survey import compacted_topics, log_starts, source_compacted, whole_logs
+from isthmus.spark.formats.decoding import Prepared
 from isthmus.spark.transforms.expressions import Compiled, compile_sound, expression_session, project
 from isthmus.spark.transforms.workers import function_workers
 
@@ -95,7 +96,7 @@ class ChangedComparison:
             )
             found |= read_findings((row[0], row[1]) for row in rows)
         for number in slices.keys() - found.keys():
-            refused = dict(self._compiled.refused if self._compiled else ())
+            refused = {each.transform.digest: why for each, why in (self._compiled.refused if self._compiled else ())}
             reason = f"the transform cannot be applied: {refused.get(slices[number].transform, 'nothing came of it')}"
             found[number] = unknown(slices[number].source, reason)
         return found
@@ -113,7 +114,7 @@ class ChangedComparison:
     def _build_by_expressions(self, parts: Slices, compacted: Collection[str], results: CheckRows) -> DataFrame:
         spark, clusters = self._sides.spark, self._sides.clusters
         used = {part.transform: self._transforms[part.transform] for part in parts.values()}
-        compiled = self._compiled = compile_sound(spark, list(used.values()))
+        compiled = self._compiled = compile_sound(spark, [_prepare(each) for each in used.values()])
         sound = {each.digest for each in compiled.transforms}
         fed = self._slices({n: part for n, part in parts.items() if part.transform in sound}, compacted)
         rows = fed.mapInArrow(partial(feed_slices, clusters, compiled), feed_ddl(compiled))
@@ -186,6 +187,12 @@ class ChangedComparison:
             hint = _hint(self._transforms[part.transform], f"{part.source.topic}-{part.source.partition}", at)
             if hint:
                 yield part.extent.source_topic, hint
+
+
+def _prepare(transform: Transform) -> Prepared:
+    """Prepare a transform to be applied again, as far as it can be without a schema registry."""
+    problem = "it decodes by schemas, which a comparison does not do yet" if transform.has_schemas else ""
+    return Prepared(transform, problem=problem)
 
 
 def _hint(transform: Transform, partition: str, unsteady_at: int) -> str:

@@ -284,7 +284,7 @@ def feed_ddl(compiled: Compiled) -> str:
 
 
 def _feed_schema(compiled: Compiled) -> pa.Schema:
-    schema = feed_schema(compiled.columns)
+    schema = feed_schema(compiled)
     for name in CARRIED:
         schema = schema.append(pa.field(name, pa.binary()))
     return schema

@@ -1,0 +1,1 @@
+"""Keys and values that are decoded by schemas, before Spark's SQL sees them, and written again by the same ones."""

@@ -1,0 +1,127 @@
+"""The schemas by which the transforms of a running link decode: looked at before a lane runs, and while it does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from isthmus.errors import ConfigError, IsthmusError
+from isthmus.model.cluster import Cluster
+from isthmus.model.lane import Lane
+from isthmus.model.links.transform import Transform, TransformWay
+from isthmus.registry.lookup import SchemaBook, describe_registry, registry_of
+from isthmus.spark.formats.decoding import Prepared
+from isthmus.spark.transforms.expressions import parsing_session, require_sound
+from isthmus.spark.transforms.resolving import Subjects, all_subjects, resolve
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+INTERVAL_S: Final = 30.0
+RETRY_S: Final = 5.0
+"""How soon schemas are looked at again that records wait for."""
+
+
+class _Look(NamedTuple):
+    """What was found of a transform's schemas, for these topics of the source."""
+
+    topics: frozenset[str]
+    prepared: Prepared
+    subjects: Subjects | None = None
+
+
+class SchemaWatch:
+    """Knows the columns of the transforms that decode by schemas of the `source`'s registry. Close it.
+
+    A mistake in one of the `first` transforms is an error, before anything is copied by it; in others it makes records
+    wait, as a link that runs goes on with all other topics.
+    """
+
+    def __init__(self, source: Cluster, first: Iterable[Transform]) -> None:
+        self._source = source
+        self._first = {each.digest for each in first}
+        self._looks: dict[str, _Look] = {}
+        self._book: SchemaBook | None = None
+        self._pause_s: float | None = None
+        self._has_unseen = asyncio.Event()
+
+    async def aclose(self) -> None:
+        """Close the connections to the registry."""
+        if self._book is not None:
+            await self._book.aclose()
+
+    @property
+    def columns(self) -> tuple[Prepared, ...]:
+        """What was found last, in the order of the transforms."""
+        return tuple(self._looks[digest].prepared for digest in sorted(self._looks))
+
+    def select_seen(self, lanes: Collection[Lane], transforms: Iterable[Transform]) -> list[Lane]:
+        """Return the lanes whose schemas were looked at, and those that need none; others are looked at soon."""
+        digests = {each.digest for each in _with_schemas(transforms)}
+        seen = [lane for lane in lanes if lane.transform not in digests or self._has_seen(lane)]
+        if len(seen) < len(lanes):
+            self._has_unseen.set()
+        return seen
+
+    def _has_seen(self, lane: Lane) -> bool:
+        look = self._looks.get(lane.transform)
+        return look is not None and lane.source_topic in look.topics
+
+    async def pause(self) -> None:
+        """Wait until it is time to look again."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._pause_s):
+                await self._has_unseen.wait()
+        self._has_unseen.clear()
+
+    async def look(self, spark: SparkContext, transforms: Iterable[Transform], lanes: Collection[Lane]) -> None:
+        """Look at the schemas of all topics that lanes copy.
+
+        :raises ConfigError: An expression does not go with them, and nothing was copied by it yet.
+        """
+        found = _with_schemas(transforms)
+        for each in found:
+            topics = frozenset(str(lane.source_topic) for lane in lanes if lane.transform == each.digest)
+            if topics:
+                await self._look(spark, each, topics)
+        is_waited_for = any(look.prepared.problem for look in self._looks.values())
+        self._pause_s = RETRY_S if is_waited_for else INTERVAL_S if found else None
+
+    async def _look(self, spark: SparkContext, transform: Transform, topics: frozenset[str]) -> None:
+        before = self._looks.get(transform.digest)
+        try:
+            registry = registry_of(self._source)
+            self._book = self._book or SchemaBook(registry)
+            subjects = await self._book.find_subjects(all_subjects(transform, topics))
+            if before is not None and (before.topics, before.subjects) == (topics, subjects):
+                return
+            prepared = await asyncio.to_thread(
+                _prepare, spark, transform, topics, subjects, describe_registry(registry)
+            )
+        except IsthmusError as error:
+            if isinstance(error, ConfigError) and before is None and transform.digest in self._first:
+                raise
+            # What was known of the schemas is true as long as nothing else is known.
+            known = before.prepared if before is not None and not isinstance(error, ConfigError) else None
+            prepared = known or Prepared(transform, problem=f"{error} {error.hint}".strip())
+            self._looks[transform.digest] = _Look(topics, prepared)
+        else:
+            self._looks[transform.digest] = _Look(topics, prepared, subjects)
+
+
+def _prepare(
+    spark: SparkContext, transform: Transform, topics: frozenset[str], subjects: Subjects, registry: str
+) -> Prepared:
+    """Prepare a transform for the schemas of its topics.
+
+    :raises ConfigError: It does not go with them, or Spark does not understand it.
+    """
+    prepared = resolve(parsing_session(spark), transform, topics, subjects, registry)
+    require_sound(spark, (prepared,))
+    return prepared
+
+
+def _with_schemas(transforms: Iterable[Transform]) -> Sequence[Transform]:
+    return [each for each in transforms if each.has_schemas and each.way is TransformWay.SQL]
