@@ -10,7 +10,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 
-from isthmus.model.links.transform import Transform, TransformWay, unsteady_names
+from isthmus.model.links.transform import OnError, Transform, TransformWay, unsteady_names
 from isthmus.model.links.verdict import DiscrepancyKind
 from isthmus.model.naming import SourceTopic
 from isthmus.spark.compare.links import comparison
@@ -24,6 +24,7 @@ from isthmus.spark.compare.links.assembly import (
 from isthmus.spark.compare.links.changed import ChangedFindings, ChangedSlice, unknown
 from isthmus.spark.compare.links.extent import ComparedRange, ComparedSlice
 from isthmus.spark.compare.links.generations import LinkTransforms
+from isthmus.spark.compare.links.letters import NO_LETTERS, SourceLetters, read_letters
 from isthmus.spark.compare.links.remaking import (
     CARRIED,
     CheckRows,
@@ -46,17 +47,21 @@ Slices = Mapping[int, ComparedSlice]
 
 
 class ChangedComparison:
-    """Compares slices whose records were changed by transforms that are known.
+    """Compares slices whose records were changed by transforms of a link that are known.
 
     `totals` and `findings` are the results by slice, and `hints` say by topic what may be behind its findings.
     """
 
-    def __init__(self, sides: Sides, transforms: Mapping[str, Transform]) -> None:
+    def __init__(self, sides: Sides, link: str | None, transforms: Mapping[str, Transform]) -> None:
         self.totals: dict[int, SliceTotals] = {}
         self.findings: dict[int, SliceFindings] = {}
         self.hints: dict[SourceTopic, str] = {}
         self._sides = sides.in_session(lambda spark: expression_session(spark, in_bulk=True))
+        self._link = link
         self._transforms = transforms
+        self._compacted: Collection[str] = ()
+        self._letters: Mapping[ComparedRange, SourceLetters] = {}
+        self._lacking: dict[int, bytes] = {}
         self._compiled: Compiled | None = None
 
     def compare(self, slices: Slices) -> None:
@@ -66,14 +71,17 @@ class ChangedComparison:
         """
         if not slices:
             return
-        compacted = self._sides.ask(source_compacted, _list_extents(slices))
+        self._compacted = self._sides.ask(source_compacted, _list_extents(slices))
+        lettered = {n: part for n, part in slices.items() if self._policy(part) is OnError.DEAD_LETTER}
+        # After the survey: what lanes had passed by then is a letter by now, or none.
+        self._letters = self._sides.ask(read_letters, self._link, _list_extents(lettered)) if lettered else {}
         found: dict[int, ChangedFindings] = {}
         left = slices
         for _ in range(_RETENTION_ROUNDS):
             starts = self._sides.ask(log_starts, _list_extents(left))
             clipped = {number: part.from_offset(starts[part.extent]) for number, part in left.items()}
             there = {number: part for number, part in clipped.items() if not part.is_empty}
-            found |= dict.fromkeys(left, ChangedFindings()) | self._check(there, compacted)
+            found |= dict.fromkeys(left, ChangedFindings()) | self._check(there)
             # One log may lose its oldest records before they are read, and the other one after.
             left = {number: part for number, part in there.items() if found[number].totals}
             now = self._sides.ask(log_starts, _list_extents(left)) if left else {}
@@ -81,18 +89,17 @@ class ChangedComparison:
                 break
         self.totals = {number: _totals(one) for number, one in found.items()}
         self.findings = {number: _findings(one) for number, one in found.items()}
-        self.findings |= self._drop_cleaned(left, compacted)
+        self._lacking = {number: one.lacking for number, one in found.items()}
+        self.findings |= self._drop_cleaned(left)
         self.hints = dict(self._find_hints(slices, found))
 
-    def _check(self, slices: Slices, compacted: Collection[str]) -> dict[int, ChangedFindings]:
+    def _check(self, slices: Slices) -> dict[int, ChangedFindings]:
         """Make records again, and compare: by functions and by expressions."""
         found: dict[int, ChangedFindings] = {}
         for way in TransformWay:
             parts = {n: part for n, part in slices.items() if self._transforms[part.transform].way is way}
             rows = (
-                self._sides.rows(f"records changed by {way}", partial(self._build, parts, compacted, _FINDINGS))
-                if parts
-                else []
+                self._sides.rows(f"records changed by {way}", partial(self._build, parts, _FINDINGS)) if parts else []
             )
             found |= read_findings((row[0], row[1]) for row in rows)
         for number in slices.keys() - found.keys():
@@ -101,52 +108,61 @@ class ChangedComparison:
             found[number] = unknown(slices[number].source, reason)
         return found
 
-    def _build(self, parts: Slices, compacted: Collection[str], results: CheckRows) -> DataFrame:
+    def _build(self, parts: Slices, results: CheckRows) -> DataFrame:
         """Return the rows of `results` for slices whose transforms work in one way."""
         way = self._transforms[next(iter(parts.values())).transform].way
         if way is TransformWay.SQL:
-            return self._build_by_expressions(parts, compacted, results)
+            return self._build_by_expressions(parts, results)
         used = {part.transform: self._transforms[part.transform] for part in parts.values()}
         with function_workers(self._sides.spark.sparkContext, used.values()):
             work = partial(check_by_functions, self._sides.clusters, used, results)
-            return self._slices(parts, compacted).mapInArrow(work, results.ddl)
+            return self._slices(parts, results).mapInArrow(work, results.ddl)
 
-    def _build_by_expressions(self, parts: Slices, compacted: Collection[str], results: CheckRows) -> DataFrame:
+    def _build_by_expressions(self, parts: Slices, results: CheckRows) -> DataFrame:
         spark, clusters = self._sides.spark, self._sides.clusters
         used = {part.transform: self._transforms[part.transform] for part in parts.values()}
         compiled = self._compiled = compile_sound(spark, [_prepare(each) for each in used.values()])
         sound = {each.digest for each in compiled.transforms}
-        fed = self._slices({n: part for n, part in parts.items() if part.transform in sound}, compacted)
+        fed = self._slices({n: part for n, part in parts.items() if part.transform in sound}, results)
         rows = fed.mapInArrow(partial(feed_slices, clusters, compiled), feed_ddl(compiled))
         made = project(spark, rows, compiled, CARRIED)
         return made.mapInArrow(partial(check_results, clusters, compiled, results), results.ddl)
 
-    def _slices(self, parts: Slices, compacted: Collection[str]) -> DataFrame:
+    def _slices(self, parts: Slices, results: CheckRows) -> DataFrame:
         """Return rows of one column, one for each task, with its slices."""
         sides = self._sides
-        sized = [(self._build_slice(number, part, compacted), 2 * part.size_bytes) for number, part in parts.items()]
+        sized = [(self._build_slice(number, part, results), 2 * part.size_bytes) for number, part in parts.items()]
         groups = [(pickle.dumps(group),) for group in sides.group(sized)]
         # Each task gets its own alone: maps may be long.
         rows = sides.spark.sparkContext.parallelize(groups, max(len(groups), 1))
         return sides.spark.createDataFrame(rows, "slices BINARY", verifySchema=False)
 
-    def _build_slice(self, number: int, part: ComparedSlice, compacted: Collection[str]) -> ChangedSlice:
+    def _policy(self, part: ComparedSlice) -> OnError:
+        return self._transforms[part.transform].on_error
+
+    def _build_slice(self, number: int, part: ComparedSlice, results: CheckRows) -> ChangedSlice:
+        is_lettered = self._policy(part) is OnError.DEAD_LETTER
+        letters = self._letters[part.extent] if is_lettered else NO_LETTERS
         return ChangedSlice(
             number=number,
             transform=part.transform,
-            on_error=self._transforms[part.transform].on_error,
+            on_error=self._policy(part),
             source_alias=self._sides.source.alias,
             source=part.source,
             target_alias=self._sides.target.alias,
             target=part.target,
             ranges=part.ranges or (),
             copied_to=part.extent.target_end,
-            compacted=part.extent.source_topic in compacted,
+            compacted=part.extent.source_topic in self._compacted,
+            letters=letters.within(part.source),
+            unread=letters.unread,
+            lacking=self._lacking[number] if results.lists_missing else b"",
         )
 
-    def _drop_cleaned(self, suspects: Slices, compacted: Collection[str]) -> dict[int, SliceFindings]:
+    def _drop_cleaned(self, suspects: Slices) -> dict[int, SliceFindings]:
         """Return new findings for slices of compacted topics in which records are missing: the target may have deleted
-        them because of later ones.
+        them because of later ones. Their keys prove that, for which they are made again. What cannot be made again
+        stays missing.
         """
         copied = {n: p for n, p in suspects.items() if p.extent.lane is not None and p.extent.lane.offsets.ranges}
         lacking = {n: p for n, p in copied.items() if self.findings[n].records.get(DiscrepancyKind.MISSING)}
@@ -161,7 +177,7 @@ class ChangedComparison:
 
         def build() -> DataFrame:
             frames = [
-                self._build(parts, compacted, _MISSING)
+                self._build(parts, _MISSING)
                 for way in TransformWay
                 if (parts := {n: p for n, p in affected.items() if self._transforms[p.transform].way is way})
             ]
@@ -173,7 +189,7 @@ class ChangedComparison:
             return comparison.findings(kinds, FINDINGS_MAX)
 
         again = slice_findings(self._sides.rows("keys of compacted topics", build))
-        return {number: _merge(self.findings[number], again.get(number, SliceFindings())) for number in affected}
+        return {number: _merge(self.findings[number], again[number]) for number in affected if number in again}
 
     def _find_hints(self, slices: Slices, found: Mapping[int, ChangedFindings]) -> Iterator[tuple[SourceTopic, str]]:
         """Yield, for topics with findings, whether their transform may make other records each time. What is proven
@@ -229,11 +245,11 @@ def _findings(found: ChangedFindings) -> SliceFindings:
 
 
 def _merge(before: SliceFindings, again: SliceFindings) -> SliceFindings:
-    """Replace what was said of missing records."""
+    """Replace what was said of missing records by what their keys prove; `again` is of the same records."""
     others = tuple(each for each in before.findings if each.kind is not DiscrepancyKind.MISSING)
-    missing = again.records.get(DiscrepancyKind.MISSING, 0)
-    cleaned = before.records.get(CLEANED, 0) + again.records.get(CLEANED, 0)
-    counts = {**before.records, DiscrepancyKind.MISSING: missing, CLEANED: cleaned}
+    cleaned = again.records.get(CLEANED, 0)
+    missing = before.records.get(DiscrepancyKind.MISSING, 0) - cleaned
+    counts = {**before.records, DiscrepancyKind.MISSING: missing, CLEANED: before.records.get(CLEANED, 0) + cleaned}
     return replace(before, findings=(*others, *again.findings), records=counts)
 
 

@@ -87,7 +87,7 @@ def verify(
     surveyed = sides.ask(survey, topics, ComparisonBounds(since_ms, until_ms, allow_lag), link, transforms)
     slices = dict(enumerate(surveyed.slices))
     unknown = unknown_slices(slices, transforms, surveyed.unknown)
-    changed = ChangedComparison(sides, transforms.known)
+    changed = ChangedComparison(sides, link, transforms.known)
     changed.compare({n: part for n, part in slices.items() if part.transform and n not in unknown})
     others = {n: part for n, part in slices.items() if not part.transform and n not in unknown}
     totals, found = _compare_unchanged(sides, others)

@@ -9,6 +9,7 @@ Records stay in their order within a task, so that each slice is compared as it 
 from __future__ import annotations
 
 import pickle
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -33,7 +34,6 @@ from isthmus.spark.compare.links.changed import (
     CopyChecker,
     MissingRecord,
     is_same_outcome,
-    unknown,
 )
 from isthmus.spark.compare.projection import Projection
 from isthmus.spark.logs import Logs
@@ -54,17 +54,20 @@ _MISSING: Final = pa.schema(
 )
 _FINDINGS: Final = pa.schema([("slice", pa.int32()), ("findings", pa.binary())])
 _READ_BYTES: Final = 1 << 20
+_READ_RECORDS: Final = 10_000
+"""So much is read before it is passed on, as stored at the source; or one batch."""
 _ASKED_AGAIN_MAX: Final = 3
 _NO_TRANSFORM: Final = -1
 
 
 class SourceSlice:
     """The committed records of a slice at the source, in portions as a transform gets them. What was read is counted:
-    `size_bytes`, and `aborted` records.
+    `size_bytes`, and `aborted` records. In a compacted log the offsets of these are `aborted_spans`.
     """
 
     def __init__(self, logs: Logs, part: ChangedSlice) -> None:
         self.size_bytes = self.aborted = 0
+        self.aborted_spans = deque[tuple[int, int]]()
         self._logs, self._part = logs, part
 
     def __iter__(self) -> Iterator[Sequence[Original]]:
@@ -77,6 +80,8 @@ class SourceSlice:
                     self.size_bytes += batch.size_bytes
                 if batch.is_control or is_aborted:
                     self.aborted += 0 if batch.is_control else max(span.records_of(batch), 0)
+                    if part.compacted:
+                        self.aborted_spans.append((batch.base_offset, batch.offset_end))
                     continue
                 read += [
                     Original(each, batch.leader_epoch, batch.codec, batch.is_log_append_time)
@@ -84,7 +89,7 @@ class SourceSlice:
                     if span.offset_begin <= each.offset < span.offset_end
                 ]
                 from_bytes += batch.size_bytes
-                if from_bytes > _READ_BYTES:
+                if from_bytes > _READ_BYTES or len(read) >= _READ_RECORDS:
                     yield from portions(read)
                     read, from_bytes = [], 0
         yield from portions(read)
@@ -211,24 +216,34 @@ class _Maker:
             self.failure = str(error)
             raise
 
+    def is_steady(self, part: ChangedSlice, origin: Original, made: Changed) -> bool:
+        """Whether the function decides the same about a record when it is called again. A call that fails says nothing
+        of that.
+        """
+        try:
+            (again,) = self._transformer.change_now(portion_of(part, [origin]))
+        except TransformFailed:
+            return True
+        return is_same_outcome(made, again)
+
 
 def _check_by_function(logs: Logs, part: ChangedSlice, maker: _Maker, results: CheckRows) -> Iterator[pa.RecordBatch]:
     source, target = SourceSlice(logs, part), TargetSlice(logs, part)
-    checker = CopyChecker(part, iter(target))
-    asked_again = 0
+    checker = CopyChecker(part, iter(target), source.aborted_spans)
+    asked_again, failure = 0, ""
     try:
         for origins in source:
             for origin, made in zip(origins, maker.make(part, origins), strict=True):
-                kind = checker.take(origin.record.offset, made)
+                kind = checker.take(origin.record.offset, origin.epoch, made)
                 if kind is not None and asked_again < _ASKED_AGAIN_MAX:
                     asked_again += 1
-                    (again,) = maker.make(part, [origin])
-                    if not is_same_outcome(made, again):
+                    if not maker.is_steady(part, origin, made):
                         checker.note_unsteady(origin.record.offset)
             yield from results.take(part, checker)
-        found = checker.finish()
     except TransformFailed as error:
-        found = unknown(part.source, f"the transform cannot be applied: {error}")
+        failure = f"the transform cannot be applied: {error}"
+    found = checker.finish(failure)
+    yield from results.take(part, checker)
     yield from results.conclude(part, _count(found, source.aborted, source.size_bytes, target.size_bytes))
 
 
@@ -258,7 +273,8 @@ def feed_slices(
     clusters: Mapping[str, Cluster], compiled: Compiled, rows: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of slices as the projection takes them, each slice between two rows without a record: `_slice`
-    has the slice in the first, and nothing in the last, where `_origin` has what was read.
+    has the slice in the first, and nothing in the last, where `_origin` has what was read. That of the first record of
+    a call has the spans of aborted records that were read by then.
     """
     places = {each.digest: place for place, each in enumerate(compiled.transforms)}
     schema = _feed_schema(compiled)
@@ -271,11 +287,20 @@ def feed_slices(
                 known = {
                     **build_columns(compiled.columns, portion_of(part, origins)),
                     "_transform": pa.array([places[part.transform]] * count, pa.int32()),
-                    "_origin": pa.array([pickle.dumps(tuple(each.record)) for each in origins], pa.binary()),
+                    "_origin": pa.array(_carry(origins, source.aborted_spans), pa.binary()),
                 }
                 arrays = [known.get(field.name, pa.nulls(count, field.type)) for field in schema]
                 yield pa.record_batch(arrays, schema=schema)
-            yield _row(schema, _slice=_END, _origin=pickle.dumps((source.aborted, source.size_bytes)))
+            figures = source.aborted, source.size_bytes, list(source.aborted_spans)
+            yield _row(schema, _slice=_END, _origin=pickle.dumps(figures))
+
+
+def _carry(origins: Sequence[Original], aborted_spans: deque[tuple[int, int]]) -> list[bytes]:
+    """Return what is carried past the projection with records: what they are, and what was aborted, which is taken."""
+    spans = [list(aborted_spans), *[[]] * (len(origins) - 1)]
+    aborted_spans.clear()
+    carried = zip(origins, spans, strict=True)
+    return [pickle.dumps((tuple(each.record), each.epoch, aborted)) for each, aborted in carried]
 
 
 def feed_ddl(compiled: Compiled) -> str:
@@ -317,7 +342,10 @@ def check_results(
                 elif part is None:
                     checking.take(origin, result)
                 else:
-                    yield from results.conclude(checking.part, checking.finish(origin))
+                    found = checking.finish(origin)
+                    # The next slice may begin in the same batch.
+                    yield from results.take(checking.part, checking.checker)
+                    yield from results.conclude(checking.part, found)
             if checking is not None:
                 yield from results.take(checking.part, checking.checker)
 
@@ -329,12 +357,16 @@ class _Checking:
         self.part = part
         self._edit = editors[part.transform].edit
         self._target = TargetSlice(logs, part)
-        self.checker = CopyChecker(part, iter(self._target))
+        self._aborted_spans = deque[tuple[int, int]]()
+        self.checker = CopyChecker(part, iter(self._target), self._aborted_spans)
 
     def take(self, origin: bytes, result: bytes | None) -> None:
-        record = Record(*pickle.loads(origin))  # noqa: S301 - of our own task
-        self.checker.take(record.offset, self._edit(record, result))
+        fields, epoch, aborted = pickle.loads(origin)  # noqa: S301 - of our own task
+        record = Record(*fields)
+        self._aborted_spans.extend(aborted)
+        self.checker.take(record.offset, epoch, self._edit(record, result))
 
     def finish(self, figures: bytes) -> ChangedFindings:
-        aborted, size_bytes = pickle.loads(figures)  # noqa: S301 - of our own task
+        aborted, size_bytes, spans = pickle.loads(figures)  # noqa: S301 - of our own task
+        self._aborted_spans.extend(spans)
         return _count(self.checker.finish(), aborted, size_bytes, self._target.size_bytes)

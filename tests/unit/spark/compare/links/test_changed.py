@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -16,11 +17,14 @@ from isthmus.spark.compare.links.changed import (
     ChangedSlice,
     CopyChecker,
     is_same_outcome,
+    pack_offsets,
     unknown,
+    unpack_offsets,
 )
 
 END = 100
 COPIED_TO = 80
+EPOCH = 4
 SLICE = ChangedSlice(
     number=3,
     transform="one",
@@ -44,12 +48,17 @@ def failure(offset: int) -> Failure:
 
 
 def check(
-    made: Mapping[int, Changed], copies: Sequence[Record], part: ChangedSlice = SLICE
+    made: Mapping[int, Changed],
+    copies: Sequence[Record],
+    part: ChangedSlice = SLICE,
+    *,
+    aborted: Sequence[tuple[int, int]] = (),
+    failure: str = "",
 ) -> tuple[ChangedFindings, CopyChecker]:
-    checker = CopyChecker(part, iter(copies))
+    checker = CopyChecker(part, iter(copies), deque(aborted))
     for offset, one in made.items():
-        checker.take(offset, one)
-    return checker.finish(), checker
+        checker.take(offset, EPOCH, one)
+    return checker.finish(failure), checker
 
 
 def test_what_was_left_out_is_expected_to_be_absent() -> None:
@@ -94,6 +103,77 @@ def test_a_record_that_stops_its_lane_is_unknown_before_its_place_and_missing_be
         "not comparable at offset 0: the transform fails for it now: it is bad",
         "not comparable at offset 1: the transform fails for it now: it is bad",
     ]
+
+
+def test_only_what_the_source_aborted_is_no_work_of_its_cleaner() -> None:
+    """A copy of it is too many, also in a compacted topic."""
+    part = SLICE._replace(compacted=True)
+    found, _ = check({9: None}, [record(n) for n in (1, 4, 5, 6, 12)], part, aborted=[(0, 1), (4, 6), (10, 13)])
+    assert (found.cleaned, found.totals) == (2, {EXTRA: 3})
+
+
+def test_a_second_comparison_lists_what_the_first_one_found_missing_and_nothing_else() -> None:
+    """What is not made again has no key, which could prove that a cleaner took it: left out, failed for, or behind a
+    failure of the whole transform.
+    """
+    part = SLICE._replace(on_error=OnError.STOP)
+    first, checker = check({**{n: record(n) for n in range(4)}, COPIED_TO: failure(COPIED_TO)}, [record(1)], part)
+    assert unpack_offsets(first.lacking) == [0, 2, 3, COPIED_TO]
+    assert [each.offset for each in checker.missing] == [0, 2, 3, COPIED_TO]
+    part = part._replace(lacking=first.lacking)
+    again, checker = check({0: None, 1: record(1), 2: record(2), 3: failure(3)}, [], part, failure="it is away")
+    assert {each.offset: each.key for each in checker.missing} == {0: None, 2: b"k", 3: None, COPIED_TO: None}
+    assert again.not_compared == 1 + END - 4
+
+
+def test_missing_records_without_a_key_delete_none() -> None:
+    """A log cleaner removes what deletes a key."""
+    _, checker = check({0: record(0, None), 1: record(1, None)._replace(key=None)}, [])
+    assert [each.is_tombstone for each in checker.missing] == [True, False]
+
+
+def test_offsets_are_packed() -> None:
+    """Runs take next to nothing."""
+    assert unpack_offsets(pack_offsets([])) == []
+    offsets = [3, 4, 900, 2**40]
+    assert unpack_offsets(pack_offsets(offsets)) == offsets
+    size = len(pack_offsets(range(5, 100_000)))
+    assert size < 2_000
+
+
+def test_what_was_found_before_a_failure_of_the_transform_stays() -> None:
+    """Only the rest cannot be compared."""
+    found, _ = check({0: record(0), 3: record(3)}, [record(3, b"x"), record(7)], failure="it is away")
+    assert (found.records, found.totals, found.not_compared) == (2, {MISSING: 1, DIFFERENT: 1}, END - 4)
+    assert [str(one) for one in found.uncompared] == ["not comparable at offsets 4 to 99: it is away"]
+
+
+def test_a_dead_letter_stays_one_whatever_the_transform_makes_of_it_now() -> None:
+    """It is skipped, before the lane's place and behind it; the letter of another record that stood there is none."""
+    letters = frozenset({(1, EPOCH), (2, EPOCH), (3, EPOCH - 1), (COPIED_TO, EPOCH)})
+    part = SLICE._replace(on_error=OnError.DEAD_LETTER, letters=letters)
+    made: dict[int, Changed] = {1: record(1), 2: failure(2), 3: record(3), COPIED_TO: failure(COPIED_TO)}
+    found, _ = check(made, [], part)
+    assert (found.skipped, found.totals) == (3, {MISSING: 1})
+    assert found.findings[0].offset_begin == 3
+
+
+def test_a_record_that_is_neither_copied_nor_a_dead_letter_is_missing() -> None:
+    """Its lane stops before it, and copies nothing behind."""
+    part = SLICE._replace(on_error=OnError.DEAD_LETTER)
+    found, _ = check({5: failure(5), COPIED_TO: failure(COPIED_TO)}, [], part)
+    assert (found.skipped, found.totals) == (0, {MISSING: 2})
+
+
+def test_what_may_be_a_dead_letter_that_cannot_be_read_is_unknown() -> None:
+    """Only what the lane has not reached is missing for certain."""
+    part = SLICE._replace(on_error=OnError.DEAD_LETTER, unread="there is no right to READ")
+    found, checker = check({0: record(0), 1: failure(1), 2: None, COPIED_TO: record(COPIED_TO)}, [], part)
+    assert (found.not_compared, found.filtered, found.totals) == (2, 1, {MISSING: 1})
+    assert str(found.uncompared[0]) == (
+        "not comparable at offset 0: the target lacks it, and it may be a dead letter: there is no right to READ"
+    )
+    assert [each.offset for each in checker.missing] == [COPIED_TO]
 
 
 def test_findings_are_bounded_and_all_are_counted() -> None:
