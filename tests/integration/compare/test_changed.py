@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from isthmus.engine.batches.rebatch import Record
+from isthmus.engine.mapped.letters import as_letter
+from isthmus.engine.mapped.transformer import DeadLetter
+from isthmus.kafka.client import Client
+from isthmus.model.lane import Lane
+from isthmus.model.links.deadletters import dead_letters_of
 from isthmus.model.links.transform import (
     Decoding,
     OnError,
@@ -20,13 +29,13 @@ from isthmus.model.links.transform import (
     Transform,
 )
 from isthmus.model.links.verdict import DiscrepancyKind, PartitionVerdict, TopicVerdict
-from isthmus.model.naming import SourceTopic
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.translation import MappedRange
 from isthmus.spark.compare.links import LinkTransforms
 from testing.patience import TERM_S
 from testing.records.mapped import HandMade
 from testing.records.pair import Pair
-from testing.records.topics import SEPTEMBER, Given, configure, own_configs
+from testing.records.topics import SEPTEMBER, Given, configure, create, own_configs, produce
 from testing.records.transactions import TransactionalProducer
 
 pytestmark = pytest.mark.integration
@@ -252,3 +261,48 @@ def test_compaction_of_changed_records_at_either_side(pair: Pair, mark: Transfor
     (partition,) = made.verify().partitions
     assert (partition.missing, partition.extra, partition.different, partition.cleaned) == (1, 0, 0, 2)
     assert findings(partition) == [(DiscrepancyKind.MISSING, 11, 12, ())]
+
+
+def topic_id(pair: Pair, name: str) -> uuid.UUID:
+    async def ask() -> uuid.UUID:
+        async with Client(pair.source.cluster()) as client:
+            return (await client.metadata([name])).topics[name].topic_id
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize("way", ["python", "sql"])
+def test_dead_letters_are_no_losses_and_what_is_neither_copied_nor_one_is(
+    pair: Pair, mark: Transform, way: str
+) -> None:
+    """A record for which an earlier version failed stays a letter, also if it could be changed now."""
+    made = Changed(pair, f"lettered-{way}", replace(mark if way == "python" else BY_SQL, on_error=OnError.DEAD_LETTER))
+    assert made.transform is not None
+    name = TargetTopic(made.name)
+    letters = dead_letters_of(made.name, name)
+    create(pair.target, letters)
+    made.made_by(made.transform.digest)
+    made.copy(several(0, 3), at_target=marked(several(0, 3)))
+    absent = [given(3, b"bad"), given(4), given(5, b"bad"), given(6), given(7, b"out")]
+    made.leave_out(absent)
+    made.copy(several(8, 10), at_target=marked(several(8, 10)))
+    made.at_source([given(10, b"bad")])
+    made.told()
+    lane = Lane(
+        source_topic=SourceTopic(made.name),
+        source_topic_id=topic_id(pair, made.name),
+        target_topic=name,
+        target_topic_id=topic_id(pair, made.name),
+        partition=0,
+        is_mapped=True,
+        transform="earlier",
+    )
+    for offset, one in ((3, absent[0]), (4, absent[1])):
+        record = Record(offset, one.timestamp, one.key, one.value, [("h", b"%d" % offset)])
+        dead = DeadLetter(record, 0, is_appended=False, reason="it was bad")
+        letter = as_letter(dead, lane, "east", offset)
+        produce(pair.target, letters, [Given(letter.key, letter.value, [*letter.headers], letter.timestamp)])
+
+    (partition,) = made.verify().partitions
+    assert findings(partition) == [(DiscrepancyKind.MISSING, 5, 7, ()), (DiscrepancyKind.MISSING, 10, 11, ())]
+    assert (partition.skipped, partition.filtered, partition.not_compared) == (2, 1, 0)

@@ -435,7 +435,8 @@ class Places:
             after = replace(after, rewound=before.rewound + 1)
         after = run.lane.find_start(after)
         # Records that are changed count from the stored place on. So it has to be this one, also if it was just found.
-        is_due = bool(after.transform) or after.reach != before.reach
+        # Where a lane went back or lost its transform, what was written of how its records were made holds no more.
+        is_due = bool(after.transform or after.rewound) or after.reach != before.reach
         if after == before and not is_due:
             return
         transit.go_on(after)

@@ -726,6 +726,7 @@ def test_a_source_may_lose_what_was_left_out() -> None:
         assert await scene.look(15, last_sequence=4, source=Bounds(0, 7)) is None
         assert scene.run.transit is not None
         assert scene.run.transit.cursor == Cursor(5, 5, 15, 3, rewound=1)
+        assert scene.store.cursor == scene.run.transit.cursor, "before a record is copied from there"
 
     with_scene(shorter, cursor)
 

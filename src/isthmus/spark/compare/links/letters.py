@@ -8,11 +8,13 @@ from contextlib import aclosing
 from typing import Final, NamedTuple
 
 from isthmus.engine.batches.rebatch import Record, records_of
-from isthmus.engine.mapped.letters import read_letter
+from isthmus.engine.mapped.letters import Letter, read_letter
 from isthmus.errors import ClusterError
 from isthmus.kafka.client import Client
+from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.log.reading import LogReader, OffsetRange, StoredBatch
+from isthmus.model.kafka.log import LogRange
 from isthmus.model.links.deadletters import dead_letters_of
 from isthmus.spark.compare.links.extent import ComparedRange
 
@@ -39,33 +41,47 @@ async def read_letters(
 ) -> dict[ComparedRange, SourceLetters]:
     """Read the dead letters of a link's partitions. Where that fails, nobody can say which there are.
 
-    :raises ClusterError: The source does not answer.
+    :raises ClusterError: A cluster does not answer.
     """
     topics = (await source.metadata(sorted({each.source_topic for each in extents}))).topics
+    keys = {each: (dead_letters_of(link or "", each.target_topic), each.partition) for each in extents}
+    logs = await log_ranges(target, set(keys.values()))
+    reader = LogReader(target)
     found: dict[ComparedRange, SourceLetters] = {}
-    for each in extents:
-        key = dead_letters_of(link or "", each.target_topic), each.partition
+    for each, key in keys.items():
+        if key in logs.errors:
+            found[each] = SourceLetters(unread=logs.errors[key].message)
+            continue
         try:
-            log = (await log_ranges(target, [key])).all()[key]
-            places = set[tuple[int, int]]()
-            async with aclosing(LogReader(target).read(OffsetRange(*key, log.start, log.stable_end))) as answers:
-                async for answer in answers:
-                    letters = (read_letter(record) for stored in answer for record in _committed(stored))
-                    places |= {
-                        letter.place
-                        for letter in letters
-                        if letter is not None and letter.topic_id == topics[each.source_topic].topic_id
-                    }
+            letters = await _read(reader, key, logs.values[key])
         except ClusterError as error:
             found[each] = SourceLetters(unread=error.message)
             continue
-        unread = ""
-        if log.start > 0:
-            unread = f"{key[0]} has lost its first letters"
-        elif log.stable_end < log.end:
-            unread = f"a transaction is open in {key[0]}"
-        found[each] = SourceLetters(tuple(sorted(places)), unread)
+        topic_id = topics[each.source_topic].topic_id
+        places = sorted({one.place for one in letters if one.topic_id == topic_id})
+        found[each] = SourceLetters(tuple(places), _find_gap(key[0], logs.values[key]))
     return found
+
+
+async def _read(reader: LogReader, key: PartitionKey, log: LogRange) -> list[Letter]:
+    """Return the letters of a partition, without what their records hold."""
+    letters: list[Letter] = []
+    async with aclosing(reader.read(OffsetRange(*key, log.start, log.stable_end))) as answers:
+        async for answer in answers:
+            found = (read_letter(record) for stored in answer for record in _committed(stored))
+            letters += [
+                one._replace(record=one.record._replace(key=None, value=None, headers=[])) for one in found if one
+            ]
+    return letters
+
+
+def _find_gap(topic: str, log: LogRange) -> str:
+    """Return why a log may lack letters, "" if it has all."""
+    if log.start > 0:
+        return f"{topic} has lost its first letters"
+    if log.stable_end < log.end:
+        return f"a transaction is open in {topic}"
+    return ""
 
 
 def _committed(stored: StoredBatch) -> list[Record]:
