@@ -48,4 +48,11 @@ def away(rows: pa.RecordBatch) -> pa.RecordBatch:
     raise ConnectionRefusedError("the service is away")
 
 
+def away_later(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """A function whose service is gone once it comes to a value "late", and for single records."""
+    if b"late" in rows.column("value").to_pylist() or len(rows) == 1:
+        raise ConnectionRefusedError("the service is away")
+    return rows
+
+
 NO_FUNCTION = 7

@@ -187,13 +187,13 @@ def check_by_functions(
     rows: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """Compare slices whose records Python functions changed: the function of a task."""
-    makers = {digest: _Maker(each) for digest, each in transforms.items()}
+    makers = {digest: Remaker(each) for digest, each in transforms.items()}
     with Logs(clusters) as logs:
         for part in _slices_of(rows):
-            yield from _check_by_function(logs, part, makers[part.transform], results)
+            yield from check_by_function(logs, part, makers[part.transform], results)
 
 
-class _Maker:
+class Remaker:
     """Calls the function of a transform. Once it could not be applied at all it is not called again: `failure`."""
 
     def __init__(self, transform: Transform) -> None:
@@ -227,7 +227,8 @@ class _Maker:
         return is_same_outcome(made, again)
 
 
-def _check_by_function(logs: Logs, part: ChangedSlice, maker: _Maker, results: CheckRows) -> Iterator[pa.RecordBatch]:
+def check_by_function(logs: Logs, part: ChangedSlice, maker: Remaker, results: CheckRows) -> Iterator[pa.RecordBatch]:
+    """Compare one slice. From where the function cannot be applied the rest is not compared."""
     source, target = SourceSlice(logs, part), TargetSlice(logs, part)
     checker = CopyChecker(part, iter(target), source.aborted_spans)
     asked_again, failure = 0, ""
