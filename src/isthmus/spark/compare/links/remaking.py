@@ -78,8 +78,10 @@ class SourceSlice:
             for batch, is_aborted in found:
                 if batch.offset_end <= span.offset_end:
                     self.size_bytes += batch.size_bytes
-                if batch.is_control or is_aborted:
-                    self.aborted += 0 if batch.is_control else max(span.records_of(batch), 0)
+                if batch.is_control:
+                    continue
+                if is_aborted:
+                    self.aborted += max(span.records_of(batch), 0)
                     if part.compacted:
                         self.aborted_spans.append((batch.base_offset, batch.offset_end))
                     continue
