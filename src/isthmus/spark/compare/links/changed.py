@@ -183,16 +183,15 @@ class CopyChecker:
     def _pass_to(self, offset: int) -> None:
         """Take the copies before this offset: the source has no records there."""
         while self._next is not None and self._next.offset < offset:
-            if self._part.compacted and not self._is_aborted(self._next.offset):
+            at = self._next.offset
+            while self._aborted and self._aborted[0][1] <= at:
+                self._aborted.popleft()
+            is_aborted = bool(self._aborted) and self._aborted[0][0] <= at
+            if self._part.compacted and not is_aborted:
                 self._counts["cleaned"] += 1
             else:
-                self._note(DiscrepancyKind.EXTRA, self._next.offset)
+                self._note(DiscrepancyKind.EXTRA, at)
             self._next = next(self._copies, None)
-
-    def _is_aborted(self, offset: int) -> bool:
-        while self._aborted and self._aborted[0][1] <= offset:
-            self._aborted.popleft()
-        return bool(self._aborted) and self._aborted[0][0] <= offset
 
     def _compare(self, offset: int, made: Record, copy: Record | None) -> DiscrepancyKind | None:
         if copy is None:
