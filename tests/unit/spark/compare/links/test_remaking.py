@@ -21,12 +21,13 @@ from isthmus.spark.compare.links.remaking import (
     check_results,
     read_findings,
 )
+from isthmus.spark.formats.decoding import Prepared
 from isthmus.spark.transforms.expressions import Compiled
 from testing.records.stored import PLAIN
 from tests.unit.spark.logs import batch, committed, logs
 
 TRANSFORM = Transform(where="true")
-COMPILED = Compiled((TRANSFORM,), (), ((),), (False,))
+COMPILED = Compiled((Prepared(TRANSFORM),), (), ((),), (False,))
 KEPT = json.dumps({"w": True}).encode()
 
 
