@@ -68,7 +68,7 @@ async def _read(reader: LogReader, key: PartitionKey, log: LogRange) -> list[Let
     letters: list[Letter] = []
     async with aclosing(reader.read(OffsetRange(*key, log.start, log.stable_end))) as answers:
         async for answer in answers:
-            found = (read_letter(record) for stored in answer for record in _committed(stored))
+            found = (read_letter(record) for stored in answer for record in _read_records(stored))
             letters += [
                 one._replace(record=one.record._replace(key=None, value=None, headers=[])) for one in found if one
             ]
@@ -84,7 +84,7 @@ def _find_gap(topic: str, log: LogRange) -> str:
     return ""
 
 
-def _committed(stored: StoredBatch) -> list[Record]:
+def _read_records(stored: StoredBatch) -> list[Record]:
     if stored.batch.is_control or stored.is_aborted:
         return []
     try:
