@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from isthmus.offsetscopy.copies import CopiedCommit
     from isthmus.recovery.links import LinkRecoverer
     from isthmus.recovery.replaying import QuarantinedPartition, QuarantineFilter, ReplayedPartition
+    from isthmus.recovery.showing import SetAsideRecord
     from isthmus.schemas.distribution import OnRegistryChange, RegistrySummary, SchemasPlan
     from isthmus.status.status import StatusReader
     from isthmus.status.waiting import Met, Waiting
@@ -88,6 +89,7 @@ _HOMES: Final = {
     "QuarantineFilter": "isthmus.recovery.replaying",
     "QuarantinedPartition": "isthmus.recovery.replaying",
     "ReplayedPartition": "isthmus.recovery.replaying",
+    "SetAsideRecord": "isthmus.recovery.showing",
     "RunOutcome": "isthmus.model.links.outcome",
     "OnRegistryChange": "isthmus.schemas.distribution",
     "RegistrySummary": "isthmus.schemas.distribution",
@@ -144,6 +146,7 @@ __all__ = [
     "Resumed",
     "RunOutcome",
     "SchemasPlan",
+    "SetAsideRecord",
     "SettingsInForce",
     "StatusReader",
     "TakeoverSettings",

@@ -131,7 +131,8 @@ class AsyncFabric(OpenedWithSpark):
         return AsyncAdministration(chosen, self.session, self.configuration.ledger, self.configuration.clusters)
 
     async def quarantine(self) -> tuple[QuarantinedPartition, ...]:
-        """What was set aside at all clusters when topics were recovered, whatever became of the links.
+        """What was set aside at all clusters when topics were recovered, and dead letters of transforms, whatever
+        became of the links.
 
         :raises ClusterError: A cluster cannot be read.
         """

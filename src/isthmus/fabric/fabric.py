@@ -181,6 +181,7 @@ class LinkOperations(Shell[AsyncLinkOperations]):
     change_settings = blocking(AsyncLinkOperations.change_settings)
     wait = blocking(AsyncLinkOperations.wait)
     quarantine = blocking(AsyncLinkOperations.quarantine)
+    show_quarantine = blocking(AsyncLinkOperations.show_quarantine)
     replay = blocking(AsyncLinkOperations.replay)
     take_over = blocking(AsyncLinkOperations.take_over)
 

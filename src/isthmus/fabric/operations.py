@@ -80,5 +80,6 @@ class AsyncLinkOperations(NamedLink):
     change_settings = livesettings.write_settings
     wait = waiting.wait_until
     quarantine = holdings.holdings
+    show_quarantine = holdings.show
     replay = holdings.replay_of
     take_over = execution.take_over

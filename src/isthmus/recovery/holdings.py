@@ -10,7 +10,8 @@ from isthmus.ledger.documents.kinds import RecoveryDocument
 from isthmus.memory.links import read_ledger
 from isthmus.memory.named import NamedLink
 from isthmus.model.link import Link
-from isthmus.model.links.recovery import QUARANTINE_PREFIX, quarantine_of
+from isthmus.model.links.deadletters import dead_letters_of
+from isthmus.model.links.recovery import QUARANTINE_PREFIX, SetAside, quarantine_of
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.recovery.replaying import (
     QuarantinedPartition,
@@ -19,10 +20,19 @@ from isthmus.recovery.replaying import (
     Replayer,
     quarantine_holds,
 )
+from isthmus.recovery.showing import (
+    LetterHome,
+    SetAsideRecord,
+    ShownSelection,
+    count_letters,
+    letter_homes,
+    show_records,
+)
 
 
 async def holdings(one: NamedLink, topic: str | None = None) -> tuple[QuarantinedPartition, ...]:
-    """Return the records set aside of the topics of a link, or of one, even if the link no longer mirrors it.
+    """Return the records set aside of the topics of a link, or of one, even if the link no longer mirrors it, and the
+    dead letters of the link.
 
     :raises ConfigError: There is no such link, or it does not mirror the topic, and never recovered it.
     :raises ClusterError: The target cannot be read.
@@ -30,16 +40,39 @@ async def holdings(one: NamedLink, topic: str | None = None) -> tuple[Quarantine
     link, target = one.link, one.target
     recovered = await _find_recovered(target, link.name)
     if topic is not None:
-        return await quarantine_holds(target, _at_target(link, topic, recovered))
+        at_target = _at_target(link, topic, recovered)
+        home = LetterHome(link.name, at_target, dead_letters_of(link.name, at_target))
+        return *await quarantine_holds(target, at_target), *await count_letters(target, home)
     names = (await target.metadata(None)).topics
+    homes = letter_homes(names, link.name, (await read_ledger(target)).documents().values())
+    own = [
+        each for each in _set_aside(names, recovered) if link.topics.source_of(each) is not None or each in recovered
+    ]
     return tuple(
-        [
-            each
-            for name in _set_aside(names, recovered)
-            if link.topics.source_of(name) is not None or name in recovered
-            for each in await quarantine_holds(target, name)
-        ]
+        [each for name in own for each in await quarantine_holds(target, name)]
+        + [each for home in homes for each in await count_letters(target, home)]
     )
+
+
+async def show(
+    one: NamedLink,
+    topic: str,
+    *,
+    kind: SetAside | None = None,
+    partition: int | None = None,
+    offset: int | None = None,
+    limit: int = 20,
+) -> tuple[SetAsideRecord, ...]:
+    """Return records set aside of a topic of a link, its dead letters included: the last `limit` of them, of a kind, a
+    partition and an offset if these are given.
+
+    :raises ConfigError: There is no such link, it does not mirror the topic and never recovered it, or the limit is
+        none.
+    :raises ClusterError: The target cannot be read.
+    """
+    selected = ShownSelection(kind=kind, partition=partition, offset=offset, limit=limit)
+    at_target = _at_target(one.link, topic, await _find_recovered(one.target, one.name))
+    return await show_records(one.target, one.name, at_target, selected)
 
 
 async def all_holdings(clients: Iterable[Client]) -> tuple[QuarantinedPartition, ...]:
@@ -52,6 +85,8 @@ async def all_holdings(clients: Iterable[Client]) -> tuple[QuarantinedPartition,
         names = (await client.metadata(None)).topics
         for name in _set_aside(names, await _find_recovered(client)):
             found += await quarantine_holds(client, name)
+        for home in letter_homes(names, None, (await read_ledger(client)).documents().values()):
+            found += await count_letters(client, home)
     return tuple(found)
 
 

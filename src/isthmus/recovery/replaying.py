@@ -32,7 +32,7 @@ from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.topic import TopicDescription
 from isthmus.model.links.recovery import SetAside, quarantine_of
 from isthmus.model.naming import TargetTopic
-from isthmus.model.text.plain import PlainValue, computed_field, null_if_negative
+from isthmus.model.text.plain import PlainValue, TextOrNull, null_if_negative
 from isthmus.recovery.quarantine import Quarantined, Row, committed_records, parcels, read_quarantined
 from isthmus.recovery.sides import find_topic, logs_of
 
@@ -46,22 +46,23 @@ _WRITE_S: Final = 30.0
 class QuarantinedPartition(PlainValue):
     """The records of a partition that were set aside.
 
-    The records in the quarantine of a topic from one partition, of one kind and one producer.
+    The records in the quarantine of a topic from one partition, of one kind and one producer. Of dead letters it is the
+    topic for these of one `link`, and their offsets and `topic_id` are the source's; `replayed_records` is how many of
+    them were replayed, null for all others.
     """
 
     cluster: str
     topic: TargetTopic
+    quarantine: str
+    link: TextOrNull = ""
     partition: int
     kind: SetAside
     producer_id: Annotated[int, "producer", null_if_negative]
     records: int
+    replayed: Annotated[int, "replayed_records", null_if_negative] = -1
     offset_first: int
     offset_last: int
     topic_id: str
-
-    @computed_field(before="partition")
-    def quarantine(self) -> str:
-        return quarantine_of(self.topic)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +107,7 @@ async def quarantine_holds(target: Client, topic: TargetTopic) -> tuple[Quaranti
                 QuarantinedPartition(
                     cluster=target.cluster.alias,
                     topic=topic,
+                    quarantine=quarantine_of(topic),
                     partition=partition,
                     topic_id=topic_id,
                     kind=kind,

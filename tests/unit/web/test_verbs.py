@@ -103,6 +103,7 @@ OVER_REST = {
     "plan": ("GET /v1/plan", f"GET {_LINK}/plan"),
     "provenance": ("GET /v1/provenance/{topic}",),
     "quarantine list": (f"GET {_LINK}/quarantine", "GET /v1/quarantine"),
+    "quarantine show": (f"GET {_LINK}/quarantine/{{topic}}",),
     "quarantine replay": (f"POST {_LINK}/quarantine:replay",),
     "resume": (f"PUT {_LINK}/resume",),
     "schemas diff": ("GET /v1/schemas/diff",),

@@ -1,4 +1,6 @@
-"""`isthmus quarantine`: records that were set aside when a follower was recovered, listed and replayed."""
+"""`isthmus quarantine`: records that were set aside, when a follower was recovered or because the transform of a link
+failed for them: listed, shown and replayed.
+"""
 
 from __future__ import annotations
 
@@ -15,24 +17,35 @@ from isthmus.cli.setup.config import load_configuration, load_with_declared
 from isthmus.cli.tables.columns import Cells, Column
 from isthmus.fabric.answers import QuarantineFilter
 from isthmus.fabric.fabric import Fabric
-from isthmus.model.links.recovery import SetAside, quarantine_of
+from isthmus.model.links.recovery import SetAside
 from isthmus.model.text.plain import plain
 from isthmus.model.text.wording import format_count
 
 app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
 
-_Link = Annotated[str, typer.Argument(metavar="LINK", help="The link that was recovered.")]
+_Link = Annotated[str, typer.Argument(metavar="LINK", help="The link that set them aside.")]
+_Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic, as at the source or as at the target.")]
 _COLUMNS: Final = (
     Column("cluster", gives_way=2),
     Column("topic", Cells.NAME),
     Column("partition", Cells.NUMBER),
     Column("kind"),
-    Column("producer"),
+    Column("link", Cells.NAME, gives_way=3),
+    Column("producer", gives_way=4),
     Column("records", Cells.NUMBER),
+    Column("replayed_records", Cells.NUMBER, gives_way=5),
     Column("offset_first", Cells.NUMBER),
     Column("offset_last", Cells.NUMBER),
     Column("topic_id", gives_way=1, is_wide=True),
     Column("quarantine", Cells.NAME, is_wide=True),
+)
+_SHOWN: Final = (
+    Column("partition", Cells.NUMBER),
+    Column("offset", Cells.NUMBER),
+    Column("kind"),
+    Column("reason", Cells.PROSE),
+    Column("key", Cells.PROSE, gives_way=1),
+    Column("value", Cells.PROSE, gives_way=2),
 )
 _REPLAYED: Final = (
     Column("partition", Cells.NUMBER),
@@ -43,13 +56,15 @@ _REPLAYED: Final = (
 
 @app.callback()
 def group() -> None:
-    """Records that only the target had when isthmus link recover brought it back: listed, and replayed."""
+    """Records that only the target had when isthmus link recover brought it back, and records for which the transform of
+    a link failed: listed, shown, and replayed.
+    """
 
 
 @app.command("list")
 def list_quarantine(
     link: Annotated[
-        str | None, typer.Argument(metavar="LINK", help="The link that was recovered; without one all clusters.")
+        str | None, typer.Argument(metavar="LINK", help="The link that set them aside; without one all clusters.")
     ] = None,
     topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="Only this topic of it.")] = None,
     path: ConfigOption = None,
@@ -60,7 +75,9 @@ def list_quarantine(
     records of which partition, why, and by which producer.
 
     "diverged" the source has not; "misplaced" it has at another offset, where the link copies them from; "expired" it
-    had, and has deleted since. The records are in __isthmus.quarantine.TOPIC, for any consumer to read.
+    had, and has deleted since. The records are in __isthmus.quarantine.TOPIC, for any consumer to read. A
+    "dead-letter" is a record for which the transform of the link failed (docs/transforms.md), in
+    __isthmus.dead-letters.LINK.TOPIC; its offsets are those of the source.
     """
     if link is None:
         found = Fabric(load_configuration(path)).quarantine()
@@ -68,7 +85,7 @@ def list_quarantine(
         found = Fabric(load_with_declared(path, link)).link(link).quarantine(topic)
     rows = [plain(each) for each in found]
     if not output.is_table:
-        render(rows, output, names=[quarantine_of(each.topic) for each in found])
+        render(rows, output, names=[each.quarantine for each in found])
         return
     if rows:
         render([{**row, "producer": row["producer"] or "none"} for row in rows], output, columns=_COLUMNS)
@@ -78,9 +95,41 @@ def list_quarantine(
 
 
 @app.command()
+def show(
+    link: _Link,
+    topic: _Topic,
+    kind: Annotated[SetAside | None, typer.Option("--kind", help="Which of them; all without it.")] = None,
+    partition: Annotated[int | None, typer.Option("--partition", help="Only those of this partition.")] = None,
+    offset: Annotated[
+        int | None, typer.Option("--offset", help="Only those that stood at this offset; see list.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", help="How many: the newest of them.")] = 20,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Show records of a topic that were set aside: where each stood, its key and its value, and for dead letters the
+    transform that failed and the reason. With -o json also its headers.
+    """
+    chosen = Fabric(load_with_declared(path, link)).link(link)
+    found = chosen.show_quarantine(topic, kind=kind, partition=partition, offset=offset, limit=limit)
+    if not output.is_table:
+        render([plain(each) for each in found], output, names=[f"{each.partition}@{each.offset}" for each in found])
+        return
+    if found:
+        render(
+            [{**plain(each), "key": each.record.key, "value": each.record.value} for each in found],
+            output,
+            columns=_SHOWN,
+        )
+    else:
+        _tell(f"nothing of this kind was set aside of {topic}")
+
+
+@app.command()
 def replay(
     link: _Link,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic, as at the source or as at the target.")],
+    topic: _Topic,
     cluster: Annotated[
         str | None, typer.Option("--cluster", help="The cluster to write to; else the source of the link.")
     ] = None,

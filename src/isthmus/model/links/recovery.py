@@ -44,6 +44,8 @@ class SetAside(enum.StrEnum):
     """The link copied it to a wrong offset, behind records of another producer: the source has it at its own offset."""
     EXPIRED = "expired"
     """A copy of a record that the source has deleted since."""
+    DEAD_LETTER = "dead-letter"
+    """The transform of the link failed for it: it was not copied."""
 
 
 class LogSpan(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import APIRouter, Header, Path, Query, Response
 
 from isthmus.access.grants import GrantRow, granted_sides
 from isthmus.errors import RequestRefused, TokenRefused
@@ -18,6 +18,7 @@ from isthmus.fabric.answers import (
     Provenance,
     QuarantinedPartition,
     RegistryReport,
+    SetAsideRecord,
     TopicsReport,
 )
 from isthmus.fabric.async_fabric import AsyncFabric
@@ -28,6 +29,7 @@ from isthmus.model.kafka.findings import Finding
 from isthmus.model.links.lastknown import LastKnown
 from isthmus.model.links.needs import Side
 from isthmus.model.links.progress import LinkProgress, PartitionProgress, TopicProgress
+from isthmus.model.links.recovery import SetAside
 from isthmus.model.text.plain import Flat
 from isthmus.model.trees.tree import Tree, TreeSettings
 from isthmus.web.access.auditing import log_change
@@ -269,11 +271,29 @@ def _carried_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get(
         "/links/{link}/quarantine",
         tags=["recovery"],
-        summary="List the records that a recovery of topics has set aside",
+        summary="List the records that a recovery of topics, or a transform, has set aside",
     )
     async def list_quarantine(link: str) -> tuple[QuarantinedPartition, ...]:
         async with desk.fabric(link) as fabric:
             return await fabric.link(link).quarantine()
+
+    @router.get(
+        "/links/{link}/quarantine/{topic}",
+        tags=["recovery"],
+        dependencies=[needs(Role.ADMIN)],
+        summary="Show records that were set aside of a topic (admins)",
+    )
+    async def show_quarantine(
+        link: str,
+        topic: Annotated[str, Path(description="The topic, as at the source or as at the target.", max_length=249)],
+        kind: Annotated[SetAside | None, Query(description="Which of them; all without it.")] = None,
+        partition: Annotated[int | None, Query(description="Only those of this partition.", ge=0)] = None,
+        offset: Annotated[int | None, Query(description="Only those that stood at this offset.", ge=0)] = None,
+        limit: Annotated[int, Query(description="How many: the newest of them.", ge=1, le=1_000)] = 20,
+    ) -> tuple[SetAsideRecord, ...]:
+        async with desk.fabric(link) as fabric:
+            chosen = fabric.link(link)
+            return await chosen.show_quarantine(topic, kind=kind, partition=partition, offset=offset, limit=limit)
 
     @router.get("/quarantine", tags=["recovery"], summary="List the records set aside at all clusters")
     async def list_all_quarantine() -> tuple[QuarantinedPartition, ...]:

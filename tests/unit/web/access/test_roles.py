@@ -42,6 +42,7 @@ ADMIN = {
     f"POST {_LINK}:failover",
     f"POST {_LINK}:reverse",
     f"POST {_LINK}:recover",
+    f"GET {_LINK}/quarantine/{{topic}}",
     f"POST {_LINK}/quarantine:replay",
     f"POST {_LINK}:forget",
     f"POST {_CLUSTER}/links/{{link}}:forget",
@@ -70,9 +71,9 @@ def asking(tmp_path_factory: pytest.TempPathFactory) -> dict[Role, TestClient]:
 
 
 def test_every_change_is_in_the_table() -> None:
-    """Once; whatever only looks is a viewer's, but for the key of a group."""
+    """Once; whatever only looks is a viewer's, but for the key of a group, and for what stands in records."""
     changes = {route for route in PATHS if not route.startswith("GET ")}
-    assert changes | {f"GET {_LINK}/groups/key"} == OPERATOR | ADMIN
+    assert changes | {f"GET {_LINK}/groups/key", f"GET {_LINK}/quarantine/{{topic}}"} == OPERATOR | ADMIN
     assert not OPERATOR & ADMIN
 
 
