@@ -197,7 +197,7 @@ class AsyncFabric(OpenedWithSpark):
         """The link of that name, to be paused, waited for, promoted and recovered. Its verbs fail if there is none."""
         from isthmus.fabric.operations import AsyncLinkOperations
 
-        return AsyncLinkOperations(self.configuration, self.session, name)
+        return AsyncLinkOperations(self.configuration, self.session, name, self.application)
 
     async def promote(
         self,

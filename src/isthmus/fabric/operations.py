@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import asyncio
+from collections.abc import Callable, Collection, Sequence
 
+from isthmus.engine.mapped.transformer import Changed, Portion
+from isthmus.errors import ConfigError
+from isthmus.fabric.trying import change_portions
+from isthmus.kafka.session import ClientSession
 from isthmus.links import pausing
 from isthmus.links.promotion import Promoter
 from isthmus.memory import livesettings
 from isthmus.memory.named import NamedLink
 from isthmus.mirrormaker.takeover import execution
+from isthmus.model.configuration import Configuration
 from isthmus.model.gateways.moves import Clients
-from isthmus.model.links.recovery import RecoveryWay
+from isthmus.model.links.recovery import RecoveryWay, SetAside
+from isthmus.model.links.transform import Transform
 from isthmus.model.namespace import NamespaceMap
 from isthmus.recovery import deleting, holdings
 from isthmus.recovery.links import LinkRecoverer
+from isthmus.recovery.replaying import QuarantineFilter, ReplayedPartition
+from isthmus.spark.application import SparkApplication
 from isthmus.status import waiting
 
 
@@ -21,8 +30,19 @@ class AsyncLinkOperations(NamedLink):
     """One link, to be paused, waited for, promoted and recovered: `fabric.link(name)`.
 
     Each verb asks the clusters that it needs, by the clients of the session. A link that is declared has to be one of
-    the configuration, but for what a `promoter` does.
+    the configuration, but for what a `promoter` does. Transforms by expressions are applied by the Spark of the
+    `application`, or one of our own.
     """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        session: ClientSession,
+        name: str,
+        application: SparkApplication | None = None,
+    ) -> None:
+        super().__init__(configuration, session, name)
+        self._application = application
 
     def promoter(
         self,
@@ -72,6 +92,50 @@ class AsyncLinkOperations(NamedLink):
             on_step=on_step,
         )
 
+    async def replay(
+        self,
+        topic: str,
+        *,
+        cluster: str | None = None,
+        into: str | None = None,
+        selected: QuarantineFilter | None = None,
+        is_raw: bool = False,
+        dry_run: bool = False,
+        on_step: Callable[[str], None] = lambda _: None,
+    ) -> tuple[ReplayedPartition, ...]:
+        """Replay the records set aside of a topic, each once, to the source's topic unless another one is named; dead
+        letters to the target's, as the link's present transform changes them, or as they were if the replay `is_raw`.
+        `on_step` is called with each step in words.
+
+        :raises ConfigError: There is no such link or cluster, or the link never mirrored the topic, or dead letters
+            were asked for by a producer or for another cluster.
+        :raises PlanRefused: The other topic is not there, or has fewer partitions; or the transform cannot be applied.
+        :raises GateNotMet: A transaction in the other topic does not end.
+        :raises ClusterError: A cluster cannot be read or written; a repeated call continues.
+        """
+        selected = selected or QuarantineFilter()
+        if selected.kind is SetAside.DEAD_LETTER:
+            if selected.producer_id is not None or cluster not in (None, self.link.target.alias):
+                raise ConfigError(
+                    "dead letters have no producer, and are replayed within the target of their link",
+                    hint="Leave --producer and --cluster out.",
+                )
+            change = None if is_raw else self._change
+            return await holdings.replay_letters(
+                self, topic, into=into, change=change, dry_run=dry_run, on_step=on_step
+            )
+        return await holdings.replay_of(
+            self, topic, cluster=cluster, into=into, selected=selected, dry_run=dry_run, on_step=on_step
+        )
+
+    async def _change(self, transform: Transform, portions: Sequence[Portion]) -> Sequence[Sequence[Changed]]:
+        application = self._application or SparkApplication(self.configuration)
+        try:
+            return await asyncio.to_thread(change_portions, transform, portions, application)
+        finally:
+            if self._application is None:
+                await asyncio.to_thread(application.close)
+
     delete_departed = deleting.delete_departed
     pause = pausing.pause
     resume = pausing.resume
@@ -81,5 +145,4 @@ class AsyncLinkOperations(NamedLink):
     wait = waiting.wait_until
     quarantine = holdings.holdings
     show_quarantine = holdings.show
-    replay = holdings.replay_of
     take_over = execution.take_over

@@ -183,28 +183,51 @@ def _try(
     for partition, record in records:
         parts.setdefault(partition, []).append(record)
     portions = [_portion(transform, topic, partition, part) for partition, part in sorted(parts.items())]
-    decoders: Mapping[RecordPart, PartDecoder] = {}
-    if transform.way is TransformWay.SQL:
-        # It loads Spark and pyarrow, which other commands do without.
-        from isthmus.spark.transforms.trial import try_expressions
-
-        spark = application.session()
-        prepared = Prepared(transform)
-        if schemas is not None:
-            prepared = resolve(spark, transform, [topic], schemas.subjects, describe_registry(schemas.registry))
-        if prepared.problem:
-            raise _without_schemas(topic, prepared.problem)
-        decoders = {part: PartDecoder(part, each) for part, each in prepared.decoded}
-        for decoder in decoders.values():
-            decoder.learn({} if schemas is None else schemas.written)
-        outcomes: Sequence[Sequence[Changed]] = try_expressions(spark, prepared, portions, decoders)
-    else:
-        outcomes = [_call(transform, portion) for portion in portions]
+    outcomes, decoders = _change(transform, portions, application, schemas)
     return tuple(
         _describe_trial(portion.lane.partition, record, found, decoders)
         for portion, outcome in zip(portions, outcomes, strict=True)
         for record, found in zip(portion.records, outcome, strict=True)
     )
+
+
+def change_portions(
+    transform: Transform, portions: Sequence[Portion], application: SparkApplication
+) -> Sequence[Sequence[Changed]]:
+    """Return what a transform makes of the records of each portion. It blocks; expressions need Spark.
+
+    :raises PlanRefused: The transform cannot be applied at all, or it decodes by schemas of a registry.
+    :raises ConfigError: Spark does not understand an expression.
+    :raises HostError: Spark cannot be started here.
+    """
+    if transform.has_schemas:
+        raise PlanRefused(
+            "records that are decoded by schemas of a registry are not changed again yet",
+            hint="Give --raw: then they are written as they came.",
+        )
+    return _change(transform, portions, application, None)[0]
+
+
+def _change(
+    transform: Transform, portions: Sequence[Portion], application: SparkApplication, schemas: _Schemas | None
+) -> tuple[Sequence[Sequence[Changed]], Mapping[RecordPart, PartDecoder]]:
+    """Return what becomes of the records of each portion, and what decodes them."""
+    if transform.way is not TransformWay.SQL:
+        return [_call(transform, portion) for portion in portions], {}
+    # It loads Spark and pyarrow, which other commands do without.
+    from isthmus.spark.transforms.trial import try_expressions
+
+    spark = application.session()
+    prepared = Prepared(transform)
+    if schemas is not None:
+        topics = sorted({portion.lane.source_topic for portion in portions})
+        prepared = resolve(spark, transform, topics, schemas.subjects, describe_registry(schemas.registry))
+        if prepared.problem:
+            raise _without_schemas(", ".join(topics), prepared.problem)
+    decoders = {part: PartDecoder(part, each) for part, each in prepared.decoded}
+    for decoder in decoders.values():
+        decoder.learn({} if schemas is None else schemas.written)
+    return try_expressions(spark, prepared, portions, decoders), decoders
 
 
 def _portion(transform: Transform, topic: SourceTopic, partition: int, stored: Sequence[StoredRecord]) -> Portion:

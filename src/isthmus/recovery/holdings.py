@@ -7,12 +7,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from isthmus.errors import ConfigError
 from isthmus.kafka.client import Client
 from isthmus.ledger.documents.kinds import RecoveryDocument
+from isthmus.memory.filtering import in_force
 from isthmus.memory.links import read_ledger
 from isthmus.memory.named import NamedLink
 from isthmus.model.link import Link
 from isthmus.model.links.deadletters import dead_letters_of
 from isthmus.model.links.recovery import QUARANTINE_PREFIX, SetAside, quarantine_of
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.recovery.letterreplay import Change, LetterReplayer
 from isthmus.recovery.replaying import (
     QuarantinedPartition,
     QuarantineFilter,
@@ -137,6 +139,30 @@ async def replay_of(
         into=into or source_topic or SourceTopic(""),
         selected=selected or QuarantineFilter(),
         on_step=on_step,
+    )
+    return await replayer.replay(dry_run=dry_run)
+
+
+async def replay_letters(
+    one: NamedLink,
+    topic: str,
+    *,
+    into: str | None = None,
+    change: Change | None = None,
+    dry_run: bool = False,
+    on_step: Callable[[str], None] = lambda _: None,
+) -> tuple[ReplayedPartition, ...]:
+    """Replay the dead letters of a topic of a link, to the target's topic unless another one there is named, as
+    `change` has the link's present transform change them, or as they were.
+
+    :raises ConfigError: There is no such link, or it never mirrored the topic.
+    :raises PlanRefused: The topic to write to is not there, or has fewer partitions; or nothing changes its records.
+    :raises ClusterError: The target cannot be read or written; a repeated call continues.
+    """
+    (link,) = await in_force((one.link,), one.session)
+    at_target = _at_target(link, topic, await _find_recovered(one.target, link.name))
+    replayer = LetterReplayer(
+        link=link, target=one.target, topic=at_target, into=into or at_target, change=change, on_step=on_step
     )
     return await replayer.replay(dry_run=dry_run)
 

@@ -67,11 +67,18 @@ class QuarantinedPartition(PlainValue):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedPartition(PlainValue):
-    """The records of a partition that were written, and those that were there already."""
+    """The records of a partition that were written, and those that were there already.
+
+    Of dead letters also those that the present transform leaves out, and those for which it fails again, with the
+    `reason` of the first.
+    """
 
     partition: int
     written: Annotated[int, "written_records"]
     present: Annotated[int, "present_records"]
+    left_out: Annotated[int, "left_out_records"] = 0
+    failed: Annotated[int, "failed_records"] = 0
+    reason: TextOrNull = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +153,7 @@ class Replayer:
         there = await find_topic(self.target, quarantine_of(self.topic))
         if there is None:
             return ()
-        into = await self._destination(there)
+        into = await find_destination(self.destination, self.into, there)
         transaction = Transaction(self.destination, f"isthmus.{self.link}.replay.{self.topic}")
         if not dry_run:
             await transaction.initialize()
@@ -180,19 +187,6 @@ class Replayer:
             if deadline.has_passed:
                 raise build_undecided(self.destination, held, await owners_in(self.destination, held))
             await asyncio.sleep(_LOOK_S)
-
-    async def _destination(self, there: TopicDescription) -> TopicDescription:
-        alias = self.destination.cluster.alias
-        into = await find_topic(self.destination, self.into)
-        if into is None:
-            raise PlanRefused(f"{alias} has no topic {self.into}", hint="Create it, or name another one: --into.")
-        if into.partition_count < there.partition_count:
-            raise PlanRefused(
-                f"{self.into} of {alias} has {into.partition_count} partitions, and records of "
-                f"{there.partition_count} were set aside",
-                hint=f"Records keep their partition. Add partitions to {self.into}, or name another topic: --into.",
-            )
-        return into
 
     async def _begins(self, into: TopicDescription, *, dry_run: bool) -> Mapping[int, int]:
         """Return from where on the other topic may hold replayed records; written down before the first is written."""
@@ -254,3 +248,22 @@ class Replayer:
 
     def _row(self, each: Quarantined) -> Row:
         return each.timestamp, each.key, each.value, [*each.headers, (REPLAYED, self._mark(each))]
+
+
+async def find_destination(client: Client, name: str, there: TopicDescription) -> TopicDescription:
+    """Return the topic that gets what was set aside in the topic `there`.
+
+    :raises PlanRefused: It is not there, or has fewer partitions.
+    :raises ClusterError: It cannot be described.
+    """
+    alias = client.cluster.alias
+    into = await find_topic(client, name)
+    if into is None:
+        raise PlanRefused(f"{alias} has no topic {name}", hint="Create it, or name another one: --into.")
+    if into.partition_count < there.partition_count:
+        raise PlanRefused(
+            f"{name} of {alias} has {into.partition_count} partitions, and records of "
+            f"{there.partition_count} were set aside",
+            hint=f"Records keep their partition. Add partitions to {name}, or name another topic: --into.",
+        )
+    return into

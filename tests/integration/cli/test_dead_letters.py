@@ -76,3 +76,65 @@ def test_records_that_fail_are_dead_letters(shell: Shell, east: LocalCluster, we
             assert (int(said["isthmus.partition"]), int(said["isthmus.offset"])) == (partition, before.offset)
             assert said["isthmus.transform"] == planned["transform"]["digest"]
         assert "JSONDecodeError" in json.dumps([(n, str(v)) for n, v in letters[partition][0].headers])
+
+    (status,) = shell.run("status")[0]["topics"]
+    assert (status["skipped_records"], status["transform"]["on_error"]) == (4, "dead-letter")
+    listed = shell.run("quarantine", "list", shell.stem)
+    assert [(each["kind"], each["partition"], each["quarantine"]) for each in listed] == [
+        ("dead-letter", 0, where),
+        ("dead-letter", 1, where),
+    ]
+    assert {
+        (each["records"], each["replayed_records"], each["offset_first"], each["offset_last"]) for each in listed
+    } == {(2, 0, 1, 3)}
+    assert where in [each["quarantine"] for each in shell.run("quarantine", "list")]
+    shown = shell.run("quarantine", "show", shell.stem, orders, "--partition", "1")
+    assert [(each["partition"], each["offset"], each["record"]["value"]) for each in shown] == [
+        (1, 1, WRONG.decode()),
+        (1, 3, "\\xff"),
+    ]
+    assert shown[0]["transform"] == planned["transform"]["digest"]
+    assert "JSONDecodeError" in shown[0]["reason"]
+    assert len(shell.run("quarantine", "show", shell.stem, orders, "--limit", "1", "--offset", "3")) == 1
+
+
+def test_dead_letters_are_replayed(shell: Shell, tmp_path: Path, east: LocalCluster, west: LocalCluster) -> None:
+    """The present transform changes them, each once, and those for which it fails again stay; raw into another topic
+    they come as they were.
+    """
+    orders, other = f"{shell.stem}.orders", f"{shell.stem}x"
+    shell.run("run", "--until", "caught-up")
+    (tmp_path / "rules.py").write_text(RULES.format(function="mended", more=' + (b"}" if value[-1:] != b"}" else b"")'))
+    shell.links[0]["transform"]["python"] = "rules:mended"
+    shell.configure()
+    replay = ("quarantine", "replay", shell.stem, orders, "--kind", "dead-letter", "--yes")
+
+    counts = ("written_records", "present_records", "left_out_records", "failed_records")
+    for more, code, expected in (
+        (["--dry-run"], 1, (1, 0, 0, 1)),
+        ([], 1, (1, 0, 0, 1)),
+        ([], 1, (0, 1, 0, 1)),
+    ):
+        found = shell.run(*replay, *more, code=code)
+        assert [tuple(each[name] for name in counts) for each in found] == [expected] * 2
+        assert "UnicodeDecodeError" in found[0]["reason"]
+    shell.run("run", "--until", "caught-up")
+    got = oracle.records(west.bootstrap_servers, orders, "read_committed", partitions=2)
+    for partition in range(2):
+        values = [each.value for each in got[partition]]
+        assert values == [b'{"COUNTRY": "DE"}', b'{"COUNTRY": "IT"}', b'{"COUNTRY": "FR"}']
+        assert (got[partition][2].key, got[partition][2].headers) == (b"1", (("h", b"1"),))
+
+    topics.create(west, other, partitions=2)
+    for expected in ((2, 0, 0, 0), (0, 2, 0, 0)):
+        found = shell.run(*replay, "--raw", "--into", other)
+        assert [tuple(each[name] for name in counts) for each in found] == [expected] * 2
+    for sent, raw in zip(
+        oracle.records(east.bootstrap_servers, orders, partitions=2),
+        oracle.records(west.bootstrap_servers, other, "read_committed", partitions=2),
+        strict=True,
+    ):
+        failed = [each for each in sent if each.value in (WRONG, ROTTEN)]
+        assert [each[1:] for each in raw] == [each[1:] for each in failed]
+    assert {each["replayed_records"] for each in shell.run("quarantine", "list", shell.stem, orders)} == {2}
+    shell.run(*replay, "--cluster", "east", code=2)

@@ -51,13 +51,16 @@ _REPLAYED: Final = (
     Column("partition", Cells.NUMBER),
     Column("written_records", Cells.NUMBER),
     Column("present_records", Cells.NUMBER),
+    Column("left_out_records", Cells.NUMBER),
+    Column("failed_records", Cells.NUMBER),
+    Column("reason", Cells.PROSE, gives_way=1),
 )
 
 
 @app.callback()
 def group() -> None:
-    """Records that only the target had when isthmus link recover brought it back, and records for which the transform of
-    a link failed: listed, shown, and replayed.
+    """Records that only the target had when isthmus link recover brought it back, and dead letters, for which the
+    transform of a link failed: listed, shown, and replayed.
     """
 
 
@@ -131,15 +134,26 @@ def replay(
     link: _Link,
     topic: _Topic,
     cluster: Annotated[
-        str | None, typer.Option("--cluster", help="The cluster to write to; else the source of the link.")
+        str | None,
+        typer.Option(
+            "--cluster", help="The cluster to write to; else the source of the link, for dead letters its target."
+        ),
     ] = None,
     into: Annotated[
-        str | None, typer.Option("--into", metavar="TOPIC", help="The topic to write to; else that at the source.")
+        str | None,
+        typer.Option(
+            "--into",
+            metavar="TOPIC",
+            help="The topic to write to; else that at the source, for dead letters at the target.",
+        ),
     ] = None,
     kind: Annotated[SetAside, typer.Option("--kind", help="Which of them.")] = SetAside.DIVERGED,
     producer: Annotated[
         int | None, typer.Option("--producer", metavar="ID", help="Only records that this producer wrote; see list.")
     ] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Dead letters as they were, not as the link's present transform changes them.")
+    ] = False,
     yes: YesOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be written.")] = False,
     path: ConfigOption = None,
@@ -152,19 +166,30 @@ def replay(
     Records keep partition, timestamp, key, value and headers; one more header, isthmus.replayed, states where each
     stood.
     By that header a replay that was interrupted, or is run again, writes only the missing records.
+
+    With --kind dead-letter the records for which the transform of the link failed are changed by its present transform,
+    and written to the target's topic, in the order in which they stand at the source and each once: what was replayed
+    is written down in their own topic, in the same transaction. Exits with 1 if the transform fails for some again:
+    these stay to be replayed.
     """
     configuration = load_with_declared(path, link)
     selected = QuarantineFilter(kind=kind, producer_id=producer)
     if not (yes or dry_run):
-        confirm(topic, f"have its records written to the end of {into or 'the source topic'}")
+        where = "the target topic" if kind is SetAside.DEAD_LETTER else "the source topic"
+        confirm(topic, f"have its records written to the end of {into or where}")
     chosen = Fabric(configuration).link(link)
-    found = chosen.replay(topic, cluster=cluster, into=into, selected=selected, dry_run=dry_run)
-    if not output.is_table:
-        render([plain(each) for each in found], output, names=[str(each.partition) for each in found])
-        return
-    render([plain(each) for each in found], output, columns=_REPLAYED)
-    written = format_count(sum(each.written for each in found), "record")
-    _tell(f"{written} would be written; nothing was" if dry_run else f"{written} written")
+    found = chosen.replay(topic, cluster=cluster, into=into, selected=selected, is_raw=raw, dry_run=dry_run)
+    rows = [plain(each) for each in found]
+    if output.is_table:
+        of_letters = ("left_out_records", "failed_records", "reason")
+        silent = () if kind is SetAside.DEAD_LETTER else of_letters
+        render(rows, output, columns=[each for each in _REPLAYED if each.name not in silent])
+        written = format_count(sum(each.written for each in found), "record")
+        _tell(f"{written} would be written; nothing was" if dry_run else f"{written} written")
+    else:
+        render(rows, output, names=[str(each.partition) for each in found])
+    if any(each.failed for each in found):
+        raise typer.Exit(1)
 
 
 def _tell(text: str) -> None:

@@ -13,6 +13,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Final
 
 from isthmus.deadline import Deadline
@@ -67,7 +68,7 @@ class LetterTopics:
             patience_s=_PATIENCE_S,
         )
         await transaction.initialize()
-        log = await _await_decided(self._target, key)
+        log = await await_decided(self._target, key)
         kept, furthest = set[tuple[int, int]](), -1
         async with aclosing(_read_back(self._target, key, log)) as records:
             async for record in records:
@@ -115,20 +116,19 @@ class _TakenLetters:
         batches = [piece.batch for piece in encode_pieces(records, 0, _PARCEL_BYTES)]
         leader = LogLeader(self._target, self._key)
         try:
-            await self._transaction.begin(self._key)
-            await self._append(leader, deque(batches))
-            await self._transaction.end(commit=True)
+            while not await self._write(leader, deque(batches)):
+                await self._look_on()
         except ClusterError:
             # A topic that is gone is the better reason.
             await _require(self._target, *self._key)
             raise
         finally:
             leader.close()
-        # Behind them is the marker of the transaction.
-        self._end += 1
 
-    async def _append(self, leader: LogLeader, batches: deque[Batch]) -> None:
-        transaction = self._transaction
+    async def _write(self, leader: LogLeader, batches: deque[Batch]) -> bool:
+        """Append batches in a transaction. Return whether the log ended where it was known to, so that it counts."""
+        transaction, end = self._transaction, self._end
+        await transaction.begin(self._key)
         while batches:
             batch = batches.popleft()
             header = stamp(batch, transaction.producer_id, transaction.epoch, transaction.sequence, transactional=True)
@@ -144,14 +144,31 @@ class _TakenLetters:
                 batches.extendleft(reversed(split(batch, batch.size_bytes // 2)))
                 continue
             transaction.note_appended(batch.record_count)
-            if base != self._end:
+            if base != end:
                 await transaction.end(commit=False)
-                raise Unreachable(
-                    f"topic {self._key[0]} of {self._target.cluster.alias} has grown since it was read",
-                    cluster=self._target.cluster.alias,
-                    hint="Nobody but Isthmus should write there.",
-                )
-            self._end += batch.record_count
+                return False
+            end += batch.record_count
+        await transaction.end(commit=True)
+        # Behind them is the marker of the transaction.
+        self._end = end + 1
+        return True
+
+    async def _look_on(self) -> None:
+        """Read what others have appended: marks of replays, and what is no letter of the lane.
+
+        :raises ClusterError: It cannot be read, or there is a letter: it was not known what was there.
+        """
+        log = await await_decided(self._target, self._key)
+        async with aclosing(_read_back(self._target, self._key, replace(log, start=self._end))) as records:
+            async for record in records:
+                letter = read_letter(record)
+                if letter is not None and letter.topic_id == self._lane.source_topic_id:
+                    raise Unreachable(
+                        f"topic {self._key[0]} of {self._target.cluster.alias} holds more than it had when it was read",
+                        cluster=self._target.cluster.alias,
+                        hint="It is read again.",
+                    )
+        self._end = log.end
 
     def _too_large(self, error: BrokerRefused, batch: Batch) -> BrokerRefused:
         topic, alias = self._key[0], self._target.cluster.alias
@@ -179,17 +196,17 @@ async def _require(target: Client, topic: str, partition: int) -> None:
         )
 
 
-async def _await_decided(target: Client, key: tuple[str, int]) -> LogRange:
-    """Return the log of a partition once no transaction is open there."""
+async def await_decided(target: Client, key: tuple[str, int]) -> LogRange:
+    """Return the log of a partition of a topic for dead letters, once no transaction is open there.
+
+    :raises ClusterError: It cannot be read, or a transaction does not end.
+    """
     deadline = Deadline(_PATIENCE_S)
-    end = -1
     while True:
         outcomes = await log_ranges(target, [key])
         for error in outcomes.errors.values():
             raise error
         log = outcomes.values[key]
-        if end < 0:
-            end = log.end
         if log.stable_end >= log.end:
             return log
         if deadline.has_passed:

@@ -288,13 +288,16 @@ class RecoverBody(Body):
 
 
 class ReplayBody(Body):
-    """The records of a topic that were set aside, and their destination: the source's topic if no other is named."""
+    """The records of a topic that were set aside, and their destination: the source's topic if no other is named, for
+    dead letters the target's. These are changed by the link's present transform, unless `raw`.
+    """
 
     topic: _Topic
     cluster: Text | None = None
     into: _Topic | None = None
     kind: SetAside = SetAside.DIVERGED
     producer: _Number | None = None
+    raw: StrictBool = False
 
 
 class DrillBody(Body):

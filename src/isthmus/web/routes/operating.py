@@ -120,6 +120,7 @@ def _recovering(router: APIRouter, desk: FabricDesk, operations: Operations) -> 
                     cluster=body.cluster,
                     into=body.into,
                     selected=selected,
+                    is_raw=body.raw,
                     dry_run=dry_run,
                     on_step=on_step,
                 )

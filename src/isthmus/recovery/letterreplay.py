@@ -1,0 +1,278 @@
+"""Write dead letters into a topic of the target, each once, however often that is begun.
+
+Each transaction has some records and, in the log of the letters, the mark that their letters were replayed into this
+topic. So what a replay has done does not depend on what the topic keeps: a second one reads the marks. A replay first
+initializes its transactional id: what an earlier one has on its way is refused from then on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from isthmus.engine.batches.rebatch import Record
+from isthmus.engine.mapped.letters import Letter
+from isthmus.engine.mapped.lettertopics import await_decided
+from isthmus.engine.mapped.reworking import encode_pieces, measure
+from isthmus.engine.mapped.transformer import Changed, Failure, Portion
+from isthmus.errors import BrokerRefused, ClusterError, PlanRefused
+from isthmus.kafka import codes
+from isthmus.kafka.batches.batch import HEADER_BYTES, stamp
+from isthmus.kafka.client import Client
+from isthmus.kafka.log.leader import LogLeader
+from isthmus.kafka.log.listoffsets import PartitionKey
+from isthmus.kafka.metadata import NO_TOPIC_ID
+from isthmus.kafka.transactions.transaction import Transaction
+from isthmus.model.kafka.topic import TopicDescription
+from isthmus.model.lane import Lane
+from isthmus.model.link import Link
+from isthmus.model.links.deadletters import dead_letters_of
+from isthmus.model.links.recovery import OffsetRuns
+from isthmus.model.links.transform import Transform
+from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.recovery.letters import StoredLetter, mark_replayed, read_letters
+from isthmus.recovery.replaying import ReplayedPartition, find_destination
+from isthmus.recovery.sides import find_topic
+from isthmus.topics.preflight import batch_bytes_max
+
+Change = Callable[[Transform, Sequence[Portion]], Awaitable[Sequence[Sequence[Changed]]]]
+"""Has a transform change the records of portions; what became of each record, in their order."""
+_CHUNK_RECORDS: Final = 500
+_CHUNK_BYTES: Final = 1 << 20
+_PARCEL_BYTES: Final = 512 << 10
+_LZ4: Final = 3
+_WRITE_S: Final = 30.0
+_TIMEOUT_MS: Final = 60_000
+_UNFIT: Final = frozenset(
+    {codes.MESSAGE_TOO_LARGE, codes.RECORD_LIST_TOO_LARGE, codes.INVALID_RECORD, codes.INVALID_TIMESTAMP}
+)
+"""Refusals that one record is the reason of."""
+
+
+class _Settled(NamedTuple):
+    """A letter, and what became of its record: `None` if it is left out."""
+
+    stored: int
+    letter: Letter
+    record: Record | None
+
+
+@dataclass(slots=True)
+class _Tally:
+    written: int = 0
+    left_out: int = 0
+    failed: int = 0
+    reason: str = ""
+
+    def fail(self, reason: str) -> None:
+        self.failed, self.reason = self.failed + 1, self.reason or reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterReplayer:
+    """Replays the dead letters of `topic` of a link into a topic at its target, as the link's present transform changes
+    their records by `change`, or as they were without one.
+    """
+
+    link: Link
+    target: Client
+    topic: TargetTopic
+    into: str
+    change: Change | None = None
+    on_step: Callable[[str], None] = lambda _: None
+
+    async def replay(self, *, dry_run: bool = False) -> tuple[ReplayedPartition, ...]:
+        """Write the records of letters that were not replayed there yet, in the order of their origin; none where there
+        are no dead letters. Letters for which the transform fails again stay to be replayed. With `dry_run` only count.
+
+        :raises PlanRefused: The topic is not there, or has fewer partitions; or nothing changes its records now.
+        :raises ClusterError: The target cannot be read or written; a repeated call continues.
+        """
+        name = dead_letters_of(self.link.name, self.topic)
+        there = await find_topic(self.target, name)
+        if there is None:
+            return ()
+        into = await find_destination(self.target, self.into, there)
+        writer = _Writer(self.target, self.link.name, self.topic, into)
+        if not dry_run:
+            await writer.transaction.initialize()
+        found = []
+        for partition in range(there.partition_count):
+            self.on_step(f"{self.topic}: partition {partition + 1} of {there.partition_count}")
+            found.append(await self._replay((name, partition), writer, dry_run=dry_run))
+        if not dry_run and any(each.written for each in found):
+            # Readers of committed records see all of them when this returns.
+            await writer.transaction.wait_for_end(commit=True)
+        return tuple(found)
+
+    async def _replay(self, key: PartitionKey, writer: _Writer, *, dry_run: bool) -> ReplayedPartition:
+        await await_decided(self.target, key)
+        log = await read_letters(self.target, *key)
+        done = log.replayed.get(writer.into_id, OffsetRuns())
+        pending = in_order([each for each in log.letters if each.stored not in done])
+        tally, settled = _Tally(), list[_Settled]()
+        for letter, outcome in zip(pending, await self._settle(pending), strict=True):
+            if isinstance(outcome, Failure):
+                tally.fail(f"offset {letter.letter.record.offset}: {outcome.reason}")
+            else:
+                settled.append(_Settled(letter.stored, letter.letter, outcome))
+        if not dry_run:
+            for chunk in _chunks(settled):
+                await writer.write(key, chunk, tally)
+        else:
+            tally.written = sum(each.record is not None for each in settled)
+            tally.left_out = len(settled) - tally.written
+        return ReplayedPartition(
+            partition=key[1],
+            written=tally.written,
+            present=len(log.letters) - len(pending),
+            left_out=tally.left_out,
+            failed=tally.failed,
+            reason=tally.reason,
+        )
+
+    async def _settle(self, letters: Sequence[StoredLetter]) -> list[Changed]:
+        """Return what becomes of the records of letters."""
+        if self.change is None or not letters:
+            return [each.letter.record for each in letters]
+        source = self.link.topics.source_of(self.topic) or SourceTopic(letters[0].letter.topic)
+        transform = self.link.transform_of(source)
+        if transform is None:
+            raise PlanRefused(
+                f"link {self.link.name} has no transform for {source} now, which could change its dead letters",
+                hint="--raw replays them as they were; what a transform was to remove is in them.",
+            )
+        portions = [_portion(transform, run) for run in _runs(letters)]
+        return [each for answer in await self.change(transform, portions) for each in answer]
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Writes records and marks, in transactions of one producer."""
+
+    target: Client
+    link: str
+    topic: TargetTopic
+    into: TopicDescription
+    transaction: Transaction = field(init=False)
+    sequences: defaultdict[PartitionKey, int] = field(default_factory=lambda: defaultdict(int))
+
+    def __post_init__(self) -> None:
+        named = f"isthmus.{self.link}.{self.topic}.replay-letters"
+        self.transaction = Transaction(self.target, named, timeout_ms=_TIMEOUT_MS)
+
+    @property
+    def into_id(self) -> str:
+        """The topic that gets the records, as marks name it: another one of its name is another topic."""
+        return f"{self.into.name}@{self.into.topic_id}"
+
+    async def write(self, key: PartitionKey, chunk: Sequence[_Settled], tally: _Tally) -> None:
+        """Write the records of a chunk of letters, and mark these as replayed; all or nothing. A record that the topic
+        does not take fails by itself.
+
+        :raises ClusterError: They cannot be written.
+        """
+        records = [(each.record, _LZ4) for each in chunk if each.record is not None]
+        try:
+            await self._write(key, records, mark_replayed(self.into_id, [s.stored for s in chunk], _now_ms()))
+        except BrokerRefused as error:
+            if error.code not in _UNFIT:
+                raise
+            if len(chunk) == 1:
+                tally.fail(f"offset {chunk[0].letter.record.offset}: {error.message}")
+                return
+            half = len(chunk) // 2
+            await self.write(key, chunk[:half], tally)
+            await self.write(key, chunk[half:], tally)
+        else:
+            tally.written += len(records)
+            tally.left_out += len(chunk) - len(records)
+
+    async def _write(self, key: PartitionKey, records: Sequence[tuple[Record, int]], mark: Record) -> None:
+        into: PartitionKey = (self.into.name, key[1])
+        bytes_max = min(batch_bytes_max(self.into) - HEADER_BYTES, _PARCEL_BYTES)
+        await self.transaction.add([key, into] if records else [key])
+        try:
+            await self._append(into, records, bytes_max)
+            await self._append(key, [(mark, 0)], _PARCEL_BYTES)
+        except ClusterError:
+            with contextlib.suppress(ClusterError):
+                await self.transaction.end(commit=False)
+            raise
+        await self.transaction.end(commit=True)
+
+    async def _append(self, key: PartitionKey, records: Sequence[tuple[Record, int]], bytes_max: int) -> None:
+        transaction, leader = self.transaction, LogLeader(self.target, key)
+        try:
+            for piece in encode_pieces(records, 0, bytes_max):
+                batch, sequence = piece.batch, self.sequences[key]
+                header = stamp(batch, transaction.producer_id, transaction.epoch, sequence, transactional=True)
+                await leader.append(header, batch, term_s=_WRITE_S, transactional_id=transaction.transactional_id)
+                self.sequences[key] += batch.record_count
+        finally:
+            leader.close()
+
+
+def in_order(letters: Sequence[StoredLetter]) -> list[StoredLetter]:
+    """Return letters in the order of their origin: by topic, as it was created again, by leader epoch and offset."""
+    topics = {
+        topic_id: number for number, topic_id in enumerate(dict.fromkeys(each.letter.topic_id for each in letters))
+    }
+
+    def origin(one: StoredLetter) -> tuple[int, int, int]:
+        return topics[one.letter.topic_id], one.letter.epoch, one.letter.record.offset
+
+    return sorted(letters, key=origin)
+
+
+def _runs(letters: Sequence[StoredLetter]) -> Iterator[list[Letter]]:
+    """Split letters into runs that a transform can get at once: of one topic, each offset once, and not too many."""
+    run: list[Letter] = []
+    size = 0
+    for _, each in letters:
+        own = measure(each.record)
+        is_next = not run or (each.topic_id == run[-1].topic_id and each.record.offset > run[-1].record.offset)
+        if run and (not is_next or len(run) >= _CHUNK_RECORDS or size + own > _CHUNK_BYTES):
+            yield run
+            run, size = [], 0
+        run.append(each)
+        size += own
+    if run:
+        yield run
+
+
+def _portion(transform: Transform, run: Sequence[Letter]) -> Portion:
+    """Build the records of letters as their lane had them."""
+    lane = Lane(
+        source_topic=SourceTopic(run[0].topic),
+        source_topic_id=run[0].topic_id,
+        target_topic=TargetTopic(run[0].topic),
+        target_topic_id=NO_TOPIC_ID,
+        partition=run[0].partition,
+        is_mapped=True,
+        transform=transform.digest,
+    )
+    return Portion(lane, [each.record for each in run], [each.is_appended for each in run])
+
+
+def _chunks(settled: Sequence[_Settled]) -> Iterator[list[_Settled]]:
+    """Split letters into those of one transaction each."""
+    chunk: list[_Settled] = []
+    size = 0
+    for each in settled:
+        own = 0 if each.record is None else measure(each.record)
+        if chunk and (len(chunk) >= _CHUNK_RECORDS or size + own > _CHUNK_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(each)
+        size += own
+    if chunk:
+        yield chunk
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,134 @@
+"""Dead letters replayed into a topic of the same cluster, by replays that end anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from isthmus.engine.batches.rebatch import Record
+from isthmus.engine.mapped.lettertopics import LetterTopics
+from isthmus.engine.mapped.transformer import Changed, DeadLetter, Failure, Portion
+from isthmus.errors import PlanRefused
+from isthmus.kafka.client import Client
+from isthmus.local import LocalCluster
+from isthmus.model.lane import Lane
+from isthmus.model.link import Link
+from isthmus.model.links.deadletters import dead_letters_of
+from isthmus.model.links.transform import OnError, RecordFunction, Transform
+from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.recovery import letterreplay
+from isthmus.recovery.letterreplay import LetterReplayer
+from testing.records import oracle, topics
+from testing.runs.running import link_of
+
+pytestmark = pytest.mark.integration
+
+LETTERS = 60
+
+
+def linked(west: LocalCluster, name: str) -> Link:
+    link = link_of(west.cluster(), west.cluster(), name, name=name)
+    return replace(link, transforms=(Transform(python=RecordFunction("json", "dumps"), on_error=OnError.DEAD_LETTER),))
+
+
+def lane_of(name: str) -> Lane:
+    return Lane(
+        source_topic=SourceTopic(name),
+        source_topic_id=uuid.UUID(int=7),
+        target_topic=TargetTopic(name),
+        target_topic_id=uuid.UUID(int=8),
+        partition=0,
+        is_mapped=True,
+        transform="one",
+    )
+
+
+def dead(offset: int) -> DeadLetter:
+    return DeadLetter(Record(offset, topics.SEPTEMBER, b"k", b"%d" % offset, []), 0, False, "no")
+
+
+async def marked(_: Transform, portions: Sequence[Portion]) -> list[list[Changed]]:
+    """Leaves out each seventh record, fails for each eleventh, and marks all others."""
+
+    def become(record: Record) -> Changed:
+        if record.offset % 11 == 0:
+            return Failure(record, "no")
+        return None if record.offset % 7 == 0 else record._replace(value=b"<%b>" % (record.value or b""))
+
+    return [[become(record) for record in portion.records] for portion in portions]
+
+
+def test_replays_that_end_anywhere(west: LocalCluster, topic: Callable[[str], str]) -> None:
+    """Each record comes once and in the order of its origin, also where letters stand in another one; a lane that adds
+    letters meanwhile goes on, and what failed again is tried again.
+    """
+    name = topic("replayed")
+    topics.create(west, name)
+    topics.create(west, dead_letters_of(name, TargetTopic(name)))
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")  # noqa: T201
+    chance = random.Random(seed)
+
+    async def scenario() -> None:
+        async with Client(west.cluster()) as target:
+            taken = await LetterTopics("east", target, name, lambda: True).take_over(lane_of(name), 0)
+            await taken.put([dead(offset) for offset in range(1, LETTERS, 2)])
+            await taken.put([dead(offset) for offset in range(2, LETTERS, 2)])
+
+            def replayer() -> LetterReplayer:
+                return LetterReplayer(
+                    link=linked(west, name), target=target, topic=TargetTopic(name), into=name, change=marked
+                )
+
+            for number in range(8):
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(chance.random() * 0.2):
+                        await replayer().replay()
+                await taken.put([dead(LETTERS + number)])
+            (found,) = await replayer().replay()
+            total = LETTERS - 1 + 8
+            failed = sum(offset % 11 == 0 for offset in range(1, total + 1))
+            assert found.failed == failed
+            assert found.present + found.written + found.left_out + failed == total
+            (again,) = await replayer().replay()
+            assert (again.written, again.left_out, again.present, again.failed) == (0, 0, total - failed, failed)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(letterreplay, "_chunks", lambda settled: [[each] for each in settled])
+        asyncio.run(scenario())
+
+    (seen,) = oracle.records(west.bootstrap_servers, name, "read_committed")
+    offsets = [int((each.value or b"").strip(b"<>")) for each in seen]
+    assert offsets == [n for n in range(1, LETTERS + 8) if n % 7 and n % 11]
+
+
+def test_a_record_that_the_topic_does_not_take_fails_alone(west: LocalCluster, topic: Callable[[str], str]) -> None:
+    """Others come, and it does once the topic takes it. Without a transform only raw letters can be replayed."""
+    name = topic("unfit")
+    topics.create(west, name, max_message_bytes=10_000)
+    topics.create(west, dead_letters_of(name, TargetTopic(name)))
+    large = dead(2)._replace(record=dead(2).record._replace(value=random.Random(5).randbytes(50_000)))
+
+    async def scenario() -> None:
+        async with Client(west.cluster()) as target:
+            taken = await LetterTopics("east", target, name, lambda: True).take_over(lane_of(name), 0)
+            await taken.put([dead(1), large, dead(3)])
+            link = linked(west, name)
+            raw = LetterReplayer(link=link, target=target, topic=TargetTopic(name), into=name)
+            (found,) = await raw.replay()
+            assert (found.written, found.failed) == (2, 1)
+            assert "offset 2" in found.reason
+            await asyncio.to_thread(topics.configure, west, name, max_message_bytes=100_000)
+            (found,) = await raw.replay()
+            assert (found.written, found.present, found.failed) == (1, 2, 0)
+            await taken.put([dead(4)])
+            with pytest.raises(PlanRefused, match="has no transform"):
+                await replace(raw, link=replace(link, transforms=()), change=marked).replay()
+
+    asyncio.run(scenario())
