@@ -224,6 +224,14 @@ FLAGS_REPLACED = MetricDescription(
     _TOPIC,
     "Records whose header of copy flags was invalid, or that had several, since their distributor began.",
 )
+TRANSFORM_FAILURES = MetricDescription(
+    "isthmus_transform_failures_total",
+    _COUNTER,
+    _TOPIC,
+    "Records for which the transform failed and that were left out since their partitions began; on_error is whether "
+    "such records are skipped or become dead letters now.",
+    ("on_error",),
+)
 AUTH_ERRORS = MetricDescription(
     "isthmus_auth_errors_total", _COUNTER, _TOPIC, "How often a partition was found to lack a right, on either side."
 )
@@ -278,6 +286,7 @@ METRICS: Final = (
     REPORT_AGE,
     GAP_RECORDS,
     FLAGS_REPLACED,
+    TRANSFORM_FAILURES,
     AUTH_ERRORS,
     PARTITION_LAG,
     PARTITION_LAG_S,

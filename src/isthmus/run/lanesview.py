@@ -98,6 +98,7 @@ def _partition(topic: TopicPlan, decision: PartitionDecision, view: LanesView) -
         records=count.records,
         size_bytes=count.size_bytes,
         flags_replaced=view.places[key].flags_replaced if key in view.places else 0,
+        skipped=view.places[key].skipped if key in view.places else 0,
         problem=None if state is LaneState.PAUSED else problem,
         gaps=() if report is None else report.gaps,
         state_age_s=age_s if state is reported else 0.0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import promql_parser
@@ -11,7 +12,8 @@ import pytest
 
 from isthmus.metrics.catalogue import METRICS
 from isthmus.model.lane import Gap, LaneState
-from isthmus.model.links.progress import GroupProgress, LinkProgress
+from isthmus.model.links.progress import GroupProgress, LinkProgress, TopicProgress
+from isthmus.model.links.transform import OnError, RecordFunction, Transform
 from isthmus.model.loop import LoopProgress, LoopState
 from isthmus.model.problem import Problem
 from isthmus.model.process.receipt import LeaseTotals
@@ -26,6 +28,7 @@ def well() -> LinkProgress:
     """A link that is as it should be, with a group, and a task that is watched."""
     return link_at(
         topic_at("orders"),
+        changed(0),
         groups=[GroupProgress(group="g", standing="IN_STEP", behind_records=0)],
         latency=latency_of(5.0, 6.0),
         leases=LeaseTotals(),
@@ -59,7 +62,7 @@ def test_a_query_asks_for_what_there_is(query: str) -> None:
     telling = Telling()
     telling.show(well())
     problem = Problem("away", "", "ISTH-UNREACHABLE")
-    telling.show(link_at(topic_at("orders", state=LaneState.FOREIGN_WRITE), topic_at("a"), problem=problem,
+    telling.show(link_at(topic_at("orders", state=LaneState.FOREIGN_WRITE), topic_at("a"), changed(1), problem=problem,
                          groups=[GroupProgress(group="g", standing="CATCHING_UP", behind_records=5)]))  # fmt: skip
     for selector, found in telling.scrapes.series(filled_in(query)).items():
         # Of a state that a topic is not in there is no series.
@@ -79,6 +82,12 @@ def test_no_alert_fires_while_all_is_well(alert: str) -> None:
 def lane(state: LaneState, **more: Any) -> LinkProgress:
     """A link with one topic in this state."""
     return link_at(topic_at("orders", state=state, **more))
+
+
+def changed(skipped: int) -> TopicProgress:
+    """A topic whose transform has failed for so many records."""
+    function = RecordFunction("rules", "clean")
+    return replace(topic_at("c", skipped=skipped), transform=Transform(python=function, on_error=OnError.DEAD_LETTER))
 
 
 def lost(count: int) -> LinkProgress:
@@ -106,6 +115,7 @@ FAULTS: dict[str, list[tuple[LinkProgress | None, float]]] = {
     "IsthmusTopicHeldUp": [(lane(LaneState.BLOCKED), 30.0)],
     "IsthmusTaskInError": [(link_at(loops=(LoopProgress(loop="data", state=LoopState.IN_ERROR),)), 30.0)],
     "IsthmusDataGap": [(lane(LaneState.ACTIVE, gaps=(Gap(3, 9),)), 30.0)],
+    "IsthmusRecordsNotChanged": [(link_at(changed(0)), 30.0), (link_at(changed(2)), 30.0)],
     "IsthmusLagTooOld": [(lane(LaneState.ACTIVE, source_end=11), 30.0), (lane(LaneState.ACTIVE, source_end=11), 301.0)],
     "IsthmusStalled": [(lane(LaneState.ACTIVE, source_end=11), 30.0)] * 2,
     "IsthmusSlow": [(link_at(topic_at("orders"), latency=latency_of(5.0, 6.0, *[90_000.0] * 9)), 30.0)],

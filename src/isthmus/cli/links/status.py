@@ -31,9 +31,10 @@ from isthmus.errors import ClusterError, ConfigError, IsthmusError
 from isthmus.fabric.answers import StatusReader
 from isthmus.fabric.async_fabric import AsyncFabric
 from isthmus.model.links.pauses import told_of
-from isthmus.model.links.progress import LinkProgress
+from isthmus.model.links.progress import LinkProgress, TopicProgress
 from isthmus.model.links.writability import KeptBy
 from isthmus.model.loop import LoopState
+from isthmus.model.onerror import OnError
 from isthmus.model.problem import Problem, cluster_error, exit_code_of
 from isthmus.model.state import ControllerState, LinkState
 from isthmus.model.text.duration import parse_duration
@@ -41,7 +42,7 @@ from isthmus.model.text.elapsed import ago
 from isthmus.model.text.patterns import NamePattern
 from isthmus.model.text.plain import plain
 from isthmus.model.text.suggestion import nearest
-from isthmus.model.text.wording import first_few
+from isthmus.model.text.wording import first_few, format_count
 
 INTERVAL_MIN_S: Final = 0.1
 _LET_IN: Final = {
@@ -198,6 +199,9 @@ def tell_problems(links: Sequence[LinkProgress]) -> None:
                 console.print(Text(printable(f"{where}: {problem.message}"), style="yellow"))
                 if problem.hint:
                     console.print(Text(f"  {printable(problem.hint)}"))
+        for topic in link.topics:
+            if topic.skipped:
+                console.print(Text(printable(f"{link.link}/{topic.topic}: {_skipped(link, topic)}"), style="yellow"))
         for where, reason in link.waits:
             console.print(Text(printable(f"{where}: {reason}"), style="yellow"))
         for partition in [partition for topic in link.topics for partition in topic.partitions]:
@@ -205,6 +209,14 @@ def tell_problems(links: Sequence[LinkProgress]) -> None:
                 where = f"{link.link}/{partition.topic}-{partition.partition}"
                 message = f"[{gap.offset_begin}, {gap.offset_end}) was deleted at the source before it was copied"
                 console.print(Text(printable(f"{where}: {message}"), style="yellow"))
+
+
+def _skipped(link: LinkProgress, topic: TopicProgress) -> str:
+    """Return how many records a transform has failed for, and where they are."""
+    count = format_count(topic.skipped, "record")
+    has_letters = topic.transform is not None and topic.transform.on_error is OnError.DEAD_LETTER
+    where = f" They are shown by isthmus quarantine show {link.link} {topic.topic}" if has_letters else ""
+    return f"the transform failed for {count}, which {'is' if topic.skipped == 1 else 'are'} left out.{where}"
 
 
 def _tell_controllers(links: Sequence[LinkProgress]) -> None:

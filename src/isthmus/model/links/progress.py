@@ -48,6 +48,7 @@ class MapPlace:
     copied_end: NumberOrNull
     copied_records: int | None
     copy_flags_replaced: int
+    skipped_records: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +66,10 @@ class PartitionProgress(PlainValue):
 
     `records` and `size_bytes` are what the present run has copied, `copied_records` the records copied since the lane
     began, by its map (`None` if offsets are the same, or its ledger does not answer), and `flags_replaced` the records
-    whose header of copy flags was ever replaced because it was not valid. `gaps` are offsets the source deleted before
-    they were copied. The ages (s) are how long ago the state and the ends were seen, at most: infinite for an end of
-    unknown age.
+    whose header of copy flags was ever replaced because it was not valid. `skipped` are those that its transforms could
+    not change and that were left out since the lane began, dead letters included. `gaps` are offsets the source deleted
+    before they were copied. The ages (s) are how long ago the state and the ends were seen, at most: infinite for an
+    end of unknown age.
     """
 
     SCHEMA: ClassVar = "PartitionStatus"
@@ -91,6 +93,7 @@ class PartitionProgress(PlainValue):
     size_bytes: Hidden[int] = 0
     copied_records: Hidden[int | None] = None
     flags_replaced: Hidden[int] = 0
+    skipped: Hidden[int] = 0
     is_waiting_anew: Hidden[bool] = False
     source_age_s: Hidden[float] = 0.0
     target_age_s: Hidden[float] = 0.0
@@ -143,7 +146,10 @@ class PartitionProgress(PlainValue):
         if self.copied_end is None:
             return None
         return MapPlace(
-            copied_end=self.copied_end, copied_records=self.copied_records, copy_flags_replaced=self.flags_replaced
+            copied_end=self.copied_end,
+            copied_records=self.copied_records,
+            copy_flags_replaced=self.flags_replaced,
+            skipped_records=self.skipped,
         )
 
 
@@ -220,6 +226,11 @@ class TopicProgress(PlainValue):
     def flags_replaced(self) -> int:
         """The records whose header of copy flags was ever replaced because its format was not valid."""
         return sum(partition.flags_replaced for partition in self.partitions)
+
+    @computed_field(before="problem")
+    def skipped(self) -> Annotated[int, "skipped_records"]:
+        """Records that transforms could not change and that were left out, dead letters included."""
+        return sum(partition.skipped for partition in self.partitions)
 
     @property
     def is_unfinished(self) -> bool:

@@ -293,16 +293,21 @@ class Transform(PlainValue):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransformSummary:
-    """A transform in short: where it changes records, and what it does, in words."""
+    """A transform in short: where it changes records, what it does, in words, and what becomes of those for which it
+    fails.
+    """
 
     digest: str
     way: TransformWay | None
     described: str
+    on_error: OnError
 
 
 def summarize_transform(transform: Transform) -> TransformSummary:
     """Return a transform in short."""
-    return TransformSummary(digest=transform.digest, way=transform.way, described=transform.described)
+    return TransformSummary(
+        digest=transform.digest, way=transform.way, described=transform.described, on_error=transform.on_error
+    )
 
 
 def transform_for(transforms: Iterable[Transform], topic: str) -> Transform | None:

@@ -21,13 +21,14 @@ class Count(NamedTuple):
 
 
 class LanePlace(NamedTuple):
-    """The last known position of a lane, and of the end of its source; -1 if unknown. For `flags_replaced` see
+    """The last known position of a lane, and of the end of its source; -1 if unknown. For other counts see
     `LaneReport`.
     """
 
     position: int
     source_end: int
     flags_replaced: int = 0
+    skipped: int = 0
 
 
 @dataclass(slots=True)
@@ -176,7 +177,10 @@ class RunProgress:
         known, place = self._reports.get(report.key), self.places.get(report.key, LanePlace(-1, -1))
         position = report.position if report.position >= 0 else place.position
         self.places[report.key] = LanePlace(
-            position, max(report.source_end, place.source_end), max(report.flags_replaced, place.flags_replaced)
+            position,
+            max(report.source_end, place.source_end),
+            max(report.flags_replaced, place.flags_replaced),
+            max(report.skipped, place.skipped),
         )
         if report.state is LaneState.STOPPED:
             if known is not None:
