@@ -7,7 +7,6 @@ initializes its transactional id: what an earlier one has on its way is refused 
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -19,7 +18,7 @@ from isthmus.engine.mapped.letters import Letter
 from isthmus.engine.mapped.lettertopics import await_decided
 from isthmus.engine.mapped.reworking import encode_pieces, measure
 from isthmus.engine.mapped.transformer import Changed, Failure, Portion
-from isthmus.errors import BrokerRefused, ClusterError, PlanRefused
+from isthmus.errors import BrokerRefused, PlanRefused
 from isthmus.kafka import codes
 from isthmus.kafka.batches.batch import HEADER_BYTES, stamp
 from isthmus.kafka.client import Client
@@ -104,9 +103,7 @@ class LetterReplayer:
         for partition in range(there.partition_count):
             self.on_step(f"{self.topic}: partition {partition + 1} of {there.partition_count}")
             found.append(await self._replay((name, partition), writer, dry_run=dry_run))
-        if not dry_run and any(each.written for each in found):
-            # Readers of committed records see all of them when this returns.
-            await writer.transaction.wait_for_end(commit=True)
+        await writer.wait()
         return tuple(found)
 
     async def _replay(self, key: PartitionKey, writer: _Writer, *, dry_run: bool) -> ReplayedPartition:
@@ -152,13 +149,14 @@ class LetterReplayer:
 
 @dataclass(slots=True)
 class _Writer:
-    """Writes records and marks, in transactions of one producer."""
+    """Writes records and marks, in transactions of one producer; whether the last of them `has_committed`."""
 
     target: Client
     link: str
     topic: TargetTopic
     into: TopicDescription
     transaction: Transaction = field(init=False)
+    has_committed: bool | None = None
     sequences: defaultdict[PartitionKey, int] = field(default_factory=lambda: defaultdict(int))
 
     def __post_init__(self) -> None:
@@ -199,11 +197,20 @@ class _Writer:
         try:
             await self._append(into, records, bytes_max)
             await self._append(key, [(mark, 0)], _PARCEL_BYTES)
-        except ClusterError:
-            with contextlib.suppress(ClusterError):
-                await self.transaction.end(commit=False)
+        except BrokerRefused:
+            # What comes next must not be committed together with a part of this.
+            await self._end(commit=False)
             raise
-        await self.transaction.end(commit=True)
+        await self._end(commit=True)
+
+    async def _end(self, *, commit: bool) -> None:
+        await self.transaction.end(commit=commit)
+        self.has_committed = commit
+
+    async def wait(self) -> None:
+        """Wait until readers of committed records see what was written."""
+        if self.has_committed is not None:
+            await self.transaction.wait_for_end(commit=self.has_committed)
 
     async def _append(self, key: PartitionKey, records: Sequence[tuple[Record, int]], bytes_max: int) -> None:
         transaction, leader = self.transaction, LogLeader(self.target, key)

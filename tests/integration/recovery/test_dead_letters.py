@@ -118,15 +118,18 @@ def test_a_record_that_the_topic_does_not_take_fails_alone(west: LocalCluster, t
     async def scenario() -> None:
         async with Client(west.cluster()) as target:
             taken = await LetterTopics("east", target, name, lambda: True).take_over(lane_of(name), 0)
-            await taken.put([dead(1), large, dead(3)])
+            await taken.put([dead(1), dead(3), large])
             link = linked(west, name)
             raw = LetterReplayer(link=link, target=target, topic=TargetTopic(name), into=name)
             (found,) = await raw.replay()
             assert (found.written, found.failed) == (2, 1)
             assert "offset 2" in found.reason
+            await taken.put([dead(5)._replace(record=large.record._replace(offset=5))])
+            (found,) = await raw.replay()
+            assert (found.written, found.present, found.failed) == (0, 2, 2)
             await asyncio.to_thread(topics.configure, west, name, max_message_bytes=100_000)
             (found,) = await raw.replay()
-            assert (found.written, found.present, found.failed) == (1, 2, 0)
+            assert (found.written, found.present, found.failed) == (2, 2, 0)
             await taken.put([dead(4)])
             with pytest.raises(PlanRefused, match="has no transform"):
                 await replace(raw, link=replace(link, transforms=()), change=marked).replay()
