@@ -12,9 +12,9 @@ LOOKING = {
     "acls generate", "cluster describe", "cluster groups", "cluster list", "cluster registry", "cluster topics",
     "config check", "config show", "context list", "context show", "doctor", "groups copy", "groups describe",
     "groups key", "groups list", "groups translate", "help", "link describe", "link list", "local status",
-    "gateway status", "namespace describe", "namespace list", "plan", "provenance", "quarantine list", "schemas diff",
-    "schemas list", "status", "token list", "tree describe", "tree list", "tree plan", "tree show", "tree targets",
-    "transform try", "tree verify", "wait",
+    "gateway status", "namespace describe", "namespace list", "plan", "provenance", "quarantine list",
+    "quarantine show", "schemas diff", "schemas list", "status", "token list", "tree describe", "tree list",
+    "tree plan", "tree show", "tree targets", "transform try", "tree verify", "wait",
 }  # fmt: skip
 
 

@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 
 from isthmus.engine.batches.rebatch import Record
 from isthmus.engine.mapped.letters import Letter
-from isthmus.engine.mapped.lettertopics import await_decided
 from isthmus.engine.mapped.reworking import encode_pieces, measure
 from isthmus.engine.mapped.transformer import Changed, Failure, Portion
 from isthmus.errors import BrokerRefused, PlanRefused
@@ -107,7 +106,6 @@ class LetterReplayer:
         return tuple(found)
 
     async def _replay(self, key: PartitionKey, writer: _Writer, *, dry_run: bool) -> ReplayedPartition:
-        await await_decided(self.target, key)
         log = await read_letters(self.target, *key)
         done = log.replayed.get(writer.into_id, OffsetRuns())
         pending = in_order([each for each in log.letters if each.stored not in done])

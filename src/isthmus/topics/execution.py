@@ -40,11 +40,11 @@ async def apply(plan: LinkPlan, target: Client) -> Applied:
     enlarged = await add_partitions(target, {name: counts[name] for name in too_small})
     settled = await alter_topic_configs(target, {t.topic: t.settles for t in topics if t.settles})
 
-    def planned(name: str) -> TargetTopic:
+    def find_topic(name: str) -> TargetTopic:
         return letters[name].topic if name in letters else TargetTopic(name)
 
     errors = {
-        planned(name): error
+        find_topic(name): error
         for name, error in {**created.errors, **enlarged.errors, **settled.errors}.items()
         # Then the next observation finds it.
         if not is_there_already(error)
@@ -54,4 +54,4 @@ async def apply(plan: LinkPlan, target: Client) -> Applied:
             _log.info("link %s: %s at %s: %s", plan.link, what, plan.target, ", ".join(sorted(done.values)))
     grown = {name: counts[name] for name in (*created.values, *enlarged.values)}
     changed = {*settled.values} - grown.keys() | await await_leaders(target, grown)
-    return Applied(changed=frozenset(map(planned, changed)) - errors.keys(), errors=errors)
+    return Applied(changed=frozenset(map(find_topic, changed)) - errors.keys(), errors=errors)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from isthmus.engine.batches.rebatch import Record
-from isthmus.engine.mapped.letters import Letter, read_letter
+from isthmus.engine.mapped.letters import Letter, as_letter, read_letter
 from isthmus.engine.mapped.lettertopics import LetterTopics
 from isthmus.engine.mapped.transformer import Changed, DeadLetter, Failure, LaneLetters
 from isthmus.errors import ClusterError
@@ -247,13 +247,17 @@ def test_who_had_letters_before_adds_none(mirror: Mirror, topic: TopicNamer) -> 
             with pytest.raises(ClusterError):
                 await first.put([dead(6)])
             await asyncio.to_thread(topics.produce, mirror.target, where, valued(3))
-            with pytest.raises(ClusterError, match="has grown since it was read"):
-                await second.put([dead(7)])
+            await second.put([dead(7)])
+            forged = as_letter(dead(8), lane_of(name), "east", 8)
+            given = topics.Given(forged.key, forged.value, [*forged.headers], forged.timestamp)
+            await asyncio.to_thread(topics.produce, mirror.target, where, [given])
+            with pytest.raises(ClusterError, match="holds more than it had"):
+                await second.put([dead(8)])
             third = await letters.take_over(lane_of(name), 5)
-            assert third.kept == {(5, 2)}
-            await third.put([dead(7)])
+            assert third.kept == {(5, 2), (7, 0), (8, 0)}
+            await third.put([dead(9)])
 
     asyncio.run(scenario())
 
     (found,) = oracle.records(mirror.target.admin_bootstrap_servers, where, "read_committed")
-    assert [each.value for each in found] == [b"1", b"4", b"5", b"0", b"1", b"2", b"7"]
+    assert [each.value for each in found] == [b"1", b"4", b"5", b"0", b"1", b"2", b"7", b"8", b"9"]

@@ -13,6 +13,7 @@ from isthmus.metrics.catalogue import METRICS, MetricKind, MetricScope
 from isthmus.metrics.collector import GROUPS_MAX, PARTITIONS_MAX, TOPICS_MAX, label_of
 from isthmus.model.lane import Gap, LaneState
 from isthmus.model.links.progress import GroupProgress
+from isthmus.model.links.transform import RecordFunction, Transform
 from isthmus.model.loop import LoopProgress, LoopState
 from isthmus.model.problem import Problem
 from isthmus.model.process.receipt import Ending, LeaseTotals, Receipt
@@ -27,7 +28,9 @@ def test_every_metric_of_the_catalogue_is_told_as_it_says() -> None:
     telling = Telling(has_partitions=True)
     group = GroupProgress(group="g", standing="IN_STEP", behind_records=0)
     problem = Problem("away", "wait", "ISTH-UNREACHABLE")
-    link = link_at(topic_at("orders"), groups=[group], latency=latency_of(5.0), problem=problem)
+    transform = Transform(python=RecordFunction("rules", "clean"))
+    topic = replace(topic_at("orders"), transform=transform)
+    link = link_at(topic, groups=[group], latency=latency_of(5.0), problem=problem)
     telling.show(link)
     text = telling.answers.metrics(OPEN_METRICS)[0].decode()
     for families in (list(open_metrics(text)), list(plain(telling.text()))):

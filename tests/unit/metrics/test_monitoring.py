@@ -28,7 +28,6 @@ def well() -> LinkProgress:
     """A link that is as it should be, with a group, and a task that is watched."""
     return link_at(
         topic_at("orders"),
-        changed(0),
         groups=[GroupProgress(group="g", standing="IN_STEP", behind_records=0)],
         latency=latency_of(5.0, 6.0),
         leases=LeaseTotals(),

@@ -201,7 +201,9 @@ def tell_problems(links: Sequence[LinkProgress]) -> None:
                     console.print(Text(f"  {printable(problem.hint)}"))
         for topic in link.topics:
             if topic.skipped:
-                console.print(Text(printable(f"{link.link}/{topic.topic}: {_skipped(link, topic)}"), style="yellow"))
+                console.print(
+                    Text(printable(f"{link.link}/{topic.topic}: {_describe_skipped(link, topic)}"), style="yellow")
+                )
         for where, reason in link.waits:
             console.print(Text(printable(f"{where}: {reason}"), style="yellow"))
         for partition in [partition for topic in link.topics for partition in topic.partitions]:
@@ -211,7 +213,7 @@ def tell_problems(links: Sequence[LinkProgress]) -> None:
                 console.print(Text(printable(f"{where}: {message}"), style="yellow"))
 
 
-def _skipped(link: LinkProgress, topic: TopicProgress) -> str:
+def _describe_skipped(link: LinkProgress, topic: TopicProgress) -> str:
     """Return how many records a transform has failed for, and where they are."""
     count = format_count(topic.skipped, "record")
     has_letters = topic.transform is not None and topic.transform.on_error is OnError.DEAD_LETTER

@@ -9,14 +9,12 @@ it stands where that log ended: what was read from a leader that was none any mo
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Final
 
-from isthmus.deadline import Deadline
 from isthmus.engine.batches.rebatch import Record, records_of, split
 from isthmus.engine.mapped.letters import as_letter, read_letter
 from isthmus.engine.mapped.reworking import encode_pieces
@@ -40,7 +38,6 @@ _LZ4: Final = 3
 _TIMEOUT_MS: Final = 60_000
 _PATIENCE_S: Final = 5.0
 _WRITE_S: Final = 10.0
-_LOOK_S: Final = 0.05
 _TOO_LARGE: Final = frozenset({codes.MESSAGE_TOO_LARGE, codes.RECORD_LIST_TOO_LARGE})
 
 
@@ -68,7 +65,7 @@ class LetterTopics:
             patience_s=_PATIENCE_S,
         )
         await transaction.initialize()
-        log = await await_decided(self._target, key)
+        log = await _find_log(self._target, key)
         kept, furthest = set[tuple[int, int]](), -1
         async with aclosing(_read_back(self._target, key, log)) as records:
             async for record in records:
@@ -158,7 +155,7 @@ class _TakenLetters:
 
         :raises ClusterError: It cannot be read, or there is a letter: it was not known what was there.
         """
-        log = await await_decided(self._target, self._key)
+        log = await _find_log(self._target, self._key)
         async with aclosing(_read_back(self._target, self._key, replace(log, start=self._end))) as records:
             async for record in records:
                 letter = read_letter(record)
@@ -196,30 +193,15 @@ async def _require(target: Client, topic: str, partition: int) -> None:
         )
 
 
-async def await_decided(target: Client, key: tuple[str, int]) -> LogRange:
-    """Return the log of a partition of a topic for dead letters, once no transaction is open there.
-
-    :raises ClusterError: It cannot be read, or a transaction does not end.
-    """
-    deadline = Deadline(_PATIENCE_S)
-    while True:
-        outcomes = await log_ranges(target, [key])
-        for error in outcomes.errors.values():
-            raise error
-        log = outcomes.values[key]
-        if log.stable_end >= log.end:
-            return log
-        if deadline.has_passed:
-            raise Unreachable(
-                f"a transaction is open in topic {key[0]} of {target.cluster.alias}",
-                cluster=target.cluster.alias,
-                hint="A replay of dead letters may be at work. If nobody ends it, its coordinator does after a while.",
-            )
-        await asyncio.sleep(_LOOK_S)
+async def _find_log(target: Client, key: tuple[str, int]) -> LogRange:
+    outcomes = await log_ranges(target, [key])
+    for error in outcomes.errors.values():
+        raise error
+    return outcomes.values[key]
 
 
 async def _read_back(target: Client, key: tuple[str, int], log: LogRange) -> AsyncGenerator[Record, None]:
-    """Yield the committed records of a log, the last one first. All transactions in it have ended."""
+    """Yield the committed records of a log, the last one first; those of transactions that are open are none."""
     end, committed = log.end, dict[int, bool]()
     while end > log.start:
         found = (await batches_before(target, {key: end})).get(key)

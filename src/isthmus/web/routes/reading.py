@@ -271,7 +271,7 @@ def _carried_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get(
         "/links/{link}/quarantine",
         tags=["recovery"],
-        summary="List the records that a recovery of topics, or a transform, has set aside",
+        summary="List records set aside by recoveries and by transforms",
     )
     async def list_quarantine(link: str) -> tuple[QuarantinedPartition, ...]:
         async with desk.fabric(link) as fabric:
