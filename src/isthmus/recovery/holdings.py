@@ -14,7 +14,7 @@ from isthmus.model.link import Link
 from isthmus.model.links.deadletters import dead_letters_of
 from isthmus.model.links.recovery import QUARANTINE_PREFIX, SetAside, quarantine_of
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.recovery.letterreplay import Change, LetterReplayer
+from isthmus.recovery.letterreplay import ChangeRecords, LetterReplayer
 from isthmus.recovery.replaying import (
     QuarantinedPartition,
     QuarantineFilter,
@@ -148,7 +148,7 @@ async def replay_letters(
     topic: str,
     *,
     into: str | None = None,
-    change: Change | None = None,
+    change: ChangeRecords | None = None,
     dry_run: bool = False,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> tuple[ReplayedPartition, ...]:

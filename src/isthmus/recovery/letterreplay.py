@@ -37,7 +37,7 @@ from isthmus.recovery.replaying import ReplayedPartition, find_destination
 from isthmus.recovery.sides import find_topic
 from isthmus.topics.preflight import batch_bytes_max
 
-Change = Callable[[Transform, Sequence[Portion]], Awaitable[Sequence[Sequence[Changed]]]]
+ChangeRecords = Callable[[Transform, Sequence[Portion]], Awaitable[Sequence[Sequence[Changed]]]]
 """Has a transform change the records of portions; what became of each record, in their order."""
 _CHUNK_RECORDS: Final = 500
 _CHUNK_BYTES: Final = 1 << 20
@@ -80,7 +80,7 @@ class LetterReplayer:
     target: Client
     topic: TargetTopic
     into: str
-    change: Change | None = None
+    change: ChangeRecords | None = None
     on_step: Callable[[str], None] = lambda _: None
 
     async def replay(self, *, dry_run: bool = False) -> tuple[ReplayedPartition, ...]:
