@@ -160,9 +160,9 @@ class Faults:
             self.block_damaged(run, run.intake.read_offset if offset < 0 else offset, what)
             self._resolver.add(run, DENIED_RETRY_S)
 
-    def block_unchanged(self, run: LaneRun, offset: int, reason: str, cannot: str, hint: str) -> None:
-        """Stop before a record of the source that the lane's transform cannot change, or that cannot be treated as its
-        policy says; without a `hint` it is the transform that has to be corrected.
+    def block_unchanged(self, run: LaneRun, offset: int, reason: str, cannot: str, hint: str, state: LaneState) -> None:
+        """Stop in this state before a record of the source that the lane's transform cannot change, or that cannot be
+        treated as its policy says; without a `hint` it is the transform that has to be corrected.
         """
         self._engine.stop_reading(run)
         if run.intake.has_waiting:
@@ -173,7 +173,7 @@ class Faults:
             # Records that were left out before this one need not be changed again.
             run.transit.passed(run.intake.read_epoch)
         run.fail(
-            LaneState.BLOCKED,
+            state,
             f"the record at offset {offset} of {run.source[0]}-{run.source[1]} cannot {cannot}: {reason}",
             f"All records before it are copied. {hint or _CORRECT} Isthmus tries again every few seconds.",
         )

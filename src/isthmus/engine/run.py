@@ -333,10 +333,17 @@ class LaneRun:
         return found if delay is None else (LaneState.BLOCKED, delay)
 
     def _find_delay(self, stage: TransformStage, now: float) -> Problem | None:
-        """The problem that the transformer owes an answer for too long, or `None`."""
+        """The problem that the transformer, or the topic for dead letters, owes an answer for too long, or `None`."""
         waits_s = stage.waits_s(now)
         if waits_s < STALLED_S:
             return None
+        if stage.asked_for_letters:
+            return Problem(
+                f"dead letters of {self.lane.key} from offset {stage.asked_offset} of "
+                f"{self.source[0]}-{self.source[1]} on have been read or written for {waits_s:.0f} s",
+                "Look at the brokers that hold the topic for them (isthmus plan names it), at client quotas, and at "
+                "how much it holds: all of it is read if its letters are of a topic that was created again.",
+            )
         return Problem(
             f"the transform of {self.lane.key} has not returned the records from offset {stage.asked_offset} of "
             f"{self.source[0]}-{self.source[1]} for {waits_s:.0f} s",

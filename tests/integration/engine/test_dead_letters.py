@@ -7,6 +7,7 @@ import random
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -230,7 +231,7 @@ def dead(offset: int, epoch: int = 0) -> DeadLetter:
 def test_who_had_letters_before_adds_none(mirror: Mirror, topic: TopicNamer) -> None:
     """An owner that others have replaced is refused, and so is one that has read less than there is. What is kept is
     known by offset and leader epoch, up to the lane's place, whatever others write there, and an open transaction of an
-    owner that is gone is aborted.
+    owner that is gone is aborted. A target topic that was created again has its own letters: all records are new to it.
     """
     name = topic("owners")
     where = dead_letters_of(name, TargetTopic(name))
@@ -256,8 +257,13 @@ def test_who_had_letters_before_adds_none(mirror: Mirror, topic: TopicNamer) -> 
             third = await letters.take_over(lane_of(name), 5)
             assert third.kept == {(5, 2), (7, 0), (8, 0)}
             await third.put([dead(9)])
+            anew = await letters.take_over(replace(lane_of(name), target_topic_id=uuid.UUID(int=9)), 0)
+            assert anew.kept == set()
+            await anew.put([dead(4)])
+            last = await letters.take_over(lane_of(name), 5)
+            assert last.kept == {(5, 2), (7, 0), (8, 0), (9, 0)}
 
     asyncio.run(scenario())
 
     (found,) = oracle.records(mirror.target.admin_bootstrap_servers, where, "read_committed")
-    assert [each.value for each in found] == [b"1", b"4", b"5", b"0", b"1", b"2", b"7", b"8", b"9"]
+    assert [each.value for each in found] == [b"1", b"4", b"5", b"0", b"1", b"2", b"7", b"8", b"9", b"4"]

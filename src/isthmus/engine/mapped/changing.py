@@ -28,10 +28,12 @@ from isthmus.engine.mapped.transformer import (
     TransformFailed,
 )
 from isthmus.engine.mapped.transit import Transit
+from isthmus.engine.outlook import state_of
 from isthmus.engine.run import LaneRun
 from isthmus.engine.state.stage import Chunk, TransformStage
 from isthmus.errors import ClusterError
 from isthmus.kafka.batches.batch import HEADER_BYTES
+from isthmus.model.lane import LaneState
 from isthmus.model.links.transform import OnError
 
 CHUNK_BYTES: Final = 512 << 10
@@ -45,12 +47,13 @@ _T = TypeVar("_T")
 
 
 class Stop(NamedTuple):
-    """The lane stops before the source's `offset`: the record there `cannot` be treated so, for a `reason`."""
+    """The lane stops in a state before the source's `offset`: the record there `cannot` be treated so, for a reason."""
 
     offset: int
     reason: str
     cannot: str = "be changed"
     hint: str = ""
+    state: LaneState = LaneState.BLOCKED
 
 
 class ChunkOutcome(NamedTuple):
@@ -64,7 +67,9 @@ class Stopping(Protocol):
     """Stops lanes before records that cannot be copied."""
 
     def note_unreadable(self, run: LaneRun, what: str, offset: int, /) -> None: ...
-    def block_unchanged(self, run: LaneRun, offset: int, reason: str, cannot: str, hint: str, /) -> None: ...
+    def block_unchanged(
+        self, run: LaneRun, offset: int, reason: str, cannot: str, hint: str, state: LaneState, /
+    ) -> None: ...
 
 
 class Changer(Protocol):
@@ -147,50 +152,61 @@ class Changing:
     ) -> ChunkOutcome:
         results: list[Changed] = []
         for portion in portions(origins):
-            try:
-                answer = await self._settle(run, stage, chunk, portion)
-            except ClusterError as error:
-                stop = Stop(portion[0].record.offset, error.message, "be passed without its dead letters", error.hint)
-                return ChunkOutcome(results, stop)
-            except Exception as error:  # noqa: BLE001 - whatever a transform raises, other lanes go on
-                return ChunkOutcome(results, Stop(portion[0].record.offset, _describe(error)))
-            stops = (Delayed, Failure) if run.lane.on_error is OnError.STOP else Delayed
-            place = next((at for at, one in enumerate(answer) if isinstance(one, stops)), len(answer))
-            results += answer[:place]
-            if place < len(answer):
-                return ChunkOutcome(results, _stop_at(portion[place].record.offset, answer[place]))
-            if not _is_current(run, stage, chunk):
-                break
+            settled = await self._settle(run, stage, chunk, portion)
+            results += settled.results
+            if settled.stop is not None or not _is_current(run, stage, chunk):
+                return ChunkOutcome(results, settled.stop)
         return ChunkOutcome(results)
 
     async def _settle(
         self, run: LaneRun, stage: TransformStage, chunk: Chunk, portion: Sequence[Original]
-    ) -> list[Changed]:
-        """Find out what becomes of some records. Those that are dead letters already stay that, whatever the transform
-        would make of them now; new ones are kept when this returns.
-
-        :raises ClusterError: Dead letters cannot be read or written.
-        :raises Exception: The transform cannot be applied.
+    ) -> ChunkOutcome:
+        """Find out what becomes of some records, up to the first one before which the lane has to stop. Those that are
+        dead letters already stay that, whatever the transform would make of them now; new ones are kept when this
+        returns.
         """
-        if run.lane.on_error is not OnError.DEAD_LETTER:
-            return await self._ask(run, stage, portion)
-        letters = await self._take_over(run, chunk, portion[0].record.offset)
-        new = [each for each in portion if (each.record.offset, each.epoch) not in letters.kept]
-        answer = await self._ask(run, stage, new) if new else []
+        on_error, letters = run.lane.on_error, None
+        try:
+            if on_error is OnError.DEAD_LETTER:
+                letters = await self._take_over(run, stage, chunk, portion[0].record.offset)
+            kept = frozenset[tuple[int, int]]() if letters is None else letters.kept
+            new = [each for each in portion if _place_of(each) not in kept]
+            answers = iter(await self._ask(run, stage, new) if new else [])
+        except ClusterError as error:
+            return ChunkOutcome([], _stop_without_letters(portion[0], error))
+        except Exception as error:  # noqa: BLE001 - whatever a transform raises, other lanes go on
+            return ChunkOutcome([], Stop(portion[0].record.offset, _describe(error)))
+        results = [Failure(each.record, "") if _place_of(each) in kept else next(answers) for each in portion]
+        results, stop = _cut_at_delayed(portion, results)
         failed = [
-            DeadLetter(each.record, each.epoch, each.is_appended, one.reason)
-            for each, one in zip(new, answer, strict=True)
-            if isinstance(one, Failure)
+            (place, DeadLetter(each.record, each.epoch, each.is_appended, one.reason))
+            for place, (each, one) in enumerate(zip(portion, results, strict=False))
+            if isinstance(one, Failure) and _place_of(each) not in kept
         ]
-        if failed and _is_current(run, stage, chunk):
-            # If that fails, it is open what is there.
-            del self._taken[run]
-            await letters.put(failed)
-            self._taken[run] = chunk.generation, letters
-        found = {each.record.offset: one for each, one in zip(new, answer, strict=True)}
-        return [found.get(each.record.offset, Failure(each.record, "")) for each in portion]
+        if not failed or on_error is OnError.SKIP or not _is_current(run, stage, chunk):
+            return ChunkOutcome(results, stop)
+        first, dead = failed[0]
+        if letters is None:
+            return ChunkOutcome(results[:first], Stop(dead.record.offset, dead.reason))
+        try:
+            await self._keep(run, stage, chunk, letters, [each for _, each in failed])
+        except ClusterError as error:
+            return ChunkOutcome(results[:first], _stop_without_letters(portion[first], error))
+        return ChunkOutcome(results, stop)
 
-    async def _take_over(self, run: LaneRun, chunk: Chunk, begin: int) -> LaneLetters:
+    async def _keep(
+        self, run: LaneRun, stage: TransformStage, chunk: Chunk, letters: LaneLetters, dead: Sequence[DeadLetter]
+    ) -> None:
+        # If it fails, it is open what is there.
+        del self._taken[run]
+        stage.note_call(dead[0].record.offset, time.monotonic(), for_letters=True)
+        try:
+            await letters.put(dead)
+        finally:
+            stage.note_answer()
+        self._taken[run] = chunk.generation, letters
+
+    async def _take_over(self, run: LaneRun, stage: TransformStage, chunk: Chunk, begin: int) -> LaneLetters:
         """Return the dead letters of a lane, which are taken over each time that it is placed."""
         if self._letters is None:
             raise TransformFailed("there is no place for dead letters")
@@ -198,7 +214,11 @@ class Changing:
         if letters is None or generation != chunk.generation:
             for each in [each for each in self._taken if each.is_over]:
                 del self._taken[each]
-            letters = await self._letters.take_over(run.lane, begin)
+            stage.note_call(begin, time.monotonic(), for_letters=True)
+            try:
+                letters = await self._letters.take_over(run.lane, begin)
+            finally:
+                stage.note_answer()
         self._taken[run] = chunk.generation, letters
         return letters
 
@@ -226,11 +246,12 @@ async def _do(records: int, work: Callable[_P, _T], *args: _P.args, **kwargs: _P
     return await aside(work, *args, **kwargs) if records > CHUNK_RECORDS else work(*args, **kwargs)
 
 
-def _stop_at(offset: int, one: Changed) -> Stop:
-    """Return why a lane stops before a record that failed, or has to wait."""
-    if isinstance(one, Delayed):
-        return Stop(offset, one.reason, "be changed yet", _WAITS)
-    return Stop(offset, one.reason if isinstance(one, Failure) else "")
+def _cut_at_delayed(portion: Sequence[Original], results: Sequence[Changed]) -> tuple[Sequence[Changed], Stop | None]:
+    """Return the results before the first record that has to wait, and why the lane stops there."""
+    for place, one in enumerate(results):
+        if isinstance(one, Delayed):
+            return results[:place], Stop(portion[place].record.offset, one.reason, "be changed yet", _WAITS)
+    return results, None
 
 
 def _note(transit: Transit, taken: Sequence[Original], outcome: ChunkOutcome, decoded: Decoded) -> None:
@@ -250,6 +271,15 @@ def _may_go_on(run: LaneRun) -> bool:
 def _is_current(run: LaneRun, stage: TransformStage, chunk: Chunk) -> bool:
     """Whether the result of a chunk counts: nothing was dropped since it was read."""
     return chunk.generation == stage.generation and _may_go_on(run)
+
+
+def _place_of(origin: Original) -> tuple[int, int]:
+    return origin.record.offset, origin.epoch
+
+
+def _stop_without_letters(origin: Original, error: ClusterError) -> Stop:
+    state = state_of(error, LaneState.BLOCKED)
+    return Stop(origin.record.offset, error.message, "be passed without its dead letters", error.hint, state)
 
 
 def _describe(error: Exception) -> str:

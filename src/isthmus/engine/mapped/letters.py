@@ -6,6 +6,8 @@ isthmus.topic           where it stands there
 isthmus.topic-id
 isthmus.partition
 isthmus.offset
+isthmus.furthest        the highest offset of all letters of its partition so far, which are of the same target topic
+isthmus.target-id       the target topic whose copy of the record was not made, by its id
 isthmus.leader-epoch
 isthmus.timestamp-type  CreateTime, or LogAppendTime for a time of the source's broker
 isthmus.transform       the transform that failed, by its digest
@@ -32,6 +34,7 @@ _NAMES: Final = (
     "isthmus.partition",
     "isthmus.offset",
     "isthmus.furthest",
+    "isthmus.target-id",
     "isthmus.leader-epoch",
     "isthmus.timestamp-type",
     "isthmus.transform",
@@ -45,8 +48,8 @@ class Letter(NamedTuple):
     """A dead letter: where its record stands at the source, and the transform that failed, by its digest.
 
     The record has the offset, the timestamp (ms) and the headers that it has at the source. No earlier letter of its
-    partition has a higher offset than `furthest`: what one owner of the lane could not change may stand before what the
-    owner before could not.
+    lane has a higher offset than `furthest`: what one owner of the lane could not change may stand before what the
+    owner before could not. `target_id` is that of the target topic.
     """
 
     cluster: str
@@ -54,6 +57,7 @@ class Letter(NamedTuple):
     topic_id: uuid.UUID
     partition: int
     furthest: int
+    target_id: uuid.UUID
     epoch: int
     transform: str
     reason: str
@@ -64,6 +68,10 @@ class Letter(NamedTuple):
     def place(self) -> tuple[int, int]:
         """The source offset and leader epoch: no other record of the topic's partition has the same."""
         return self.record.offset, self.epoch
+
+    def is_of(self, lane: Lane) -> bool:
+        """Whether the lane left its record out: from the same topic into the same topic, neither created again."""
+        return (self.topic_id, self.target_id) == (lane.source_topic_id, lane.target_topic_id)
 
 
 def as_letter(dead: DeadLetter, lane: Lane, cluster: str, furthest: int) -> Record:
@@ -76,6 +84,7 @@ def as_letter(dead: DeadLetter, lane: Lane, cluster: str, furthest: int) -> Reco
         b"%d" % lane.partition,
         b"%d" % dead.record.offset,
         b"%d" % furthest,
+        str(lane.target_topic_id).encode(),
         b"%d" % dead.epoch,
         _TIMES[dead.is_appended],
         lane.transform.encode(),
@@ -91,7 +100,7 @@ def read_letter(record: Record) -> Letter | None:
     values = [value or b"" for _, value in own]
     if tuple(name for name, _ in own) != _NAMES or values[0] != DEAD_LETTER:
         return None
-    cluster, topic, topic_id, partition, offset, furthest, epoch, time, transform, reason = values[1:]
+    cluster, topic, topic_id, partition, offset, furthest, target_id, epoch, time, transform, reason = values[1:]
     try:
         return Letter(
             cluster=cluster.decode(),
@@ -99,6 +108,7 @@ def read_letter(record: Record) -> Letter | None:
             topic_id=uuid.UUID(topic_id.decode()),
             partition=int(partition),
             furthest=int(furthest),
+            target_id=uuid.UUID(target_id.decode()),
             epoch=int(epoch),
             transform=transform.decode(),
             reason=reason.decode(),

@@ -9,24 +9,27 @@ it stands where that log ended: what was read from a leader that was none any mo
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import time
 from collections import deque
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Final
 
 from isthmus.engine.batches.rebatch import Record, records_of, split
+from isthmus.engine.mapped.letterlog import read_back
 from isthmus.engine.mapped.letters import as_letter, read_letter
+from isthmus.engine.mapped.refusals import RefusedLetters
 from isthmus.engine.mapped.reworking import encode_pieces
 from isthmus.engine.mapped.transformer import DeadLetter, LaneLetters
 from isthmus.errors import BrokerRefused, ClusterError, Unreachable
 from isthmus.kafka import codes
-from isthmus.kafka.batches.aborted import COMMIT, control_type
 from isthmus.kafka.batches.batch import Batch, stamp
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.leader import LogLeader
 from isthmus.kafka.log.offsets import log_ranges
-from isthmus.kafka.log.tail import NoBatch, batches_before
 from isthmus.kafka.permission import Permission
 from isthmus.kafka.transactions.transaction import Transaction
 from isthmus.model.kafka.log import LogRange
@@ -39,6 +42,8 @@ _TIMEOUT_MS: Final = 60_000
 _PATIENCE_S: Final = 5.0
 _WRITE_S: Final = 10.0
 _TOO_LARGE: Final = frozenset({codes.MESSAGE_TOO_LARGE, codes.RECORD_LIST_TOO_LARGE})
+_FOR_GOOD: Final = _TOO_LARGE | {codes.INVALID_TIMESTAMP, codes.INVALID_RECORD}
+"""Refusals that stay until the topic has other settings."""
 
 
 class LetterTopics:
@@ -49,6 +54,7 @@ class LetterTopics:
     def __init__(self, source: str, target: Client, link: str, may_send: Permission) -> None:
         self._source, self._target, self._link = source, target, link
         self._may_send = may_send
+        self._refused = RefusedLetters()
 
     async def take_over(self, lane: Lane, begin: int) -> LaneLetters:
         """Take over the letters of a lane that goes on at the source offset `begin`.
@@ -67,19 +73,18 @@ class LetterTopics:
         await transaction.initialize()
         log = await _find_log(self._target, key)
         kept, furthest = set[tuple[int, int]](), -1
-        async with aclosing(_read_back(self._target, key, log)) as records:
-            async for record in records:
-                letter = read_letter(record)
-                if letter is None:
+        async with aclosing(read_back(self._target, key, log)) as letters:
+            async for letter in letters:
+                if not letter.is_of(lane):
                     continue
-                if letter.topic_id != lane.source_topic_id:
-                    break
                 furthest = max(letter.furthest, furthest)
                 if letter.furthest < begin:
                     break
                 if letter.record.offset >= begin:
                     kept.add(letter.place)
-        return _TakenLetters(self._target, transaction, lane, self._source, key, log.end, frozenset(kept), furthest)
+        return _TakenLetters(
+            self._target, transaction, lane, self._source, key, log.end, frozenset(kept), furthest, self._refused
+        )
 
 
 class _TakenLetters:
@@ -95,38 +100,51 @@ class _TakenLetters:
         end: int,
         kept: frozenset[tuple[int, int]],
         furthest: int,
+        refused: RefusedLetters,
     ) -> None:
-        self.kept, self._furthest = kept, furthest
+        self.kept, self._furthest, self._refused = kept, furthest, refused
         self._target, self._transaction = target, transaction
         self._lane, self._source = lane, source
-        self._key, self._end = key, end
+        self._key, self._end, self._paused_until = key, end, 0.0
 
     async def put(self, letters: Sequence[DeadLetter]) -> None:
-        """Add letters in one transaction.
+        """Add letters, in their order; more than one transaction is needed where a quota pauses the link.
 
-        :raises ClusterError: They cannot be kept now.
+        :raises ClusterError: They cannot be kept now; the first ones may be there.
         """
+        self._refused.check(self._key, [(each.record.offset, each.epoch) for each in letters], time.monotonic())
         records: list[tuple[Record, int]] = []
         for each in letters:
             self._furthest = max(each.record.offset, self._furthest)
             records.append((as_letter(each, self._lane, self._source, self._furthest), _LZ4))
-        batches = [piece.batch for piece in encode_pieces(records, 0, _PARCEL_BYTES)]
+        batches = deque(piece.batch for piece in encode_pieces(records, 0, _PARCEL_BYTES))
         leader = LogLeader(self._target, self._key)
+        # A quota's pause outlasts the connection.
+        await asyncio.sleep(max(self._paused_until - time.monotonic(), 0.0))
         try:
-            while not await self._write(leader, deque(batches)):
-                await self._look_on()
-        except ClusterError:
+            while batches:
+                if not await self._write(leader, batches):
+                    await self._look_on()
+        except ClusterError as error:
+            if isinstance(error, BrokerRefused):
+                # Consumers of committed records wait for its end.
+                with contextlib.suppress(ClusterError):
+                    await self._transaction.end(commit=False)
             # A topic that is gone is the better reason.
             await _require(self._target, *self._key)
             raise
         finally:
+            self._paused_until = leader.muted_until
             leader.close()
 
     async def _write(self, leader: LogLeader, batches: deque[Batch]) -> bool:
-        """Append batches in a transaction. Return whether the log ended where it was known to, so that it counts."""
-        transaction, end = self._transaction, self._end
+        """Append batches in a transaction, and take them away, up to a pause by a quota: while it lasts, no transaction
+        is open. Return False if the log did not end where it was known to, so that none counts.
+        """
+        transaction, end, written = self._transaction, self._end, list[Batch]()
+        await leader.wait_until_unmuted()
         await transaction.begin(self._key)
-        while batches:
+        while batches and not (written and leader.muted_until > time.monotonic()):
             batch = batches.popleft()
             header = stamp(batch, transaction.producer_id, transaction.epoch, transaction.sequence, transactional=True)
             try:
@@ -134,15 +152,15 @@ class _TakenLetters:
                     header, batch, term_s=_WRITE_S, transactional_id=transaction.transactional_id
                 )
             except BrokerRefused as error:
-                if error.code not in _TOO_LARGE:
-                    raise
-                if batch.record_count == 1:
-                    raise self._too_large(error, batch) from error
-                batches.extendleft(reversed(split(batch, batch.size_bytes // 2)))
-                continue
+                if error.code in _TOO_LARGE and batch.record_count > 1:
+                    batches.extendleft(reversed(split(batch, batch.size_bytes // 2)))
+                    continue
+                raise self._note_refusal(error, batch) from error
             transaction.note_appended(batch.record_count)
+            written.append(batch)
             if base != end:
                 await transaction.end(commit=False)
+                batches.extendleft(reversed(written))
                 return False
             end += batch.record_count
         await transaction.end(commit=True)
@@ -156,10 +174,9 @@ class _TakenLetters:
         :raises ClusterError: It cannot be read, or there is a letter: it was not known what was there.
         """
         log = await _find_log(self._target, self._key)
-        async with aclosing(_read_back(self._target, self._key, replace(log, start=self._end))) as records:
-            async for record in records:
-                letter = read_letter(record)
-                if letter is not None and letter.topic_id == self._lane.source_topic_id:
+        async with aclosing(read_back(self._target, self._key, replace(log, start=self._end))) as letters:
+            async for letter in letters:
+                if letter.is_of(self._lane):
                     raise Unreachable(
                         f"topic {self._key[0]} of {self._target.cluster.alias} holds more than it had when it was read",
                         cluster=self._target.cluster.alias,
@@ -167,15 +184,24 @@ class _TakenLetters:
                     )
         self._end = log.end
 
-    def _too_large(self, error: BrokerRefused, batch: Batch) -> BrokerRefused:
+    def _note_refusal(self, error: BrokerRefused, batch: Batch) -> BrokerRefused:
+        """Return the error that a letter is refused, the first of a batch; it is noted unless another try may help."""
+        letter = read_letter(records_of(batch)[0])
+        if letter is None or error.code not in _FOR_GOOD:
+            return error
         topic, alias = self._key[0], self._target.cluster.alias
-        return BrokerRefused(
-            f"it makes a batch of {batch.size_bytes} bytes, which is too large for topic {topic} of {alias}",
-            code=error.code,
-            name=error.name,
-            cluster=alias,
-            hint=f"Raise max.message.bytes of topic {topic}.",
-        )
+        if error.code in _TOO_LARGE:
+            setting = "segment.bytes" if error.code == codes.RECORD_LIST_TOO_LARGE else "max.message.bytes"
+            error = BrokerRefused(
+                f"the dead letter of offset {letter.record.offset} makes a batch of {batch.size_bytes} bytes, which is "
+                f"too large for topic {topic} of {alias}",
+                code=error.code,
+                name=error.name,
+                cluster=alias,
+                hint=f"Raise {setting} of topic {topic}.",
+            )
+        self._refused.note(self._key, letter.place, error, time.monotonic())
+        return error
 
 
 async def _require(target: Client, topic: str, partition: int) -> None:
@@ -198,32 +224,3 @@ async def _find_log(target: Client, key: tuple[str, int]) -> LogRange:
     for error in outcomes.errors.values():
         raise error
     return outcomes.values[key]
-
-
-async def _read_back(target: Client, key: tuple[str, int], log: LogRange) -> AsyncGenerator[Record, None]:
-    """Yield the committed records of a log, the last one first; those of transactions that are open are none."""
-    end, committed = log.end, dict[int, bool]()
-    while end > log.start:
-        found = (await batches_before(target, {key: end})).get(key)
-        if found is None:
-            raise Unreachable(
-                f"topic {key[0]} of {target.cluster.alias} cannot be read now",
-                cluster=target.cluster.alias,
-                hint="Check the brokers that hold it.",
-            )
-        if found is NoBatch.DELETED:
-            return
-        if not isinstance(found, Batch) or found.base_offset >= end:
-            end -= 1
-            continue
-        end = found.base_offset
-        if found.is_control:
-            committed[found.producer_id] = control_type(found) == COMMIT
-        elif not found.is_transactional or committed.get(found.producer_id, False):
-            try:
-                records = records_of(found)
-            except ValueError:
-                # No letter of ours.
-                continue
-            for record in reversed(records):
-                yield record

@@ -49,7 +49,8 @@ class TransformStage:
 
     `taken_to` is the source offset behind the last part that was in a chunk. `generation` grows whenever what was read
     is dropped. The stage `is_busy` from `begin` until `end`, also while nothing is left to change. Since `asked_at`
-    (monotonic s) the transformer has an unanswered call about the records from `asked_offset` on; `inf` without one.
+    (monotonic s) the transformer, or the topic for dead letters with `asked_for_letters`, has an unanswered call about
+    the records from `asked_offset` on; `inf` without one.
     """
 
     waiting: deque[StagedPart] = field(default_factory=deque)
@@ -60,6 +61,7 @@ class TransformStage:
     is_busy: bool = False
     asked_at: float = math.inf
     asked_offset: int = -1
+    asked_for_letters: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -118,16 +120,18 @@ class TransformStage:
         self.chunk, self.taken_to = Chunk(tuple(parts), self.generation), parts[-1].offset_end
         return self.chunk
 
-    def note_call(self, offset: int, now: float) -> None:
-        """Note that the transformer was asked to change the records from a source offset on."""
-        self.asked_at, self.asked_offset = now, offset
+    def note_call(self, offset: int, now: float, *, for_letters: bool = False) -> None:
+        """Note that the transformer was asked to change the records from a source offset on, or that their dead letters
+        are being read or written.
+        """
+        self.asked_at, self.asked_offset, self.asked_for_letters = now, offset, for_letters
 
     def note_answer(self) -> None:
-        """Note that the transformer has answered."""
+        """Note that the call has been answered."""
         self.asked_at = math.inf
 
     def waits_s(self, now: float) -> float:
-        """For how many seconds the transformer has owed an answer; 0 if it owes none."""
+        """For how many seconds an answer has been owed; 0 if none is."""
         return max(now - self.asked_at, 0.0)
 
     def finish(self, pieces: list[Piece]) -> int:

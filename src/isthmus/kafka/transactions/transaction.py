@@ -289,7 +289,7 @@ class Transaction:
             raise Unreachable(
                 f"the transaction coordinator of {self._client.cluster.alias} is not ready",
                 cluster=self._client.cluster.alias,
-                hint="Check the brokers that hold __transaction_state.",
+                hint="Check the brokers that hold __transaction_state: enough of them have to be in sync.",
             )
         await asyncio.sleep(_PAUSE_S)
 

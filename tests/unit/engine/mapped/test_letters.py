@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -45,6 +46,7 @@ def test_a_letter_is_read_as_it_was_written(record: Record, epoch: int, is_appen
     assert (found.record, twice.record) == (record, written)
     assert found.place == (record.offset, epoch)
     assert (found.cluster, found.topic, found.topic_id, found.partition) == ("east", "orders", uuid.UUID(int=3), 7)
+    assert found.target_id == uuid.UUID(int=4)
     assert (found.furthest, found.transform, found.is_appended) == (record.offset + 1, "abc", is_appended)
     assert found.reason == reason.encode(errors="replace").decode()
 
@@ -63,6 +65,7 @@ def test_a_reason_is_cut_off() -> None:
         ("isthmus.kind", None),
         ("isthmus.partition", b"one"),
         ("isthmus.topic-id", b"no"),
+        ("isthmus.target-id", None),
         ("isthmus.timestamp-type", b"Now"),
     ],
 )
@@ -73,3 +76,13 @@ def test_what_others_write_there_is_none(name: str, value: bytes | None) -> None
     assert read_letter(written._replace(headers=headers)) is None
     assert read_letter(written._replace(headers=written.headers[1:])) is None
     assert read_letter(written._replace(headers=[])) is None
+
+
+def test_a_letter_is_of_its_lane_until_a_topic_is_created_again() -> None:
+    """At either side: a target that begins again asks the transform for all records again."""
+    written = as_letter(DeadLetter(Record(1, 1, None, None, []), 0, False, "no"), LANE, "east", 1)
+    found = read_letter(written)
+    assert found is not None
+    assert found.is_of(LANE)
+    assert not found.is_of(replace(LANE, source_topic_id=uuid.UUID(int=9)))
+    assert not found.is_of(replace(LANE, target_topic_id=uuid.UUID(int=9)))

@@ -100,5 +100,8 @@ def test_a_transformer_owes_an_answer_since_it_was_asked() -> None:
     stage.note_call(7, 100.0)
     stage.clear(0)
     assert (stage.waits_s(103.0), stage.asked_offset) == (3.0, 7)
+    assert not stage.asked_for_letters
+    stage.note_call(8, 105.0, for_letters=True)
+    assert (stage.waits_s(107.0), stage.asked_for_letters) == (2.0, True)
     stage.end()
     assert stage.waits_s(110.0) == 0

@@ -1,0 +1,45 @@
+"""Dead letters that their topic refuses for good: each try would leave an aborted transaction in its log. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from isthmus.errors import BrokerRefused
+
+FIRST_PAUSE_S: Final = 4.0
+"""Less than a lane waits by itself."""
+PAUSE_MAX_S: Final = 60.0
+
+
+class _RefusedLetter(NamedTuple):
+    place: tuple[int, int]
+    error: BrokerRefused
+    pause_s: float
+    until: float
+
+
+class RefusedLetters:
+    """The last letter of each partition that was refused. It is tried again after pauses that double, as the topic may
+    have another configuration by then. Times are monotonic (s).
+    """
+
+    def __init__(self) -> None:
+        self._refusals: dict[tuple[str, int], _RefusedLetter] = {}
+
+    def check(self, key: tuple[str, int], places: Iterable[tuple[int, int]], now: float) -> None:
+        """Check whether letters may be written now.
+
+        :raises BrokerRefused: One of them was refused before, and it is too early for another try.
+        """
+        known = self._refusals.get(key)
+        if known is not None and known.place in places and now < known.until:
+            raise known.error
+
+    def note(self, key: tuple[str, int], place: tuple[int, int], error: BrokerRefused, now: float) -> None:
+        """Note that a letter was refused."""
+        known = self._refusals.get(key)
+        pause_s = FIRST_PAUSE_S
+        if known is not None and known.place == place:
+            pause_s = min(2 * known.pause_s, PAUSE_MAX_S)
+        self._refusals[key] = _RefusedLetter(place, error, pause_s, now + pause_s)
