@@ -28,7 +28,7 @@ from isthmus.kafka.transactions.transaction import Transaction
 from isthmus.model.kafka.topic import TopicDescription
 from isthmus.model.lane import Lane
 from isthmus.model.link import Link
-from isthmus.model.links.deadletters import dead_letters_of
+from isthmus.model.links.deadletters import dead_letters_of, replay_transaction_of
 from isthmus.model.links.recovery import OffsetRuns
 from isthmus.model.links.transform import Transform
 from isthmus.model.naming import SourceTopic, TargetTopic
@@ -158,7 +158,7 @@ class _Writer:
     sequences: defaultdict[PartitionKey, int] = field(default_factory=lambda: defaultdict(int))
 
     def __post_init__(self) -> None:
-        named = f"isthmus.{self.link}.{self.topic}.replay-letters"
+        named = replay_transaction_of(self.link, self.topic)
         self.transaction = Transaction(self.target, named, timeout_ms=_TIMEOUT_MS)
 
     @property

@@ -22,4 +22,13 @@ def dead_letters_of(link: str, topic: TargetTopic) -> str:
 
 def letters_transaction_of(link: str, topic: TargetTopic, partition: int) -> str:
     """Return the transactional id by which the dead letters of a partition are written: one for each topic for them."""
-    return f"isthmus.{dead_letters_of(link, topic).removeprefix(DEAD_LETTERS_PREFIX)}-{partition}.letters"
+    return f"{_transactions_of(link, topic)}-{partition}.letters"
+
+
+def replay_transaction_of(link: str, topic: TargetTopic) -> str:
+    """Return the transactional id by which the dead letters of a topic are replayed."""
+    return f"{_transactions_of(link, topic)}.replay-letters"
+
+
+def _transactions_of(link: str, topic: TargetTopic) -> str:
+    return f"isthmus.{dead_letters_of(link, topic).removeprefix(DEAD_LETTERS_PREFIX)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from isthmus.model.links.deadletters import dead_letters_of, letters_transaction_of
+from isthmus.model.links.deadletters import dead_letters_of, letters_transaction_of, replay_transaction_of
 from isthmus.model.naming import NAME_CHARACTERS, NAME_CHARACTERS_MAX, TargetTopic
 
 
@@ -23,5 +23,7 @@ def test_transactional_ids_differ_wherever_topics_do() -> None:
     pairs = [("a", "b.c"), ("a.b", "c"), ("a.b", "c-1"), ("a", "b.c-1"), ("a", "x" * 249), ("b", "x" * 249)]
     named = {letters_transaction_of(link, TargetTopic(topic), number) for link, topic in pairs for number in (0, 11)}
     assert len(named) == 2 * len(pairs)
+    replays = {replay_transaction_of(link, TargetTopic(topic)) for link, topic in pairs}
+    assert len(replays | named) == 3 * len(pairs)
     assert letters_transaction_of("a", TargetTopic("b.c"), 3) == "isthmus.a.b.c-3.letters"
     assert all(each.startswith("isthmus.") and each.endswith(".letters") for each in named)
