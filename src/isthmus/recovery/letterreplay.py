@@ -108,7 +108,8 @@ class LetterReplayer:
     async def _replay(self, key: PartitionKey, writer: _Writer, *, dry_run: bool) -> ReplayedPartition:
         log = await read_letters(self.target, *key)
         done = log.replayed.get(writer.into_id, OffsetRuns())
-        pending = in_order([each for each in log.letters if each.stored not in done])
+        letters = select_due(log.letters, self.topic, writer.into)
+        pending = in_order([each for each in letters if each.stored not in done])
         tally, settled = _Tally(), list[_Settled]()
         for letter, outcome in zip(pending, await self._settle(pending), strict=True):
             if isinstance(outcome, Failure):
@@ -124,7 +125,7 @@ class LetterReplayer:
         return ReplayedPartition(
             partition=key[1],
             written=tally.written,
-            present=len(log.letters) - len(pending),
+            present=len(letters) - len(pending),
             left_out=tally.left_out,
             failed=tally.failed,
             reason=tally.reason,
@@ -220,6 +221,13 @@ class _Writer:
                 self.sequences[key] += batch.record_count
         finally:
             leader.close()
+
+
+def select_due(letters: Sequence[StoredLetter], topic: TargetTopic, into: TopicDescription) -> list[StoredLetter]:
+    """Return the letters to replay into a topic. The link's own `topic` may have begun again since: then their records
+    were given to the transform again, and those of the former one would come twice.
+    """
+    return [each for each in letters if into.name != topic or each.letter.target_id == into.topic_id]
 
 
 def in_order(letters: Sequence[StoredLetter]) -> list[StoredLetter]:

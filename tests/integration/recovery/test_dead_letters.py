@@ -15,6 +15,7 @@ from isthmus.engine.batches.rebatch import Record
 from isthmus.engine.mapped.lettertopics import LetterTopics
 from isthmus.engine.mapped.transformer import Changed, DeadLetter, Failure, Portion
 from isthmus.errors import PlanRefused
+from isthmus.kafka.admin.changes import await_leaders
 from isthmus.kafka.client import Client
 from isthmus.local import LocalCluster
 from isthmus.model.lane import Lane
@@ -37,12 +38,15 @@ def linked(west: LocalCluster, name: str) -> Link:
     return replace(link, transforms=(Transform(python=RecordFunction("json", "dumps"), on_error=OnError.DEAD_LETTER),))
 
 
-def lane_of(name: str) -> Lane:
+async def lane_of(name: str, target: Client) -> Lane:
+    """The lane of a topic that is there."""
+    await await_leaders(target, {name: 1})
+    found = (await target.metadata([name])).topics[name]
     return Lane(
         source_topic=SourceTopic(name),
         source_topic_id=uuid.UUID(int=7),
         target_topic=TargetTopic(name),
-        target_topic_id=uuid.UUID(int=8),
+        target_topic_id=found.topic_id,
         partition=0,
         is_mapped=True,
         transform="one",
@@ -77,7 +81,7 @@ def test_replays_that_end_anywhere(west: LocalCluster, topic: Callable[[str], st
 
     async def scenario() -> None:
         async with Client(west.cluster()) as target:
-            taken = await LetterTopics("east", target, name, lambda: True).take_over(lane_of(name), 0)
+            taken = await LetterTopics("east", target, name, lambda: True).take_over(await lane_of(name, target), 0)
             await taken.put([dead(offset) for offset in range(1, LETTERS, 2)])
             await taken.put([dead(offset) for offset in range(2, LETTERS, 2)])
 
@@ -117,7 +121,7 @@ def test_a_record_that_the_topic_does_not_take_fails_alone(west: LocalCluster, t
 
     async def scenario() -> None:
         async with Client(west.cluster()) as target:
-            taken = await LetterTopics("east", target, name, lambda: True).take_over(lane_of(name), 0)
+            taken = await LetterTopics("east", target, name, lambda: True).take_over(await lane_of(name, target), 0)
             await taken.put([dead(1), dead(3), large])
             link = linked(west, name)
             raw = LetterReplayer(link=link, target=target, topic=TargetTopic(name), into=name)
