@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from isthmus.engine.batches.rebatch import Record
 from isthmus.engine.mapped.letters import Letter
 from isthmus.engine.mapped.reworking import encode_pieces, measure
-from isthmus.engine.mapped.transformer import Changed, Failure, Portion
+from isthmus.engine.mapped.transformer import Changed, Delayed, Failure, Portion
 from isthmus.errors import BrokerRefused, PlanRefused
 from isthmus.kafka import codes
 from isthmus.kafka.batches.batch import HEADER_BYTES, stamp
@@ -112,7 +112,7 @@ class LetterReplayer:
         pending = in_order([each for each in letters if each.stored not in done])
         tally, settled = _Tally(), list[_Settled]()
         for letter, outcome in zip(pending, await self._settle(pending), strict=True):
-            if isinstance(outcome, Failure):
+            if isinstance(outcome, Failure | Delayed):
                 tally.fail(f"offset {letter.letter.record.offset}: {outcome.reason}")
             else:
                 settled.append(_Settled(letter.stored, letter.letter, outcome))

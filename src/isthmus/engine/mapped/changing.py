@@ -246,7 +246,7 @@ async def _do(records: int, work: Callable[_P, _T], *args: _P.args, **kwargs: _P
     return await aside(work, *args, **kwargs) if records > CHUNK_RECORDS else work(*args, **kwargs)
 
 
-def _cut_at_delayed(portion: Sequence[Original], results: Sequence[Changed]) -> tuple[Sequence[Changed], Stop | None]:
+def _cut_at_delayed(portion: Sequence[Original], results: list[Changed]) -> tuple[list[Changed], Stop | None]:
     """Return the results before the first record that has to wait, and why the lane stops there."""
     for place, one in enumerate(results):
         if isinstance(one, Delayed):
