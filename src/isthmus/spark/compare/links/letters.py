@@ -44,6 +44,7 @@ async def read_letters(
     :raises ClusterError: A cluster does not answer.
     """
     topics = (await source.metadata(sorted({each.source_topic for each in extents}))).topics
+    copies = (await target.metadata(sorted({each.target_topic for each in extents}))).topics
     keys = {each: (dead_letters_of(link or "", each.target_topic), each.partition) for each in extents}
     logs = await log_ranges(target, set(keys.values()))
     reader = LogReader(target)
@@ -57,8 +58,8 @@ async def read_letters(
         except ClusterError as error:
             found[each] = SourceLetters(unread=error.message)
             continue
-        topic_id = topics[each.source_topic].topic_id
-        places = sorted({one.place for one in letters if one.topic_id == topic_id})
+        ids = topics[each.source_topic].topic_id, copies[each.target_topic].topic_id
+        places = sorted({one.place for one in letters if (one.topic_id, one.target_id) == ids})
         found[each] = SourceLetters(tuple(places), _find_gap(key[0], logs.values[key]))
     return found
 
