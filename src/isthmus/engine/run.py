@@ -370,6 +370,7 @@ class LaneRun:
             hold=self.lane.hold,
             flags_replaced=0 if self.transit is None else self.transit.cursor.flags_replaced,
             skipped=0 if self.transit is None else self.transit.cursor.skipped,
+            filtered=0 if self.transit is None else self.transit.cursor.filtered,
             problem=problem,
             gaps=tuple(self.missing.gaps),
             within=intake.committed.at(position),

@@ -47,7 +47,7 @@ class PositionDrill(PlainValue):
 
     `skipped` are those of them the group would never see at the target, `read_again` those it would see a second time.
     `waiting` offsets are not at the target yet: they come with the mirror. Records that others write to a mapped
-    partition are not counted.
+    partition are not counted, nor are those that a transform left out; what it changed is looked for by the map.
     """
 
     topic: SourceTopic
@@ -172,7 +172,8 @@ async def _compare_all(
         logs = here[plan.topic, plan.partition], there[key]
         lane = maps.of(key)
         if plan.is_mapped and lane is not None:
-            found.append(await _compare_mapped(link, readers, plan, committed[key].offset, logs, lane, records))
+            at, is_changed = committed[key].offset, maps.is_changed(key)
+            found.append(await _compare_mapped(link, readers, plan, at, logs, lane, records, is_changed=is_changed))
         elif not plan.is_mapped:
             found.append(await _compare(readers, plan, committed[key].offset, logs, records))
     return tuple(found)
@@ -221,8 +222,12 @@ async def _compare_mapped(
     logs: tuple[LogRange, LogRange],
     lane: LaneMap,
     records: int,
+    *,
+    is_changed: bool,
 ) -> PositionDrill:
-    """Compare a mapped partition: the map shows which record is which, and which would be read once more."""
+    """Compare a mapped partition: the map shows which record is which, and which would be read once more. If records
+    are changed on their way it also shows which were left out, and contents are not compared.
+    """
     here, there = logs
     seen_end = lane.seen_by_source(there).end
     begin = max(plan.source.offset, here.start)
@@ -243,6 +248,8 @@ async def _compare_mapped(
         from_position = span._replace(offset_begin=max(span.offset_begin, position))
         seen |= {record.offset: record for record in await _read(readers[1], from_position)}
     where = {one.source_begin + n: one.target_begin + n for one in ranges for n in range(one.length)}
+    if is_changed:
+        expected = [record for record in expected if record.offset in where]
     known = lane.offsets.within(0, plan.source.offset)
     return PositionDrill(
         topic=plan.topic,
@@ -250,7 +257,10 @@ async def _compare_mapped(
         source_position=plan.source.offset,
         target_position=position,
         compared=len(expected),
-        skipped=sum(not _is_same(record, seen.get(where.get(record.offset, -1))) for record in expected),
+        skipped=sum(
+            not (found := seen.get(where.get(record.offset, -1))) or not (is_changed or _is_same(record, found))
+            for record in expected
+        ),
         read_again=sum(
             max(min(one.target_end, there.stable_end) - max(one.target_begin, position), 0) for one in known
         ),

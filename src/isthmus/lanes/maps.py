@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from isthmus.errors import ConfigError
 from isthmus.ledger.documents.kinds import Document, MapDocument, PartedDocument
+from isthmus.ledger.generations import written_of_lanes
 from isthmus.ledger.maps import LaneMap, lane_map, map_segments, mapped_topics, newest_segment, trimmed_ordinal
 from isthmus.model.lane import LaneKey
 from isthmus.model.naming import TargetTopic, TargetTopicPartition
@@ -88,6 +89,7 @@ class LinkMaps:
         self._segments: dict[LaneKey, list[MapDocument]] = {}
         self._topics: frozenset[TargetTopic] = frozenset()
         self._parted: frozenset[TargetTopic] = frozenset()
+        self._changed: frozenset[LaneKey] = frozenset()
         self._made: dict[LaneKey, tuple[list[MapDocument], LaneMap | None]] = {}
 
     def look(self) -> None:
@@ -95,7 +97,12 @@ class LinkMaps:
         self._segments = map_segments(self._link, self._documents)
         self._topics = mapped_topics(self._link, self._documents)
         self._parted = frozenset(each.topic for each in PartedDocument.find_all(self._documents.values(), self._link))
+        self._changed = frozenset(written_of_lanes(self._link, self._documents))
         self._made = {key: made for key, made in self._made.items() if key in self._segments}
+
+    def is_changed(self, key: TargetTopicPartition) -> bool:
+        """Whether records of a target partition were ever changed, or left out, on their way (transform)."""
+        return LaneKey(*key) in self._changed
 
     def is_mapped(self, topic: TargetTopic) -> bool:
         """Whether the records of a target topic have other offsets than at the source."""

@@ -11,13 +11,16 @@ from typing import Annotated, Final, Literal
 from isthmus.errors import ClusterError
 from isthmus.kafka.admin.brokers import describe_cluster
 from isthmus.kafka.metadata import NO_TOPIC_ID
+from isthmus.lanes.maps import lane_cursors
 from isthmus.ledger.documents.kinds import BeginningDocument, Document, LinkDocument, ProvenanceDocument, TopicDocument
+from isthmus.ledger.generations import in_force, written_of_lanes
 from isthmus.memory.leaving import begins_at, left_in_tier
 from isthmus.memory.links import read_ledger
 from isthmus.memory.named import Opened
 from isthmus.model.cluster import Cluster
 from isthmus.model.kafka.topic import LeftInTier
 from isthmus.model.links.promotion import TornTransaction, torn_in_words
+from isthmus.model.links.transform import Transform
 from isthmus.model.naming import SourceTopic
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.text.plain import Hidden, NumberOrNull, PlainValue, TextOrNull, computed_field, instant_or_null
@@ -34,6 +37,23 @@ def _null_if_unheard(age_s: float) -> float | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MadeBy:
+    """From `offset_begin` of a partition on, which came from `source_offset`, records were changed by the `transform`
+    with this id, null for as they are. It does so as `described`, null if its link does not have it any more.
+    """
+
+    partition: int
+    offset_begin: int
+    source_offset: int
+    transform: TextOrNull
+    described: TextOrNull
+
+    def __str__(self) -> str:
+        what = f"{self.transform} ({self.described or 'an earlier one'})" if self.transform else "none"
+        return f"{what} from {self.partition}: {self.offset_begin:,}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Origin(PlainValue):
     """The origin of a topic's records; unknown values are null.
 
@@ -44,7 +64,8 @@ class Origin(PlainValue):
     what ended it, "follows" while nothing has; `missing_records` more the source was known to have when it was last
     heard, `heard_s` before that (-1 where it is not known), and it `ends_within` these committed transactions (`None`
     where that is not known); "left in the source's tier" means that these offsets of the source were not copied, and
-    are in its remote tier. `is_of_former_topic` means that the topic was deleted and created since.
+    are in its remote tier. `transforms` are those that changed records on their way, one after the other in each
+    partition. `is_of_former_topic` means that the topic was deleted and created since.
     """
 
     cluster: str
@@ -60,6 +81,7 @@ class Origin(PlainValue):
     missing_records: NumberOrNull = -1
     heard_s: Annotated[float, "source_heard_seconds_before", _null_if_unheard] = -1.0
     ends_within: tuple[TornTransaction, ...] | None = None
+    transforms: tuple[MadeBy, ...] = ()
     by: TextOrNull = ""
     at_ms: Annotated[int, "at", instant_or_null] = -1
     is_of_former_topic: Annotated[bool, "former_topic"] = False
@@ -115,12 +137,36 @@ async def provenance_of(opened: Opened, topic: str) -> Provenance:
         except ClusterError as error:
             problems[cluster.alias] = problem_of(error)
         else:
-            found.extend(_origins(cluster.alias, topic, topic_id, documents))
+            known = {each.name: each.transforms for each in opened.configuration.links}
+            origins = _origins(cluster.alias, topic, topic_id, documents)
+            found.extend(_with_transforms(each, documents, known.get(each.link, ())) for each in origins)
 
     await asyncio.gather(*map(ask, opened.configuration.clusters))
     named = (replace(each, source_cluster=names.get(each.source_cluster, each.source_cluster)) for each in found)
     order = sorted(named, key=lambda each: (each.cluster, each.partition, each.offset_begin, each.at_ms))
     return Provenance(origins=tuple(order), away=problems)
+
+
+def _with_transforms(origin: Origin, documents: Mapping[str, Document], known: Iterable[Transform]) -> Origin:
+    """Add which transforms made records, as the ledger states it."""
+    if not origin.is_mapped or origin.is_of_former_topic:
+        return origin
+    cursors = lane_cursors(origin.link, documents)
+    described = {each.digest: each.described for each in known}
+    made = tuple(
+        MadeBy(
+            partition=key.partition,
+            offset_begin=each.target_offset,
+            source_offset=each.source_offset,
+            transform=each.transform,
+            described=described.get(each.transform, ""),
+        )
+        for key, written in sorted(written_of_lanes(origin.link, documents).items())
+        if key.topic == origin.topic and origin.partition in (_ALL, key.partition) and key in cursors
+        for each in in_force(written, cursors[key])
+        if origin.offset_end < 0 or each.target_offset < origin.offset_end
+    )
+    return replace(origin, transforms=made)
 
 
 def _origins(alias: str, topic: str, topic_id: uuid.UUID, documents: Mapping[str, Document]) -> Iterable[Origin]:

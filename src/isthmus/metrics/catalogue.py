@@ -224,6 +224,12 @@ FLAGS_REPLACED = MetricDescription(
     _TOPIC,
     "Records whose header of copy flags was invalid, or that had several, since their distributor began.",
 )
+FILTERED = MetricDescription(
+    "isthmus_transform_filtered_records_total",
+    _COUNTER,
+    _TOPIC,
+    "Records that the transform left out, since the topic began.",
+)
 TRANSFORM_FAILURES = MetricDescription(
     "isthmus_transform_failures_total",
     _COUNTER,
@@ -287,6 +293,7 @@ METRICS: Final = (
     GAP_RECORDS,
     FLAGS_REPLACED,
     TRANSFORM_FAILURES,
+    FILTERED,
     AUTH_ERRORS,
     PARTITION_LAG,
     PARTITION_LAG_S,

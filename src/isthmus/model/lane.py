@@ -290,9 +290,9 @@ class LaneReport:
     `heard_ms` is when the source last reported the end of its log, by the wall clock, once that is some seconds ago: -1
     for just now. `records` and `size_bytes` count what this lease copied, `flags_replaced` all records whose invalid
     header of copy flags the lane has replaced, `skipped` all that its transform could not change and that were left
-    out. `schema_id` is the id of the schema that it waits for, -1 while it waits for none. `hold` is that of the lane.
-    `within` are the source's producers whose committed transactions have records on both sides of `position`, `None` if
-    unknown.
+    out, `filtered` all that it left out itself. `schema_id` is the id of the schema that it waits for, -1 while it
+    waits for none. `hold` is that of the lane. `within` are the source's producers whose committed transactions have
+    records on both sides of `position`, `None` if unknown.
     """
 
     key: LaneKey
@@ -305,6 +305,7 @@ class LaneReport:
     size_bytes: int = 0
     flags_replaced: int = 0
     skipped: int = 0
+    filtered: int = 0
     schema_id: int = -1
     hold: int = 0
     problem: Problem | None = None

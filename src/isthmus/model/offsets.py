@@ -93,8 +93,9 @@ class Cursor:
     a distributor that keeps copy flags in a header, `flags_replaced` counts the records whose header was invalid, or
     that had several. In the target's leader epoch `looked_epoch` no record of the lane lay from `target_offset` up to
     `looked_to` (-1: not examined). Later records are copied by its `selection`; if that is `None`, by the lane's own.
-    Later records are changed by its `transform` ("" for none), and `skipped` counts those before it that a transform
-    could not change and that were left out.
+    Later records are changed by its `transform` ("" for none). Of those before it `skipped` counts the ones that a
+    transform could not change and that were left out, and `filtered` the ones that it left out itself: a crash may keep
+    those of its last second from being counted.
     """
 
     source_offset: int
@@ -111,6 +112,7 @@ class Cursor:
     selection: Selection | None = None
     transform: str = ""
     skipped: int = 0
+    filtered: int = 0
 
     @property
     def copied_to(self) -> int:

@@ -83,7 +83,7 @@ def _partition(topic: TopicPlan, decision: PartitionDecision, view: LanesView) -
         source_end = view.places[key].source_end if source_end < 0 else source_end
     if source_end < 0 and source is not None:
         source_end = source.stable_end
-    count = view.counts.get(key, Count(0, 0))
+    count, place = view.counts.get(key, Count(0, 0)), view.places.get(key, LanePlace(-1, -1))
     return PartitionProgress(
         topic=topic.topic,
         partition=decision.partition,
@@ -97,8 +97,9 @@ def _partition(topic: TopicPlan, decision: PartitionDecision, view: LanesView) -
         waiting_s=view.waiting_s.get(key),
         records=count.records,
         size_bytes=count.size_bytes,
-        flags_replaced=view.places[key].flags_replaced if key in view.places else 0,
-        skipped=view.places[key].skipped if key in view.places else 0,
+        flags_replaced=place.flags_replaced,
+        skipped=place.skipped,
+        filtered=place.filtered,
         problem=None if state is LaneState.PAUSED else problem,
         gaps=() if report is None else report.gaps,
         state_age_s=age_s if state is reported else 0.0,

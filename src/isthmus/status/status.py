@@ -409,6 +409,7 @@ def _partition(reading: _Reading, before: _Reading | None, lane: LaneKey, ends: 
         copied_records=cursor.copied_records if is_mapped and reading.ledger_problem is None else None,
         flags_replaced=cursor.flags_replaced,
         skipped=cursor.skipped,
+        filtered=cursor.filtered,
         lag_s=None if is_wrong else _lag_s(source, reading.copied_end(lane), reading.times.get(at_source), moment_ms),
         waiting_records=_waiting(source),
         waiting_s=_waiting_s(reading, at_source, moment_ms),

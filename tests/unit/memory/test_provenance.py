@@ -5,13 +5,22 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 
-from isthmus.ledger.documents.kinds import BeginningDocument, Document, ProvenanceDocument, TopicDocument
+from isthmus.ledger.documents.kinds import (
+    BeginningDocument,
+    Document,
+    MapDocument,
+    ProvenanceDocument,
+    TopicDocument,
+    TransformDocument,
+)
 from isthmus.memory.leaving import endings, provenance
 from isthmus.memory.links import LinkMemory
-from isthmus.memory.provenance import _origins
+from isthmus.memory.provenance import _origins, _with_transforms
 from isthmus.model.lane import LaneState
 from isthmus.model.links.promotion import LeftPartition, Promotion, Verb
+from isthmus.model.links.transform import Transform
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.offsets import Cursor
 from isthmus.model.text.plain import plain
 
 ID = uuid.UUID(int=7)
@@ -147,3 +156,36 @@ def written(ledger: Ledger, *partitions: LeftPartition) -> Ledger:
     found = Promotion(link="l", verb="detach", namespaces=(), partitions=partitions)
     known = LinkMemory("l", documents=dict(ledger))
     return ledger | held(*provenance(found, known), *endings(found, known))
+
+
+def test_the_transforms_of_changed_records_are_told() -> None:
+    """From which offset at the target on each made them, in words if the link has it still."""
+    now = Transform(where="key IS NOT NULL")
+    topic = TargetTopic("x-1")
+    made = [
+        TransformDocument(
+            link="l",
+            topic=topic,
+            partition=0,
+            ordinal=at,
+            transform=transform,
+            source_offset=2 * at,
+            target_offset=at,
+            rewound=number,
+            taken_at=number,
+        )
+        for number, (at, transform) in enumerate(((0, "0123"), (40, now.digest), (70, "")))
+    ]
+    cursor = Cursor(160, 80, 80, rewound=2)
+    segment = MapDocument(link="l", topic=topic, partition=0, segment="1.0", ordinal_begin=0, ranges=(), cursor=cursor)
+    ledger = held(replace(TOPIC, is_mapped=True), BEGUN, segment, *made)
+    (origin,) = _origins("west", "x-1", ID, ledger)
+    found = _with_transforms(origin, ledger, [now]).transforms
+    assert [str(each) for each in found] == [
+        "0123 (an earlier one) from 0: 0",
+        f"{now.digest} (where key IS NOT NULL) from 0: 40",
+        "none from 0: 70",
+    ]
+    ended = replace(origin, offset_end=70)
+    assert len(_with_transforms(ended, ledger, [now]).transforms) == 2
+    assert plain(found[2])["transform"] is None

@@ -28,6 +28,7 @@ _COLUMNS: Final = (
     Column("verb"),
     Column("missing", gives_way=4),
     Column("ends_within", gives_way=5),
+    Column("transforms", gives_way=6),
     Column("at", gives_way=1),
     Column("by", gives_way=2),
 )
@@ -42,7 +43,8 @@ def provenance(
 ) -> None:
     """Show which offsets of a topic came from which cluster by which link, and how that ended.
 
-    With mapped offsets records of others may lie between those that came. Offsets that no line covers were written on
+    With mapped offsets records of others may lie between those that came; the ids of transforms that changed them
+    on the way are named. Offsets that no line covers were written on
     the cluster itself, or by a link that its ledger no longer has. Exits with 1 if a cluster does not answer.
     """
     report = Fabric(load_configuration(path)).provenance(topic)
@@ -55,6 +57,7 @@ def provenance(
                 "offset_end": each.end_in_words,
                 "missing": each.missing_in_words,
                 "ends_within": each.transactions_in_words,
+                "transforms": "; ".join(map(str, each.transforms)),
             }
             for each in found
         ]

@@ -259,7 +259,9 @@ def _note(transit: Transit, taken: Sequence[Original], outcome: ChunkOutcome, de
     for origin, one in zip(taken, outcome.results, strict=True):
         if isinstance(one, Record):
             transit.take_changed(origin.record.offset, origin.epoch)
-        elif one is not None:
+        elif one is None:
+            transit.filter_out()
+        else:
             transit.skip()
     transit.pass_to(decoded.offset_end if outcome.stop is None else outcome.stop.offset)
 

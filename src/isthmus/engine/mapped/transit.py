@@ -51,6 +51,7 @@ class Transit:
         self._stretches: deque[Stretch] = deque()
         self._replaced: deque[int] = deque()
         self._skips: deque[Skips] = deque()
+        self._filtered: deque[Skips] = deque()
         self._read_ordinal, self._read_offset = cursor.ordinal, cursor.source_offset
         self._departed_to, self._round = cursor.ordinal, next(_rounds)
         self.is_doubted = False
@@ -82,6 +83,7 @@ class Transit:
         self._stretches.clear()
         self._replaced.clear()
         self._skips.clear()
+        self._filtered.clear()
         self._read_ordinal, self._read_offset = cursor.ordinal, cursor.source_offset
         self._departed_to, self._round = cursor.ordinal, next(_rounds)
 
@@ -182,10 +184,11 @@ class Transit:
 
     def skip(self) -> None:
         """Note that the next record could not be changed and is left out."""
-        before = 0
-        if self._skips and self._skips[-1].ordinal == self._read_ordinal:
-            before = self._skips.pop().records
-        self._skips.append(Skips(self._read_ordinal, before + 1))
+        _count_one(self._skips, self._read_ordinal)
+
+    def filter_out(self) -> None:
+        """Note that the transform leaves the next record out."""
+        _count_one(self._filtered, self._read_ordinal)
 
     def pass_to(self, offset_end: int) -> None:
         """Note that all records before this source offset were taken or left out."""
@@ -262,7 +265,7 @@ class Transit:
 
     def appended(self, records: int, target_offset: int) -> None:
         """Note that the next `records` records are at the target from `target_offset` on; -1 if deleted since."""
-        cursor, skipped = self.cursor, self._count_skipped(self.cursor.ordinal + records)
+        cursor, end = self.cursor, self.cursor.ordinal + records
         left, target = records, target_offset if target_offset >= 0 else cursor.target_offset
         copied_to, epoch = cursor.copied_to, cursor.source_epoch
         while left:
@@ -286,7 +289,8 @@ class Transit:
             ordinal=ordinal,
             target_offset=target,
             flags_replaced=cursor.flags_replaced + waiting - len(self._replaced),
-            skipped=cursor.skipped + skipped,
+            skipped=cursor.skipped + _take_before(self._skips, end),
+            filtered=cursor.filtered + _take_before(self._filtered, end),
             source_epoch=epoch,
             left_out=0,
             looked_to=-1,
@@ -301,7 +305,8 @@ class Transit:
                 cursor,
                 source_offset=self._read_offset,
                 source_epoch=source_epoch,
-                skipped=cursor.skipped + self._count_skipped(self._read_ordinal + 1),
+                skipped=cursor.skipped + _take_before(self._skips, self._read_ordinal + 1),
+                filtered=cursor.filtered + _take_before(self._filtered, self._read_ordinal + 1),
                 left_out=self._read_offset - cursor.copied_to,
             )
 
@@ -314,19 +319,26 @@ class Transit:
             ordinal = one.ordinal_end
         return ordinal >= ordinal_end
 
-    def _count_skipped(self, ordinal: int) -> int:
-        """Count the records that were skipped before a record with a lower ordinal, and forget them."""
-        skipped = 0
-        while self._skips and self._skips[0].ordinal < ordinal:
-            skipped += self._skips.popleft().records
-        return skipped
-
     def _note(self, one: MappedRange) -> None:
         last = self.ranges[-1] if self.ranges else None
         if last is not None and (last.source_end, last.target_end) == (one.source_begin, one.target_begin):
             self.ranges[-1] = last._replace(length=last.length + one.length)
         else:
             self.ranges.append(one)
+
+
+def _count_one(left_out: deque[Skips], ordinal: int) -> None:
+    """Count one more record that is left out right before this ordinal."""
+    before = left_out.pop().records if left_out and left_out[-1].ordinal == ordinal else 0
+    left_out.append(Skips(ordinal, before + 1))
+
+
+def _take_before(left_out: deque[Skips], ordinal: int) -> int:
+    """Count the records that were left out before a record with a lower ordinal, and forget them."""
+    count = 0
+    while left_out and left_out[0].ordinal < ordinal:
+        count += left_out.popleft().records
+    return count
 
 
 def _since(one: Stretch, ordinal: int) -> Stretch:

@@ -43,11 +43,14 @@ from isthmus.model.text.wording import format_count
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapPlace:
-    """What else there is of a partition whose offsets are mapped."""
+    """What else there is of a partition whose offsets are mapped. A transform has left out `filtered` records, and
+    `skipped` more on which it failed, since the partition began.
+    """
 
     copied_end: NumberOrNull
     copied_records: int | None
     copy_flags_replaced: int
+    filtered_records: int
     skipped_records: int
 
 
@@ -66,10 +69,10 @@ class PartitionProgress(PlainValue):
 
     `records` and `size_bytes` are what the present run has copied, `copied_records` the records copied since the lane
     began, by its map (`None` if offsets are the same, or its ledger does not answer), and `flags_replaced` the records
-    whose header of copy flags was ever replaced because it was not valid. `skipped` are those that its transforms could
-    not change and that were left out since the lane began, dead letters included. `gaps` are offsets the source deleted
-    before they were copied. The ages (s) are how long ago the state and the ends were seen, at most: infinite for an
-    end of unknown age.
+    whose header of copy flags was ever replaced because it was not valid. `filtered` counts the records that a
+    transform left out since the lane began, `skipped` those that it could not change and that were left out for it,
+    dead letters included. `gaps` are offsets the source deleted before they were copied. The ages (s) are how long ago
+    the state and the ends were seen, at most: infinite for an end of unknown age.
     """
 
     SCHEMA: ClassVar = "PartitionStatus"
@@ -93,6 +96,7 @@ class PartitionProgress(PlainValue):
     size_bytes: Hidden[int] = 0
     copied_records: Hidden[int | None] = None
     flags_replaced: Hidden[int] = 0
+    filtered: Hidden[int] = 0
     skipped: Hidden[int] = 0
     is_waiting_anew: Hidden[bool] = False
     source_age_s: Hidden[float] = 0.0
@@ -149,6 +153,7 @@ class PartitionProgress(PlainValue):
             copied_end=self.copied_end,
             copied_records=self.copied_records,
             copy_flags_replaced=self.flags_replaced,
+            filtered_records=self.filtered,
             skipped_records=self.skipped,
         )
 
@@ -228,8 +233,13 @@ class TopicProgress(PlainValue):
         return sum(partition.flags_replaced for partition in self.partitions)
 
     @computed_field(before="problem")
+    def filtered(self) -> Annotated[int, "filtered_records"]:
+        """The records that a transform has left out since the topic began, as far as crashes let them be counted."""
+        return sum(partition.filtered for partition in self.partitions)
+
+    @computed_field(before="problem")
     def skipped(self) -> Annotated[int, "skipped_records"]:
-        """Records that transforms could not change and that were left out, dead letters included."""
+        """The records that transforms could not change and that were left out, dead letters included."""
         return sum(partition.skipped for partition in self.partitions)
 
     @property

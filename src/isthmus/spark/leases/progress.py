@@ -21,7 +21,7 @@ class Count(NamedTuple):
 
 
 class LanePlace(NamedTuple):
-    """The last known position of a lane, and of the end of its source; -1 if unknown. For other counts see
+    """The last known position of a lane, and of the end of its source; -1 if unknown. Counts are those of
     `LaneReport`.
     """
 
@@ -29,6 +29,7 @@ class LanePlace(NamedTuple):
     source_end: int
     flags_replaced: int = 0
     skipped: int = 0
+    filtered: int = 0
 
 
 @dataclass(slots=True)
@@ -181,6 +182,7 @@ class RunProgress:
             max(report.source_end, place.source_end),
             max(report.flags_replaced, place.flags_replaced),
             max(report.skipped, place.skipped),
+            max(report.filtered, place.filtered),
         )
         if report.state is LaneState.STOPPED:
             if known is not None:

@@ -118,6 +118,29 @@ def test_what_was_read_ahead_is_not_what_was_copied() -> None:
     assert transit.cursor == Cursor(6, 6, 6, 5, rewound=1), "else what was written before it would be taken for newer"
 
 
+def test_what_a_transform_leaves_out_is_counted_once_it_is_passed() -> None:
+    """What it leaves out itself and what it fails for are two numbers; those behind the last record come when nothing
+    is on its way.
+    """
+    transit = Transit(Cursor(0, 0, 0, transform="one"))
+    for offset in range(6):
+        if offset in (1, 4):
+            transit.take_changed(offset, 0)
+        elif offset == 2:
+            transit.skip()
+        else:
+            transit.filter_out()
+    transit.pass_to(6)
+    transit.passed(0)
+    assert (transit.cursor.filtered, transit.cursor.skipped) == (0, 0)
+    transit.appended(1, 0)
+    assert (transit.cursor.filtered, transit.cursor.skipped) == (1, 0)
+    transit.appended(1, 1)
+    assert (transit.cursor.filtered, transit.cursor.skipped) == (2, 1)
+    transit.passed(0)
+    assert (transit.cursor.filtered, transit.cursor.skipped, transit.cursor.source_offset) == (3, 1, 6)
+
+
 def test_a_cursor_takes_back_what_was_on_its_way() -> None:
     """After a look at the log reading begins at the cursor again, and what was found to have arrived is kept."""
     transit = Transit(Cursor(0, 0, 0))
