@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from isthmus.engine.batches.rebatch import Record
@@ -24,7 +25,7 @@ from isthmus.model.cluster import SchemaRegistry
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.lane import Lane
 from isthmus.model.link import Link
-from isthmus.model.links.transform import RecordPart, Transform, TransformWay
+from isthmus.model.links.transform import RecordPart, RecordPath, Transform, TransformWay
 from isthmus.model.links.trial import ShownRecord, TransformTrial, TrialResult, TriedRecord, shown_record
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.schemas.gate import schema_id
@@ -81,12 +82,14 @@ async def transform_trial(
     schemas = await _look_up(chosen, transform, source_topic, records) if transform.has_schemas else None
 
     def try_it() -> TransformTrial:
+        tried, unfound = _try(transform, source_topic, records, opened.application, schemas)
         return TransformTrial(
             link=chosen.name,
             source=chosen.source.alias,
             topic=source_topic,
             transform=transform,
-            records=_try(transform, source_topic, records, opened.application, schemas),
+            unfound=tuple(map(str, unfound)),
+            records=tried,
         )
 
     return try_it
@@ -178,17 +181,26 @@ def _try(
     records: Sequence[tuple[int, StoredRecord]],
     application: SparkApplication,
     schemas: _Schemas | None,
-) -> tuple[TriedRecord, ...]:
+) -> tuple[tuple[TriedRecord, ...], Sequence[RecordPath]]:
     parts: dict[int, list[StoredRecord]] = {}
     for partition, record in records:
         parts.setdefault(partition, []).append(record)
     portions = [_portion(transform, topic, partition, part) for partition, part in sorted(parts.items())]
-    outcomes, decoders = _change(transform, portions, application, schemas)
-    return tuple(
+    outcomes, decoders, unfound = _change(transform, portions, application, schemas)
+    tried = tuple(
         _describe_trial(portion.lane.partition, record, found, decoders)
         for portion, outcome in zip(portions, outcomes, strict=True)
         for record, found in zip(portion.records, outcome, strict=True)
     )
+    return tried, unfound
+
+
+class _Changes(NamedTuple):
+    """What becomes of the records of each portion, what decodes them, and the paths that none of them has."""
+
+    outcomes: Sequence[Sequence[Changed]]
+    decoders: Mapping[RecordPart, PartDecoder] = MappingProxyType({})
+    unfound: Sequence[RecordPath] = ()
 
 
 def change_portions(
@@ -205,15 +217,14 @@ def change_portions(
             "records that are decoded by schemas of a registry are not changed again yet",
             hint="Give --raw: then they are written as they came.",
         )
-    return _change(transform, portions, application, None)[0]
+    return _change(transform, portions, application, None).outcomes
 
 
 def _change(
     transform: Transform, portions: Sequence[Portion], application: SparkApplication, schemas: _Schemas | None
-) -> tuple[Sequence[Sequence[Changed]], Mapping[RecordPart, PartDecoder]]:
-    """Return what becomes of the records of each portion, and what decodes them."""
+) -> _Changes:
     if transform.way is not TransformWay.SQL:
-        return [_call(transform, portion) for portion in portions], {}
+        return _Changes([_call(transform, portion) for portion in portions])
     # It loads Spark and pyarrow, which other commands do without.
     from isthmus.spark.transforms.trial import try_expressions
 
@@ -227,7 +238,8 @@ def _change(
     decoders = {part: PartDecoder(part, each) for part, each in prepared.decoded}
     for decoder in decoders.values():
         decoder.learn({} if schemas is None else schemas.written)
-    return try_expressions(spark, prepared, portions, decoders), decoders
+    found = try_expressions(spark, prepared, portions, decoders)
+    return _Changes(found.outcomes, decoders, found.unfound)
 
 
 def _portion(transform: Transform, topic: SourceTopic, partition: int, stored: Sequence[StoredRecord]) -> Portion:

@@ -74,14 +74,22 @@ def test_expressions_are_tried_and_a_mistake_is_refused_before_anything_is_copie
     assert (first["key"], first["headers"]) == ("id-294", [{"key": "origin", "value": "east-0"}])
     assert (tombstone["value"], tombstone["key"]) == (None, None)
 
-    topics.produce(east, orders, [Given(b"k", b"{", [], topics.SEPTEMBER + 999)])
+    assert found["unfound"] == []
+
+    strange = [
+        Given(b"k", value, [], topics.SEPTEMBER + 999) for value in (b"{", b'{"country": "DE", "email": "\xff"}')
+    ]
+    topics.produce(east, orders, strange)
     found = shell.run("transform", "try", shell.stem, "--topic", orders, "--from-offset", "300", code=1)
     assert "no JSON" in found["records"][0]["reason"]
+    assert "no UTF-8" in found["records"][1]["reason"]
 
+    shell.links[0]["transform"][0]["drop"].append("value.Note")
     shell.links[0]["transform"][0]["set"]["value.ratio"] = "1 / (value.id - 294)"
     shell.configure()
     found = shell.run("transform", "try", shell.stem, "--topic", orders, "--from-offset", "294", "--limit", "4", code=1)
     assert [each["result"] for each in found["records"]] == ["failed", "left out", "changed", "changed"]
+    assert found["unfound"] == ["value.Note"]
     assert "DIVIDE_BY_ZERO" in found["records"][0]["reason"]
 
     shell.links[0]["transform"][0]["set"] = {"headers.whole": "md5(to_json(value))"}

@@ -8,14 +8,20 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
 
 import isthmus
+from isthmus.engine.batches.rebatch import Record
+from isthmus.engine.mapped.transformer import Portion
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import SparkSettings
+from isthmus.model.links.transform import Decoding, RecordFormat, RecordPart, RecordPath, Transform
 from isthmus.spark.session import adopt_session, session, stop
+from isthmus.spark.transforms.trial import try_expressions
 from testing.records import oracle, topics
 from testing.records.traffic import traffic
 from testing.runs.processes import kill, python_workers
@@ -53,6 +59,26 @@ def test_it_goes_on_when_links_end(spark: SparkSession) -> None:
     assert found.sparkContext is spark.sparkContext
     stop(found)
     assert spark.range(3).count() == 3
+
+
+def test_a_trial_of_expressions_leaves_the_session_of_a_notebook_active(spark: SparkSession) -> None:
+    """Its own session has other settings, which queries of the notebook would get from then on."""
+    spark.conf.set("notebook.own", "yes")
+    lane = SimpleNamespace(source_topic="orders", partition=0)
+    portion = Portion(cast(Any, lane), [Record(3, topics.SEPTEMBER, b"k", b'{"a": 1}', [])], [False])
+    transform = Transform(
+        value=Decoding(format=RecordFormat.JSON),
+        where="value.a = 1 AND value.b IS NULL",
+        drop=(RecordPath(RecordPart.HEADERS, ("h",)),),
+    )
+
+    tried = try_expressions(spark, transform, [portion])
+
+    assert tried.outcomes == [portion.records]
+    assert [str(path) for path in tried.unfound] == ["value.b", "headers.h"]
+    active = SparkSession.getActiveSession()
+    assert active is not None
+    assert active.conf.get("notebook.own") == "yes"
 
 
 def test_a_task_that_spark_tries_again_does_not_write(

@@ -103,3 +103,6 @@ def _tell(found: TransformTrial) -> None:
     message = f"{format_count(len(found.records), 'record')} of {found.topic} at {found.source}"
     message = f"{message}: {counts or 'none'}; {found.transform.described}. Nothing was changed."
     console.print(Text(printable(message)))
+    if found.unfound:
+        missing = f"No record has {', '.join(found.unfound)}: is that written as in the records?"
+        console.print(Text(printable(missing), style="yellow"))

@@ -78,12 +78,15 @@ class TriedRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransformTrial(PlainValue):
-    """A transform of a link tried on records of one of its topics; nothing was changed."""
+    """A transform of a link tried on records of one of its topics; nothing was changed. `unfound` are the fields and
+    headers that its expressions read or drop, or whose fields they set, and that none of the records has.
+    """
 
     link: str
     source: str
     topic: str
     transform: Transform
+    unfound: tuple[str, ...] = ()
     records: tuple[TriedRecord, ...] = ()
 
     def count(self, result: TrialResult) -> int:

@@ -15,13 +15,14 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from isthmus.engine.batches.rebatch import Record
 from isthmus.engine.mapped.transformer import Changed, Failure
-from isthmus.model.links.transform import RecordPart, RecordPath, Transform
+from isthmus.model.links.transform import RecordFormat, RecordPart, RecordPath, Transform
 from isthmus.spark.formats.values import DROPPED, Edits
 
 KEPT: Final = "w"
 """The member of a result that says whether the record is copied."""
 CORRUPT: Final = "corrupt"
 """The only member of the result of a record that cannot be decoded: which part of it."""
+_TEXTS: Final = frozenset({RecordFormat.UTF8, RecordFormat.JSON})
 _INEXACT: Final = re.compile(r"[0-9][.eE]")
 _DECODED: Final = (RecordPart.KEY, RecordPart.VALUE)
 _COMPACT: Final = (",", ":")
@@ -72,11 +73,17 @@ class Editor:
         self._masked = transform.mask
         self._edits = bool(self._sets or self._drops or self._kept or self._masked)
         self._reads_time = reads_time
+        formats = {RecordPart.KEY: transform.key.format, RecordPart.VALUE: transform.value.format}
+        self._texts = [part.value for part, known in formats.items() if known in _TEXTS]
 
     def edit(self, record: Record, result: bytes | None) -> Changed:
         """Return what becomes of a record by the results for it, `None` if an expression failed for it."""
         if self._reads_time and not is_time(record.timestamp):
             return Failure(record, f"its timestamp {record.timestamp} lies before the year 1 or after the year 9999")
+        for part in self._texts:
+            if not _is_text(getattr(record, part)):
+                # Spark would go on with other characters in place of these bytes.
+                return Failure(record, f"its {part} is no UTF-8")
         if result is None:
             return Failure(record, "an expression of the transform failed for it")
         found = _read_result(result)
@@ -170,6 +177,16 @@ def _nest(edits: Iterable[_Edit]) -> Edits:
 
 def _empty_of(value: Any) -> Any:
     return None if value is None else type(value)()
+
+
+def _is_text(data: bytes | None) -> bool:
+    if data is None or data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def is_time(timestamp: int) -> bool:
@@ -364,6 +381,21 @@ def _cut(text: str, members: Sequence[_Member], place: int) -> str:
     if place + 1 < len(members):
         return text[: one.begin] + text[members[place + 1].begin :]
     return text[: members[place - 1].value_end if place else one.begin] + text[one.value_end :]
+
+
+def has_path(record: Record, path: RecordPath) -> bool:
+    """Return whether a record has a part, a field of its JSON, or a header."""
+    if path.part is RecordPart.TIMESTAMP:
+        return True
+    if path.part is RecordPart.HEADERS:
+        return not path.names or any(name == path.names[0] for name, _ in record.headers)
+    data: bytes | None = getattr(record, path.part.value)
+    if data is None or not path.names:
+        return data is not None
+    try:
+        return _find_json(data, path.names) is not None
+    except (ValueError, IndexError, RecursionError):
+        return False
 
 
 def _tree(paths: Iterable[RecordPath], part: RecordPart) -> dict[str, Any]:

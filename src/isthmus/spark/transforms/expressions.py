@@ -8,6 +8,7 @@ their place alone, and the projection has no filter, no shuffle and no state.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import re
@@ -451,6 +452,27 @@ def _columns_read(spark: SparkSession, transform: Transform) -> set[str]:
     read |= {part.value for part in _DECODED if transform.decoding(part).format is RecordFormat.JSON}
     read -= {part.value for part in _DECODED if transform.decoding(part).format.has_schema}
     return {known[name] for name in read if name in known}
+
+
+def paths_named(spark: SparkSession, transform: Transform) -> list[RecordPath]:
+    """Return the fields and headers that records need for a transform to have its effect: those that expressions read,
+    that are dropped, kept or masked, and that hold what is set.
+    """
+    found = [path for path in paths_read(spark, transform) if path.names]
+    found += [RecordPath(each.path.part, each.path.names[:-1]) for each in transform.sets if len(each.path.names) > 1]
+    return list(dict.fromkeys([*found, *transform.drop, *transform.keep, *transform.mask]))
+
+
+@contextlib.contextmanager
+def active_session_kept(spark: SparkSession) -> Iterator[None]:
+    """Leave that session active in this thread which is: the one that makes a DataFrame becomes it, and a notebook
+    would go on with its settings.
+    """
+    before = type(spark).getActiveSession() or spark
+    try:
+        yield
+    finally:
+        before.createDataFrame([], "nothing INT")
 
 
 def paths_read(spark: SparkSession, transform: Transform) -> Iterator[RecordPath]:

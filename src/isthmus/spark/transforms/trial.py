@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from isthmus.engine.mapped.transformer import Changed, Failure, Portion
-from isthmus.model.links.transform import RecordPart
+from isthmus.model.links.transform import RecordPart, RecordPath
 from isthmus.spark.formats.decoding import PartDecoder, Prepared
-from isthmus.spark.transforms.editing import Editor
+from isthmus.spark.transforms.editing import Editor, has_path
 from isthmus.spark.transforms.expressions import (
     Compiled,
+    active_session_kept,
     compile_transforms,
     decode_rows,
     describe_error,
     expression_session,
     named_expressions,
+    paths_named,
     project,
 )
 from isthmus.spark.transforms.pipe import DecodedParts, build_rows, decode_parts, feed_schema
@@ -24,16 +26,33 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+class Trial(NamedTuple):
+    """What becomes of the records of each portion, and the fields and headers that no record has."""
+
+    outcomes: Sequence[Sequence[Changed]]
+    unfound: Sequence[RecordPath] = ()
+
+
 def try_expressions(
     spark: SparkSession,
     prepared: Prepared,
     portions: Sequence[Portion],
     decoders: Mapping[RecordPart, PartDecoder],
-) -> list[list[Changed]]:
-    """Return what becomes of the records of each portion. Decoders are prepared for them.
+) -> Trial:
+    """Try a transform on records, for which decoders are prepared. Fields of schemas are not looked for.
 
     :raises ConfigError: Spark does not understand an expression.
     """
+    with active_session_kept(spark):
+        return _try(spark, prepared, portions, decoders)
+
+
+def _try(
+    spark: SparkSession,
+    prepared: Prepared,
+    portions: Sequence[Portion],
+    decoders: Mapping[RecordPart, PartDecoder],
+) -> Trial:
     session = expression_session(spark)
     compiled = compile_transforms(session, [prepared])
     editor = Editor(prepared.transform, compiled.kinds[0], decoders, reads_time=compiled.timed[0])
@@ -50,7 +69,10 @@ def try_expressions(
                 found = found._replace(reason=_explain(session, compiled, rows[place]) or found.reason)
             outcomes.append(found)
         tried.append(outcomes)
-    return tried
+    records = [record for portion in portions for record in portion.records]
+    paths = paths_named(session, prepared.transform) if records else []
+    looked_for = [path for path in paths if path.part not in decoders]
+    return Trial(tried, [path for path in looked_for if not any(has_path(record, path) for record in records)])
 
 
 def _to_bytes(result: bytearray | bytes | None) -> bytes | None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from isthmus.engine.batches.rebatch import Record
 from isthmus.engine.mapped.transformer import Changed, Failure
 from isthmus.model.links.transform import Decoding, PartAssignment, RecordFormat, RecordPart, RecordPath, Transform
-from isthmus.spark.transforms.editing import Editor, ResultKind, build_fields
+from isthmus.spark.transforms.editing import Editor, ResultKind, build_fields, has_path
 
 JSON = Decoding(format=RecordFormat.JSON)
 
@@ -60,6 +60,43 @@ def test_a_record_without_a_result_fails() -> None:
     failure = editor.edit(Record(5, 7, None, b"v", []), None)
     assert isinstance(failure, Failure)
     assert "an expression" in failure.reason
+
+
+@pytest.mark.parametrize("form", [RecordFormat.UTF8, RecordFormat.JSON])
+def test_bytes_that_are_no_utf8_fail_where_they_are_to_be_a_text(form: RecordFormat) -> None:
+    """Spark would read other characters in their place, and a mask would be made of those."""
+    result = b'{"w":true}'
+    editor = Editor(Transform(value=Decoding(format=form), where="x"), [])
+    failure = editor.edit(Record(5, 7, b"\xfe", b'{"a":"\xff"}', []), result)
+    assert isinstance(failure, Failure)
+    assert failure.reason == "its value is no UTF-8"
+    assert isinstance(editor.edit(Record(5, 7, b"\xfe", '{"a":"é"}'.encode(), []), result), Record)
+    assert isinstance(editor.edit(Record(5, 7, b"\xfe", None, []), result), Record)
+    as_bytes = Editor(Transform(where="x"), [])
+    assert isinstance(as_bytes.edit(Record(5, 7, b"\xfe", b"\xff", []), result), Record)
+
+
+@pytest.mark.parametrize(
+    ("path", "is_there"),
+    [
+        ("key", True),
+        ("value.a", True),
+        ("value.a.b", True),
+        ("value.a.c", False),
+        ("value.A", False),
+        ("value.n.x", False),
+        ("value.a.b.c", False),
+        ("headers.h", True),
+        ("headers.H", False),
+        ("timestamp", True),
+    ],
+)
+def test_whether_a_record_has_a_path(path: str, *, is_there: bool) -> None:
+    """Names count as they are written."""
+    record = Record(5, 7, b"k", b'{"a": {"b": null}, "n": null}', [("h", None)])
+    assert has_path(record, RecordPath.parse(path)) is is_there
+    assert has_path(record._replace(key=None, value=None), RecordPath.parse(path)) is (path[0] in "ht" and is_there)
+    assert not has_path(record._replace(value=b"{"), RecordPath.parse("value.a"))
 
 
 def test_a_value_that_is_no_json_fails() -> None:
