@@ -22,6 +22,7 @@ from isthmus.web.operations import OnStep
 _COMMAND: Final = (sys.executable, "-c", "from isthmus.cli.entry import main; main()")
 _EQUAL: Final = 0
 _DIFFERENT: Final = 4
+_NOT_ALL_COMPARED: Final = 5
 _TOLD_MAX: Final = 20
 _LINE_BYTES_MAX: Final = 1 << 20
 """A message may name all topics of a link."""
@@ -81,7 +82,7 @@ class TreeVerification:
 
 
 async def _run(arguments: Sequence[str], on_step: OnStep) -> tuple[int, bytes]:
-    """Run the command; return the exit code, if it is one with a verdict, and the output."""
+    """Run the command; return the exit code, if it has a verdict, and the output."""
     environment = {**os.environ, "COLUMNS": "10000"}
     process = await asyncio.create_subprocess_exec(
         *arguments, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=environment, limit=_LINE_BYTES_MAX
@@ -94,7 +95,7 @@ async def _run(arguments: Sequence[str], on_step: OnStep) -> tuple[int, bytes]:
         # Its result is not needed any more.
         await _terminate(process)
         raise
-    if code not in (_EQUAL, _DIFFERENT):
+    if code not in (_EQUAL, _DIFFERENT) and not (code == _NOT_ALL_COMPARED and output):
         raise _failure(code, messages)
     return code, output
 

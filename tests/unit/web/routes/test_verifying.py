@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from isthmus.errors import Unreachable
+from isthmus.errors import GateNotMet, Unreachable
 from isthmus.web.routes import verifying
 from isthmus.web.routes.verifying import LinkVerification, TreeVerification
 
@@ -41,6 +41,17 @@ def test_the_verdict_of_a_tree_is_what_its_command_says(monkeypatch: pytest.Monk
     verdict = asyncio.run(verification.run(lambda _: None))
     assert verdict["equal"] is False
     assert verdict["clusters"] == ["t", "--config=isthmus.yaml", "--output=json", "--topic=flights"]
+
+
+def test_a_verdict_about_a_part_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records that could not be compared are named in it, and nothing is equal; without a verdict it is an error."""
+    command(monkeypatch, "import sys; print('[]'); sys.stderr.write('Error ISTH-GATE: not all'); sys.exit(5)")
+    verification = asyncio.run(VERIFICATION.run(lambda _: None))
+    assert (verification.equal, verification.verdicts) == (False, [])
+
+    command(monkeypatch, "import sys; sys.stderr.write('Error ISTH-GATE: not yet'); sys.exit(5)")
+    with pytest.raises(GateNotMet, match="not yet"):
+        asyncio.run(VERIFICATION.run(lambda _: None))
 
 
 def test_nothing_of_it_is_left_when_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
