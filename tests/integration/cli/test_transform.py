@@ -114,7 +114,8 @@ def test_a_link_with_a_transform_runs(shell: Shell, east: LocalCluster, west: Lo
     changed, plain = shell.run("status")[0]["topics"]
     assert (changed["offsets"], plain["offsets"]) == ("mapped", "same")
     assert (changed["lag_records"], changed["transform"]["described"]) == (0, "by rules:clean")
-    assert (changed["filtered"], changed["skipped"], changed["partitions"][0]["filtered"]) == (10, 0, 10)
+    counts = (changed["filtered_records"], changed["skipped_records"], changed["partitions"][0]["filtered_records"])
+    assert counts == (10, 0, 10)
     (origin,) = shell.run("provenance", orders)
     (made,) = origin["transforms"]
     assert (made["offset_begin"], made["described"]) == (0, "by rules:clean")

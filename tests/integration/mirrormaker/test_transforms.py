@@ -236,9 +236,9 @@ def ours(spark: SparkSession, case: Case) -> list[Changed]:
         records = [record_of(offset, each) for offset, each in enumerate(case.records) if each[0] == topic]
         transform = transform_for(transforms, topic)
         if transform is None:
-            made: list[Changed] = list(records)
+            made: Sequence[Changed] = records
         else:
-            (made,) = try_expressions(spark, Prepared(transform), [portion(topic, records)], {})
+            (made,) = try_expressions(spark, Prepared(transform), [portion(topic, records)], {}).outcomes
         found.update(zip((each.offset for each in records), made, strict=True))
     return [found[offset] for offset in sorted(found)]
 

@@ -20,6 +20,7 @@ from isthmus.engine.mapped.transformer import Portion
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import SparkSettings
 from isthmus.model.links.transform import Decoding, RecordFormat, RecordPart, RecordPath, Transform
+from isthmus.spark.formats.decoding import Prepared
 from isthmus.spark.session import adopt_session, session, stop
 from isthmus.spark.transforms.trial import try_expressions
 from testing.records import oracle, topics
@@ -72,7 +73,7 @@ def test_a_trial_of_expressions_leaves_the_session_of_a_notebook_active(spark: S
         drop=(RecordPath(RecordPart.HEADERS, ("h",)),),
     )
 
-    tried = try_expressions(spark, transform, [portion])
+    tried = try_expressions(spark, Prepared(transform), [portion], {})
 
     assert tried.outcomes == [portion.records]
     assert [str(path) for path in tried.unfound] == ["value.b", "headers.h"]
