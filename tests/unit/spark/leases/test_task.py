@@ -23,7 +23,7 @@ from testing.patience import TERM_S
 def specified(slot: int, *, company: int) -> SimpleNamespace:
     """What a lease is told, as far as its failure needs it."""
     cluster = Cluster(alias="west", bootstrap_servers=("127.0.0.1:1",))
-    context = SimpleNamespace(link="l", target=cluster)
+    context = SimpleNamespace(link="l", source=cluster, target=cluster)
     return SimpleNamespace(slot=slot, generation=4, company=company, controller=1, context=context)
 
 
