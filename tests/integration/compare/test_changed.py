@@ -16,6 +16,7 @@ from isthmus.engine.batches.rebatch import Record
 from isthmus.engine.mapped.letters import as_letter
 from isthmus.engine.mapped.transformer import DeadLetter
 from isthmus.kafka.client import Client
+from isthmus.local import LocalCluster
 from isthmus.model.lane import Lane
 from isthmus.model.links.deadletters import dead_letters_of
 from isthmus.model.links.transform import (
@@ -263,9 +264,9 @@ def test_compaction_of_changed_records_at_either_side(pair: Pair, mark: Transfor
     assert findings(partition) == [(DiscrepancyKind.MISSING, 11, 12, ())]
 
 
-def topic_id(pair: Pair, name: str) -> uuid.UUID:
+def topic_id(cluster: LocalCluster, name: str) -> uuid.UUID:
     async def ask() -> uuid.UUID:
-        async with Client(pair.source.cluster()) as client:
+        async with Client(cluster.cluster()) as client:
             return (await client.metadata([name])).topics[name].topic_id
 
     return asyncio.run(ask())
@@ -290,9 +291,9 @@ def test_dead_letters_are_no_losses_and_what_is_neither_copied_nor_one_is(
     made.told()
     lane = Lane(
         source_topic=SourceTopic(made.name),
-        source_topic_id=topic_id(pair, made.name),
+        source_topic_id=topic_id(pair.source, made.name),
         target_topic=name,
-        target_topic_id=topic_id(pair, made.name),
+        target_topic_id=topic_id(pair.target, made.name),
         partition=0,
         is_mapped=True,
         transform="earlier",
