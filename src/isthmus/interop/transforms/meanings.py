@@ -236,7 +236,7 @@ _MEANINGS: Final[Mapping[str, Callable[[Doing], None]]] = {
     "ConvertFromBytes": _convert_bytes,
     "ConvertToBytes": _convert_bytes,
 }
-_ADDING: Final = frozenset({"InsertHeader", "HoistField", "SetSchemaMetadata", "Cast", "TimestampConverter"})
-"""The steps without which records lack something, or have it in another form, and show nothing that was hidden: none
-puts something else in the place of a field or key.
+_ADDING: Final = frozenset({"InsertHeader", "HoistField", "SetSchemaMetadata"})
+"""The steps without which records lack something and show nothing that was hidden: none puts something else in the
+place of a field or key, as a date of which only the year stays.
 """

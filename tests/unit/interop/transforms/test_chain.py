@@ -179,6 +179,8 @@ def test_nothing_is_copied_where_a_step_hides_something_and_is_not_translated(
     [
         ("InsertField$Value", ("x:static.field = ssn", "x:static.value = hidden", "x:other = b")),
         ("ValueToKey", ("x:fields = id", "x:other = b")),
+        ("TimestampConverter$Value", ("x:field = born", "x:target.type = string", "x:format = yyyy")),
+        ("Cast$Value", ("x:spec = a:int8",)),
     ],
 )
 def test_what_stands_in_the_place_of_something_hides_it(step: str, lines: tuple[str, ...]) -> None:
@@ -264,8 +266,6 @@ def test_unknown_classes_may_hide_something() -> None:
 @pytest.mark.parametrize(
     ("step", "lines"),
     [
-        ("TimestampConverter$Value", ("x:field = at", "x:target.type = string")),
-        ("Cast$Value", ("x:spec = a:string",)),
         ("InsertHeader", ("x:header = a", "x:other = b")),
     ],
 )
