@@ -35,7 +35,7 @@ def order(number: int) -> Given:
 
 def workers(driver: Driver) -> list[int]:
     """The Python workers of Spark: the one of a lease, the one that feeds it, and their daemon."""
-    return [pid for pid, line in driver.family().items() if "pyspark.daemon" in line]
+    return [pid for pid, line in driver.family().items() if "spark.daemon" in line]
 
 
 @pytest.mark.parametrize("victims", ["workers", "driver"])
