@@ -260,9 +260,9 @@ class _LinkTelling:
         self._add(catalogue.REPORT_AGE, topic.age_s, *labels)
         self._add(catalogue.GAP_RECORDS, seen.gap_records.get(key, 0), *labels, _DELETED)
         self._add(catalogue.FLAGS_REPLACED, topic.flags_replaced, *labels)
-        if topic.transform is not None:
-            self._add(catalogue.TRANSFORM_FAILURES, topic.skipped, *labels, str(topic.transform.on_error))
-            self._add(catalogue.FILTERED, topic.filtered, *labels)
+        on_error = "" if topic.transform is None else str(topic.transform.on_error)
+        self._add(catalogue.TRANSFORM_FAILURES, topic.skipped, *labels, on_error)
+        self._add(catalogue.FILTERED, topic.filtered, *labels)
         self._add(catalogue.AUTH_ERRORS, seen.denials.get(key, 0), *labels)
 
     def partitions(self, count_max: int) -> None:
