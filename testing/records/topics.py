@@ -194,6 +194,14 @@ def configure(cluster: Brokers, name: str, **configs: object) -> None:
     _alter(cluster, ConfigResource(ResourceType.TOPIC, name), configs)
 
 
+def compact(cluster: Brokers, name: str) -> None:
+    """Have a topic compacted, and wait until its brokers know; their own cleaner takes nothing meanwhile."""
+    configure(cluster, name, cleanup_policy="compact", min_compaction_lag_ms=2**63 - 1)
+    deadline = time.monotonic() + TERM_S
+    while own_configs(cluster, name).get("cleanup.policy") != "compact":
+        assert time.monotonic() < deadline
+
+
 def configure_broker(cluster: Brokers, *, node_id: int = 1, **configs: object) -> None:
     """Change dynamic configs of a broker, the first one by default."""
     _alter(cluster, ConfigResource(ResourceType.BROKER, str(node_id)), configs)

@@ -60,6 +60,10 @@ class Driver:
                 continue
         return found
 
+    def workers(self) -> list[int]:
+        """The Python workers of Spark below it, and their daemon."""
+        return [pid for pid, line in self.family().items() if "pyspark.daemon" in line]
+
     def heeds(self, number: signal.Signals) -> bool:
         """Whether it handles a signal; before its first line has run it is Python that is ended."""
         (caught,) = re.findall(r"^SigCgt:\s+(\w+)", Path(f"/proc/{self.process.pid}/status").read_text(), re.MULTILINE)

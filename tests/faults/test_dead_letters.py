@@ -36,11 +36,6 @@ def unsteady(rows):
 '''
 
 
-def workers(driver: Driver) -> list[int]:
-    """The Python workers of Spark, and their daemon."""
-    return [pid for pid, line in driver.family().items() if "pyspark.daemon" in line]
-
-
 @pytest.mark.parametrize("victims", ["workers", "driver"])
 def test_records_fail_once_whatever_is_killed(
     east: LocalCluster,
@@ -84,7 +79,7 @@ def test_records_fail_once_whatever_is_killed(
         with started("run", "-c", str(file), log=tmp_path / f"run{place}.log") as driver:
             driver.wait_for(partial(has_more, driver, count()))
             if victims == "workers":
-                os.kill(chance.choice(workers(driver)), signal.SIGKILL)
+                os.kill(chance.choice(driver.workers()), signal.SIGKILL)
                 driver.wait_for(partial(has_more, driver, count()))
             driver.process.kill()
             driver.wait()

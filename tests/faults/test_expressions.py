@@ -33,11 +33,6 @@ def order(number: int) -> Given:
     return Given(b"%d" % number, json.dumps({"id": number}).encode(), [], topics.SEPTEMBER + number)
 
 
-def workers(driver: Driver) -> list[int]:
-    """The Python workers of Spark: the one of a lease, the one that feeds it, and their daemon."""
-    return [pid for pid, line in driver.family().items() if "pyspark.daemon" in line]
-
-
 @pytest.mark.parametrize("victims", ["workers", "driver"])
 def test_records_pass_once_whatever_is_killed(
     east: LocalCluster,
@@ -74,7 +69,7 @@ def test_records_pass_once_whatever_is_killed(
 
             driver.wait_for(has_more)
             if victims == "workers":
-                os.kill(chance.choice(workers(driver)), signal.SIGKILL)
+                os.kill(chance.choice(driver.workers()), signal.SIGKILL)
                 count = sum(map(len, oracle.records(target.bootstrap_servers, name)))
                 driver.wait_for(has_more)
             driver.process.kill()

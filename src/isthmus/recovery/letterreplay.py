@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from isthmus.engine.batches.rebatch import Record
 from isthmus.engine.mapped.letters import Letter
@@ -37,6 +37,7 @@ from isthmus.recovery.replaying import ReplayedPartition, find_destination
 from isthmus.recovery.sides import find_topic
 from isthmus.topics.preflight import batch_bytes_max
 
+_T = TypeVar("_T")
 ChangeRecords = Callable[[Transform, Sequence[Portion]], Awaitable[Sequence[Sequence[Changed]]]]
 """Has a transform change the records of portions; what became of each record, in their order."""
 _CHUNK_RECORDS: Final = 500
@@ -244,18 +245,11 @@ def in_order(letters: Sequence[StoredLetter]) -> list[StoredLetter]:
 
 def _runs(letters: Sequence[StoredLetter]) -> Iterator[list[Letter]]:
     """Split letters into runs that a transform can get at once: of one topic, each offset once, and not too many."""
-    run: list[Letter] = []
-    size = 0
-    for _, each in letters:
-        own = measure(each.record)
-        is_next = not run or (each.topic_id == run[-1].topic_id and each.record.offset > run[-1].record.offset)
-        if run and (not is_next or len(run) >= _CHUNK_RECORDS or size + own > _CHUNK_BYTES):
-            yield run
-            run, size = [], 0
-        run.append(each)
-        size += own
-    if run:
-        yield run
+
+    def follows(last: Letter, one: Letter) -> bool:
+        return one.topic_id == last.topic_id and one.record.offset > last.record.offset
+
+    return _split([letter for _, letter in letters], lambda one: measure(one.record), follows)
 
 
 def _portion(transform: Transform, run: Sequence[Letter]) -> Portion:
@@ -274,17 +268,25 @@ def _portion(transform: Transform, run: Sequence[Letter]) -> Portion:
 
 def _chunks(settled: Sequence[_Settled]) -> Iterator[list[_Settled]]:
     """Split letters into those of one transaction each."""
-    chunk: list[_Settled] = []
+    return _split(settled, lambda one: 0 if one.record is None else measure(one.record))
+
+
+def _split(
+    items: Iterable[_T], size_of: Callable[[_T], int], follows: Callable[[_T, _T], bool] = lambda *_: True
+) -> Iterator[list[_T]]:
+    """Split items into lists of a bounded length and size, in which each item follows the one before it."""
+    found: list[_T] = []
     size = 0
-    for each in settled:
-        own = 0 if each.record is None else measure(each.record)
-        if chunk and (len(chunk) >= _CHUNK_RECORDS or size + own > _CHUNK_BYTES):
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(each)
+    for each in items:
+        own = size_of(each)
+        is_full = len(found) >= _CHUNK_RECORDS or size + own > _CHUNK_BYTES
+        if found and (is_full or not follows(found[-1], each)):
+            yield found
+            found, size = [], 0
+        found.append(each)
         size += own
-    if chunk:
-        yield chunk
+    if found:
+        yield found
 
 
 def _now_ms() -> int:

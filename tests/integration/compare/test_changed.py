@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
@@ -33,10 +32,9 @@ from isthmus.model.links.verdict import DiscrepancyKind, PartitionVerdict, Topic
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.translation import MappedRange
 from isthmus.spark.compare.links import LinkTransforms
-from testing.patience import TERM_S
 from testing.records.mapped import HandMade
 from testing.records.pair import Pair
-from testing.records.topics import SEPTEMBER, Given, configure, create, own_configs, produce
+from testing.records.topics import SEPTEMBER, Given, compact, create, produce
 from testing.records.transactions import TransactionalProducer
 
 pytestmark = pytest.mark.integration
@@ -255,10 +253,7 @@ def test_compaction_of_changed_records_at_either_side(pair: Pair, mark: Transfor
     made.copy([given(10), given(14, b"out")][:1], at_target=marked([given(10)]))
     made.told()
     for cluster in (pair.source, pair.target):
-        configure(cluster, made.name, cleanup_policy="compact", min_compaction_lag_ms=2**63 - 1)
-        deadline = time.monotonic() + TERM_S
-        while own_configs(cluster, made.name).get("cleanup.policy") != "compact":
-            assert time.monotonic() < deadline
+        compact(cluster, made.name)
     (partition,) = made.verify().partitions
     assert (partition.missing, partition.extra, partition.different, partition.cleaned) == (1, 0, 0, 2)
     assert findings(partition) == [(DiscrepancyKind.MISSING, 11, 12, ())]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -11,10 +10,9 @@ import pytest
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.translation import MappedRange
 from isthmus.spark.compare.links import Discrepancy, DiscrepancyKind, TopicVerdict
-from testing.patience import TERM_S
 from testing.records.mapped import HandMade
 from testing.records.pair import Pair
-from testing.records.topics import SEPTEMBER, Given, configure, delete_records, own_configs
+from testing.records.topics import SEPTEMBER, Given, compact, delete_records
 from testing.records.transactions import TransactionalProducer
 
 pytestmark = pytest.mark.integration
@@ -182,11 +180,7 @@ def test_compaction_at_either_side(pair: Pair) -> None:
     made.at_target([*records(12, 13), records(14, 15)[0]._replace(value=b"earlier"), *records(14, 15)])
     made.told()
     for cluster in (pair.source, pair.target):
-        # The brokers' own cleaner takes nothing meanwhile.
-        configure(cluster, made.name, cleanup_policy="compact", min_compaction_lag_ms=2**63 - 1)
-        deadline = time.monotonic() + TERM_S
-        while own_configs(cluster, made.name).get("cleanup.policy") != "compact":
-            assert time.monotonic() < deadline
+        compact(cluster, made.name)
     verdict = made.verify()
     (partition,) = verdict.partitions
     assert (partition.missing, partition.extra, partition.different, partition.cleaned) == (1, 0, 0, 2)

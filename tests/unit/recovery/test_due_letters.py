@@ -10,17 +10,10 @@ from isthmus.engine.mapped.letters import as_letter, read_letter
 from isthmus.engine.mapped.transformer import DeadLetter
 from isthmus.model.kafka.topic import TopicDescription
 from isthmus.model.lane import Lane
-from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.naming import TargetTopic
 from isthmus.recovery.letterreplay import select_due
 from isthmus.recovery.letters import StoredLetter
-
-LANE = Lane(
-    source_topic=SourceTopic("orders"),
-    source_topic_id=uuid.UUID(int=3),
-    target_topic=TargetTopic("orders"),
-    target_topic_id=uuid.UUID(int=4),
-    partition=0,
-)
+from testing.values.letters import LETTERED
 
 
 def stored(place: int, lane: Lane) -> StoredLetter:
@@ -32,7 +25,7 @@ def stored(place: int, lane: Lane) -> StoredLetter:
 
 def test_letters_of_a_former_target_are_not_replayed_into_the_present_one() -> None:
     """It was given all records again. Another topic gets them all."""
-    letters = [stored(1, LANE), stored(2, replace(LANE, target_topic_id=uuid.UUID(int=9)))]
+    letters = [stored(1, LETTERED), stored(2, replace(LETTERED, target_topic_id=uuid.UUID(int=9)))]
     own = TopicDescription(
         name="orders", topic_id=uuid.UUID(int=9), partition_count=1, replication_factor=1, configs={}
     )

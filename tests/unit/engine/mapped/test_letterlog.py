@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
-
 import pytest
 
 from isthmus.engine.batches.rebatch import Record, encode
@@ -12,17 +10,9 @@ from isthmus.engine.mapped.letters import as_letter
 from isthmus.engine.mapped.transformer import DeadLetter
 from isthmus.kafka.batches.batch import Batch, scan, stamp
 from isthmus.kafka.log.reading import OffsetRange
-from isthmus.model.lane import Lane
-from isthmus.model.naming import SourceTopic, TargetTopic
 from testing.records.stored import marker
+from testing.values.letters import LETTERED
 
-LANE = Lane(
-    source_topic=SourceTopic("orders"),
-    source_topic_id=uuid.UUID(int=3),
-    target_topic=TargetTopic("orders"),
-    target_topic_id=uuid.UUID(int=4),
-    partition=0,
-)
 MARKER_BYTES = 78
 
 
@@ -46,7 +36,7 @@ def test_large_letters_are_read_few_at_once() -> None:
 def stored(*offsets: int, base: int, producer: int = 7) -> Batch:
     """A batch of letters from these source offsets, as a broker stores it at `base`; without a producer of none."""
     dead = [DeadLetter(Record(each, 1, b"k", b"v", [("h", b"x")]), 0, False, "no") for each in offsets]
-    batch = encode([as_letter(each, LANE, "east", 9)._replace(offset=n) for n, each in enumerate(dead)], 0)
+    batch = encode([as_letter(each, LETTERED, "east", 9)._replace(offset=n) for n, each in enumerate(dead)], 0)
     header = stamp(batch, producer, 0, 0, transactional=producer >= 0)
     # The broker writes the base offset, the first eight bytes.
     (whole,) = scan(memoryview(base.to_bytes(8) + header[8:] + bytes(batch.view[len(header) :])))
