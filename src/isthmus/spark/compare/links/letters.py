@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection
-from contextlib import aclosing
 from typing import Final, NamedTuple
 
-from isthmus.engine.batches.rebatch import Record, records_of
-from isthmus.engine.mapped.letters import Letter, read_letter
+from isthmus.engine.mapped.letterlog import read_back
 from isthmus.errors import ClusterError
 from isthmus.kafka.client import Client
-from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
-from isthmus.kafka.log.reading import LogReader, OffsetRange, StoredBatch
+from isthmus.kafka.log.reading import OffsetRange
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.links.deadletters import dead_letters_of
 from isthmus.spark.compare.links.extent import ComparedRange
@@ -47,14 +44,13 @@ async def read_letters(
     copies = (await target.metadata(sorted({each.target_topic for each in extents}))).topics
     keys = {each: (dead_letters_of(link or "", each.target_topic), each.partition) for each in extents}
     logs = await log_ranges(target, set(keys.values()))
-    reader = LogReader(target)
     found: dict[ComparedRange, SourceLetters] = {}
     for each, key in keys.items():
         if key in logs.errors:
             found[each] = SourceLetters(unread=logs.errors[key].message)
             continue
         try:
-            letters = await _read(reader, key, logs.values[key])
+            letters = [letter async for letter in read_back(target, key, logs.values[key])]
         except ClusterError as error:
             found[each] = SourceLetters(unread=error.message)
             continue
@@ -64,18 +60,6 @@ async def read_letters(
     return found
 
 
-async def _read(reader: LogReader, key: PartitionKey, log: LogRange) -> list[Letter]:
-    """Return the letters of a partition, without what their records hold."""
-    letters: list[Letter] = []
-    async with aclosing(reader.read(OffsetRange(*key, log.start, log.stable_end))) as answers:
-        async for answer in answers:
-            found = (read_letter(record) for stored in answer for record in _read_records(stored))
-            letters += [
-                one._replace(record=one.record._replace(key=None, value=None, headers=[])) for one in found if one
-            ]
-    return letters
-
-
 def _find_gap(topic: str, log: LogRange) -> str:
     """Return why a log may lack letters, "" if it has all."""
     if log.start > 0:
@@ -83,13 +67,3 @@ def _find_gap(topic: str, log: LogRange) -> str:
     if log.stable_end < log.end:
         return f"a transaction is open in {topic}"
     return ""
-
-
-def _read_records(stored: StoredBatch) -> list[Record]:
-    if stored.batch.is_control or stored.is_aborted:
-        return []
-    try:
-        return records_of(stored.batch)
-    except ValueError:
-        # No letter of ours.
-        return []
