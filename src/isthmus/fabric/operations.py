@@ -108,12 +108,17 @@ class AsyncLinkOperations(NamedLink):
         `on_step` is called with each step in words.
 
         :raises ConfigError: There is no such link or cluster, or the link never mirrored the topic, or dead letters
-            were asked for by a producer or for another cluster.
+            were asked for by a producer or for another cluster, or others as they were.
         :raises PlanRefused: The other topic is not there, or has fewer partitions; or the transform cannot be applied.
         :raises GateNotMet: A transaction in the other topic does not end.
         :raises ClusterError: A cluster cannot be read or written; a repeated call continues.
         """
         selected = selected or QuarantineFilter()
+        if is_raw and selected.kind is not SetAside.DEAD_LETTER:
+            raise ConfigError(
+                "only dead letters are changed by a replay, and can be written as they were (raw)",
+                hint="Name them: --kind dead-letter. Or leave --raw out.",
+            )
         if selected.kind is SetAside.DEAD_LETTER:
             if selected.producer_id is not None or cluster not in (None, self.link.target.alias):
                 raise ConfigError(

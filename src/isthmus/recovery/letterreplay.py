@@ -7,17 +7,19 @@ initializes its transactional id: what an earlier one has on its way is refused 
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
+from isthmus.engine.batches.pieces import Piece
 from isthmus.engine.batches.rebatch import Record
 from isthmus.engine.mapped.letters import Letter
 from isthmus.engine.mapped.reworking import encode_pieces, measure
 from isthmus.engine.mapped.transformer import Changed, Delayed, Failure, Portion
-from isthmus.errors import BrokerRefused, PlanRefused
+from isthmus.errors import BrokerRefused, ClusterError, PlanRefused, Unreachable
 from isthmus.kafka import codes
 from isthmus.kafka.batches.batch import HEADER_BYTES, stamp
 from isthmus.kafka.client import Client
@@ -96,7 +98,7 @@ class LetterReplayer:
         if there is None:
             return ()
         into = await find_destination(self.target, self.into, there)
-        writer = _Writer(self.target, self.link.name, self.topic, into)
+        writer = _Writer(self.target, self.link.name, self.topic, into, there)
         if not dry_run:
             await writer.transaction.initialize()
         found = []
@@ -110,7 +112,7 @@ class LetterReplayer:
         log = await read_letters(self.target, *key)
         done = log.replayed.get(writer.into_id, OffsetRuns())
         letters = select_due(log.letters, self.topic, writer.into)
-        pending = in_order([each for each in letters if each.stored not in done])
+        pending = in_order(select_pending(letters, done))
         tally, settled = _Tally(), list[_Settled]()
         for letter, outcome in zip(pending, await self._settle(pending), strict=True):
             if isinstance(outcome, Failure | Delayed):
@@ -155,6 +157,7 @@ class _Writer:
     link: str
     topic: TargetTopic
     into: TopicDescription
+    letters: TopicDescription
     transaction: Transaction = field(init=False)
     has_committed: bool | None = None
     sequences: defaultdict[PartitionKey, int] = field(default_factory=lambda: defaultdict(int))
@@ -193,13 +196,20 @@ class _Writer:
     async def _write(self, key: PartitionKey, records: Sequence[tuple[Record, int]], mark: Record) -> None:
         into: PartitionKey = (self.into.name, key[1])
         bytes_max = min(batch_bytes_max(self.into) - HEADER_BYTES, _PARCEL_BYTES)
+        pieces = encode_pieces(records, 0, bytes_max)
         await self.transaction.add([key, into] if records else [key])
         try:
-            await self._append(into, records, bytes_max)
-            await self._append(key, [(mark, 0)], _PARCEL_BYTES)
+            # Readers of the other topic wait for the end of the transaction only once it has records there.
+            await self._append(key, self.letters, encode_pieces([(mark, 0)], 0, _PARCEL_BYTES))
+            await self._append(into, self.into, pieces)
         except BrokerRefused:
             # What comes next must not be committed together with a part of this.
             await self._end(commit=False)
+            raise
+        except BaseException:
+            # Nothing comes next; consumers of committed records wait for the end.
+            with contextlib.suppress(ClusterError):
+                await self._end(commit=False)
             raise
         await self._end(commit=True)
 
@@ -212,10 +222,18 @@ class _Writer:
         if self.has_committed is not None:
             await self.transaction.wait_for_end(commit=self.has_committed)
 
-    async def _append(self, key: PartitionKey, records: Sequence[tuple[Record, int]], bytes_max: int) -> None:
+    async def _append(self, key: PartitionKey, topic: TopicDescription, pieces: Sequence[Piece]) -> None:
         transaction, leader = self.transaction, LogLeader(self.target, key)
         try:
-            for piece in encode_pieces(records, 0, bytes_max):
+            await leader.connect()
+            if leader.place.topic_id != topic.topic_id:
+                # Its letters are others, or its records were given to the transform again.
+                raise Unreachable(
+                    f"topic {topic.name} of {self.target.cluster.alias} was created again meanwhile",
+                    cluster=self.target.cluster.alias,
+                    hint="Look at its dead letters again (isthmus quarantine list), then repeat the replay.",
+                )
+            for piece in pieces:
                 batch, sequence = piece.batch, self.sequences[key]
                 header = stamp(batch, transaction.producer_id, transaction.epoch, sequence, transactional=True)
                 await leader.append(header, batch, term_s=_WRITE_S, transactional_id=transaction.transactional_id)
@@ -229,6 +247,15 @@ def select_due(letters: Sequence[StoredLetter], topic: TargetTopic, into: TopicD
     were given to the transform again, and those of the former one would come twice.
     """
     return [each for each in letters if into.name != topic or each.letter.target_id == into.topic_id]
+
+
+def select_pending(letters: Sequence[StoredLetter], done: OffsetRuns) -> list[StoredLetter]:
+    """Return the letters whose records were not replayed yet: of a record that has several, left out of one target
+    topic after the other, the last one.
+    """
+    places = {(each.letter.topic_id, each.letter.place) for each in letters if each.stored in done}
+    last = {(each.letter.topic_id, each.letter.place): each for each in letters}
+    return [each for place, each in last.items() if place not in places]
 
 
 def in_order(letters: Sequence[StoredLetter]) -> list[StoredLetter]:

@@ -41,6 +41,7 @@ _LZ4: Final = 3
 _TIMEOUT_MS: Final = 60_000
 _PATIENCE_S: Final = 5.0
 _WRITE_S: Final = 10.0
+_ROUNDS_MAX: Final = 5
 _TOO_LARGE: Final = frozenset({codes.MESSAGE_TOO_LARGE, codes.RECORD_LIST_TOO_LARGE})
 _FOR_GOOD: Final = _TOO_LARGE | {codes.INVALID_TIMESTAMP, codes.INVALID_RECORD}
 """Refusals that stay until the topic has other settings."""
@@ -122,9 +123,16 @@ class _TakenLetters:
         # A quota's pause outlasts the connection.
         await asyncio.sleep(max(self._paused_until - time.monotonic(), 0.0))
         try:
+            rounds = 0
             while batches:
-                if not await self._write(leader, batches):
-                    await self._look_on()
+                if await self._write(leader, batches):
+                    continue
+                rounds += 1
+                if rounds > _ROUNDS_MAX:
+                    raise self._crowded_error("others write to it all the time")
+                # Else its end would be read before the marker of what was just aborted, and the next batch meet that.
+                await self._transaction.wait_for_end(commit=False)
+                await self._look_on()
         except ClusterError as error:
             if isinstance(error, BrokerRefused):
                 # Consumers of committed records wait for its end.
@@ -177,12 +185,12 @@ class _TakenLetters:
         async with aclosing(read_back(self._target, self._key, replace(log, start=self._end))) as letters:
             async for letter in letters:
                 if letter.is_of(self._lane):
-                    raise Unreachable(
-                        f"topic {self._key[0]} of {self._target.cluster.alias} holds more than it had when it was read",
-                        cluster=self._target.cluster.alias,
-                        hint="It is read again.",
-                    )
+                    raise self._crowded_error("it holds more than it had when it was read")
         self._end = log.end
+
+    def _crowded_error(self, what: str) -> Unreachable:
+        alias = self._target.cluster.alias
+        return Unreachable(f"topic {self._key[0]} of {alias}: {what}", cluster=alias, hint="It is read again.")
 
     def _note_refusal(self, error: BrokerRefused, batch: Batch) -> BrokerRefused:
         """Return the error that a letter is refused, the first of a batch; it is noted unless another try may help."""
