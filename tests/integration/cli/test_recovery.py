@@ -48,7 +48,14 @@ def test_recover_and_replay(
     (held,) = shell.run("quarantine", "list", link)
     assert (held["kind"], held["records"], held["offset_first"], held["offset_last"]) == ("diverged", 4, 10, 13)
     shell.run("quarantine", "replay", link, name, "--into", f"{name}-none", "--yes", code=6)
-    counted = {"partition": 0, "written_records": 4, "present_records": 0}
+    counted = {
+        "partition": 0,
+        "written_records": 4,
+        "present_records": 0,
+        "left_out_records": 0,
+        "failed_records": 0,
+        "reason": None,
+    }
     assert shell.run("quarantine", "replay", link, name, "--dry-run") == [counted]
     assert shell.run("quarantine", "replay", link, name, "--yes") == [counted]
     assert shell.run("quarantine", "replay", link, name, "--yes") == [

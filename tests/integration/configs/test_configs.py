@@ -123,6 +123,8 @@ def test_sync_topic_configs(east: LocalCluster, west: LocalCluster, topic: Namer
     async def scenario() -> None:
         async with running(configuration_of(link), spark, following=following, timings=patient(follow_s=0.2)) as run:
             await run.until(lambda: (found := configs_of(run)) is not None and found.state is LoopState.ACTIVE)
+            # The loop may have looked before the topic was created.
+            await run.until(lambda: name in topics.names(west))
             assert "delete.retention.ms" not in topics.own_configs(west, name)
             topics.configure(west, name, delete_retention_ms="2000", retention_bytes="2000")
             await asyncio.to_thread(change, east, name, retention_ms="123456789")
