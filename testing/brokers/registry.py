@@ -5,8 +5,10 @@ IMPORT and only there, soft and permanent deletion, references, and texts that i
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -54,8 +56,17 @@ class Store:
 
     versions: dict[tuple[str, int], Stored] = field(default_factory=dict)
     ids: dict[int, tuple[str, str, str]] = field(default_factory=dict)
+    in_contexts: dict[str, dict[int, tuple[str, str, str]]] = field(default_factory=dict)
+    """The ids of other contexts than the default one."""
+    lagging: set[int] = field(default_factory=set)
+    """The ids that a replica does not know yet, and denies."""
     modes: dict[str, str] = field(default_factory=dict)
     levels: dict[str, str] = field(default_factory=dict)
+
+    def ids_of(self, subject: str) -> dict[int, tuple[str, str, str]]:
+        """The ids in the context of a subject."""
+        context = subject[: subject.index(":", 1) + 1] if subject.startswith(":.") else ""
+        return self.in_contexts.setdefault(context, {}) if context else self.ids
 
     def of(self, subject: str, *, deleted: bool = False) -> list[Stored]:
         """The versions of a subject in their order."""
@@ -76,16 +87,17 @@ class Store:
             raise Refusal(42205, f"Subject {subject} is in read-only mode")
         if (given >= 0) != (mode == "IMPORT"):
             raise Refusal(42205, f"Subject {subject} is {'not ' if given >= 0 else ''}in import mode")
-        if given >= 0 and self.ids.get(given, content) != content:
+        ids = self.ids_of(subject)
+        if given >= 0 and ids.get(given, content) != content:
             raise Refusal(42207, f"Overwrite new schema with id {given} is not permitted.")
         if given < 0:
             self._check_compatibility(subject, content)
-        known = next((schema_id for schema_id, each in self.ids.items() if each == content), None)
-        schema_id = given if given >= 0 else known or max(self.ids, default=0) + 1
+        known = next((schema_id for schema_id, each in ids.items() if each == content), None)
+        schema_id = given if given >= 0 else known or max(ids, default=0) + 1
         numbers = [each.version for each in self.of(subject, deleted=True)]
         number = body.get("version", -1) if given >= 0 else -1
         number = number if number > 0 else max(numbers, default=0) + 1
-        self.ids[schema_id] = content
+        ids[schema_id] = content
         self.versions[subject, number] = Stored(subject, number, schema_id, content)
         return {"id": schema_id}
 
@@ -162,8 +174,9 @@ class Store:
                 raise Refusal(42206, f"One or more references exist to the schema {subject} version {number}")
         if permanent:
             del self.versions[subject, each.version]
-            if all(other.id != each.id for other in self.versions.values()):
-                del self.ids[each.id]
+            ids = self.ids_of(subject)
+            if all(other.id != each.id or self.ids_of(other.subject) is not ids for other in self.versions.values()):
+                del ids[each.id]
         else:
             each.is_deleted = True
         return each.version
@@ -186,6 +199,10 @@ class RegistryServer:
     login: str = ""
     faults: list[int] = field(default_factory=list)
     """The statuses that the next answers have, in place of what was asked for."""
+    strange: dict[str, Any] = field(default_factory=dict)
+    """What is answered to paths, in place of what a registry would say."""
+    pause_s: float = 0.0
+    """The pause after each byte of an answer."""
     asked: list[str] = field(default_factory=list)
     """What was asked, as `METHOD /path`."""
 
@@ -228,14 +245,15 @@ def _schemas(store: Store, path: list[str], query: dict[str, str]) -> Any:
         deleted, offset = query.get("deleted") == "true", int(query.get("offset", 0))
         found = [each for _, each in sorted(store.versions.items()) if deleted or not each.is_deleted]
         return [each.told() for each in found[offset : offset + min(int(query.get("limit", PAGE_MAX)), PAGE_MAX)]]
+    ids = store.ids_of(query.get("subject", ""))
     match path:
         case ["types"]:
             return ["JSON", "PROTOBUF", "AVRO"]
-        case ["ids", schema_id, *rest] if int(schema_id) in store.ids:
+        case ["ids", schema_id, *rest] if int(schema_id) in ids and int(schema_id) not in store.lagging:
             holders = [each for each in store.versions.values() if each.id == int(schema_id)]
             if rest == ["versions"]:
                 return [{"subject": each.subject, "version": each.version} for each in holders]
-            return Stored("", 0, int(schema_id), store.ids[int(schema_id)]).told()
+            return Stored("", 0, int(schema_id), ids[int(schema_id)]).told()
     raise Refusal(40403, "Schema not found")
 
 
@@ -282,7 +300,11 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             with self.server.writing:
                 self._check()
-                self._say(200, _answer(registry.store, [first, *path], query, body, self.command))
+                if target.path in registry.strange:
+                    said = registry.strange[target.path]
+                else:
+                    said = _answer(registry.store, [first, *path], query, body, self.command)
+            self._say(200, said)
         except Refusal as refusal:
             self._say(refusal.status, {"error_code": refusal.code, "message": refusal.message})
 
@@ -301,7 +323,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
-        self.wfile.write(text)
+        if not self.server.registry.pause_s:
+            self.wfile.write(text)
+            return
+        with contextlib.suppress(OSError):
+            for each in text:
+                self.wfile.write(bytes([each]))
+                self.wfile.flush()
+                time.sleep(self.server.registry.pause_s)
 
     def log_message(self, *_: Any) -> None:
         """Tests say what they expect; nothing is logged."""

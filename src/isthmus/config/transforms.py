@@ -24,6 +24,7 @@ from isthmus.model.links.transform import (
     Transform,
     parts_with_fields,
 )
+from isthmus.model.schemas.subjects import context_of
 from isthmus.model.selection import TopicPattern
 
 _WITHOUT_PYTHON: Final = ("where", "set", "drop", "keep", "mask", "decode")
@@ -194,6 +195,12 @@ def _decode(place: Path, section: TransformSection) -> Iterator[Mistake]:
                 (*place, "decode", name, "subjects"),
                 f"is of no use with format {each.format}",
                 "Subjects are those of schemas, for avro; leave it out.",
+            )
+        if len({context_of(subject) for subject in each.subjects}) > 1:
+            yield Mistake(
+                (*place, "decode", name, "subjects"),
+                "names subjects of several contexts, in each of which an id means another schema",
+                "Give the topics of each context a mapping of their own in transform.",
             )
     read: dict[Path, tuple[RecordPart, ...]] = {("where",): parts_with_fields(section.where or "")}
     for key, named, expression in _named_paths(section):

@@ -29,12 +29,12 @@ from isthmus.model.links.transform import RecordPart, RecordPath, Transform, Tra
 from isthmus.model.links.trial import ShownRecord, TransformTrial, TrialResult, TriedRecord, shown_record
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.schemas.gate import schema_id
-from isthmus.registry.lookup import SchemaBook, WriterSchema, describe_registry, registry_of
+from isthmus.registry.lookup import NO_SCHEMAS, FoundSchemas, SchemaBook, WriterSchema, describe_registry, registry_of
 from isthmus.spark.application import SparkApplication
-from isthmus.spark.formats.decoding import PartDecoder, Prepared
+from isthmus.spark.formats.decoding import Asked, PartDecoder, Prepared
 from isthmus.spark.transforms.calls import Calls
 from isthmus.spark.transforms.python import build_functions
-from isthmus.spark.transforms.resolving import NO_SCHEMA_HINT, all_subjects, resolve
+from isthmus.spark.transforms.resolving import NO_SCHEMA_HINT, all_subjects, resolve, subjects_of
 
 RECORDS_MAX: Final = 1_000
 _AT_ONCE: Final = 8
@@ -96,11 +96,11 @@ async def transform_trial(
 
 
 class _Schemas(NamedTuple):
-    """The schemas of a topic: those of its subjects, and those that records name, by their ids."""
+    """The schemas of a topic: those of its subjects, and those that records name, by their parts."""
 
     registry: SchemaRegistry
     subjects: Mapping[str, Sequence[WriterSchema]]
-    written: Mapping[int, WriterSchema]
+    written: Mapping[RecordPart, FoundSchemas]
 
 
 async def _look_up(
@@ -112,12 +112,16 @@ async def _look_up(
     :raises RegistryUnreachable: It does not answer.
     """
     registry = registry_of(link.source)
-    named = {schema_id(part) for _, each in records for part in (each.key, each.value)}
     async with SchemaBook(registry) as book:
         subjects = await book.find_subjects(all_subjects(transform, [topic]))
         if not any(subjects.values()):
             raise _without_schemas(topic, f"{describe_registry(registry)} has no schema for {', '.join(subjects)} yet")
-        return _Schemas(registry, subjects, await book.find(sorted(one for one in named if one is not None)))
+        written: dict[RecordPart, FoundSchemas] = {}
+        for part in (RecordPart.KEY, RecordPart.VALUE):
+            if names := subjects_of(transform, part, [topic]):
+                ids = {schema_id(getattr(each, part)) for _, each in records}
+                written[part] = await book.find(sorted(one for one in ids if one is not None), names)
+        return _Schemas(registry, subjects, written)
 
 
 def _without_schemas(topic: str, problem: str) -> PlanRefused:
@@ -236,9 +240,12 @@ def _change(
         if prepared.problem:
             raise _without_schemas(", ".join(topics), prepared.problem)
     decoders = {part: PartDecoder(part, each) for part, each in prepared.decoded}
-    for decoder in decoders.values():
-        decoder.learn({} if schemas is None else schemas.written)
-    found = try_expressions(spark, prepared, portions, decoders)
+    asked: dict[RecordPart, Asked] = {}
+    for part, decoder in decoders.items():
+        written = NO_SCHEMAS if schemas is None else schemas.written[part]
+        decoder.learn(written.schemas)
+        asked[part] = Asked(written.denied, written.doubted)
+    found = try_expressions(spark, prepared, portions, decoders, asked)
     return _Changes(found.outcomes, decoders, found.unfound)
 
 
@@ -284,7 +291,8 @@ def _describe_trial(
     if found is None:
         return tried
     if isinstance(found, (Failure, Delayed)):
-        return replace(tried, result=TrialResult.FAILED, reason=found.reason)
+        result = TrialResult.FAILED if isinstance(found, Failure) else TrialResult.WAITING
+        return replace(tried, result=result, reason=found.reason)
     is_same = found._replace(offset=record.offset, headers=list(found.headers)) == record
     result = TrialResult.UNCHANGED if is_same else TrialResult.CHANGED
     return replace(tried, result=result, after=_show_record(found, decoders))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from isthmus.errors import RegistryRefused
 from isthmus.model.schemas.content import AVRO, Schema, SchemaReference, SchemaVersion
+
+_T = TypeVar("_T")
 
 
 def subject_path(subject: str, version: int | None = None) -> str:
@@ -21,34 +23,69 @@ def config_path(subject: str | None) -> str:
     return "/config" if subject is None else f"/config/{quote(subject, safe='')}"
 
 
-def schema_of(given: Mapping[str, Any], alias: str) -> Schema:
+def schema_of(given: Any, alias: str) -> Schema:
     """Return the schema in an answer.
 
     :raises RegistryRefused: It has another form.
     """
-    try:
-        references = given.get("references") or ()
-        return Schema(
-            text=given["schema"],
-            type=given.get("schemaType") or AVRO,
-            references=tuple(SchemaReference(one["name"], one["subject"], int(one["version"])) for one in references),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise strange(alias) from error
+    references = _have(given, alias).get("references") or []
+    return Schema(
+        text=_text(given, "schema", alias),
+        type=_text(given, "schemaType", alias) if given.get("schemaType") else AVRO,
+        references=tuple(
+            SchemaReference(_text(one, "name", alias), _text(one, "subject", alias), number_of(one, "version", alias))
+            for one in list_of(references, dict, alias)
+        ),
+    )
 
 
-def version_of(given: Mapping[str, Any], alias: str) -> SchemaVersion:
+def version_of(given: Any, alias: str) -> SchemaVersion:
     """Return the version in an answer.
 
     :raises RegistryRefused: It has another form.
     """
-    schema = schema_of(given, alias)
-    try:
-        return SchemaVersion(
-            subject=given["subject"], version=int(given["version"]), id=int(given["id"]), schema=schema
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise strange(alias) from error
+    return SchemaVersion(
+        subject=_text(given, "subject", alias),
+        version=number_of(given, "version", alias),
+        id=number_of(given, "id", alias),
+        schema=schema_of(given, alias),
+    )
+
+
+def list_of(given: Any, kind: type[_T], alias: str) -> list[_T]:
+    """Return an answer that is a list of things of one kind.
+
+    :raises RegistryRefused: It is not.
+    """
+    if not isinstance(given, list) or not all(type(each) is kind for each in given):
+        raise strange(alias)
+    return given
+
+
+def number_of(given: Any, name: str, alias: str) -> int:
+    """Return a number in an answer; some registries write it as a text.
+
+    :raises RegistryRefused: It is not there, or none.
+    """
+    found = _have(given, alias).get(name)
+    if type(found) is int:
+        return found
+    if isinstance(found, str) and found.isascii() and found.isdecimal():
+        return int(found)
+    raise strange(alias)
+
+
+def _text(given: Any, name: str, alias: str) -> str:
+    found = _have(given, alias).get(name)
+    if not isinstance(found, str):
+        raise strange(alias)
+    return found
+
+
+def _have(given: Any, alias: str) -> Mapping[str, Any]:
+    if not isinstance(given, dict):
+        raise strange(alias)
+    return given
 
 
 def registration(version: SchemaVersion) -> dict[str, Any]:

@@ -16,6 +16,9 @@ from isthmus.kafka.connect.credentials import renewed_registry
 from isthmus.model.cluster import SchemaRegistry
 
 ANSWER_S: Final = 20.0
+"""How long a registry may be silent."""
+WITHIN_S: Final = 60.0
+"""How long one answer may take in all: an answer that comes in drops is never silent."""
 _PAUSES_S: Final = (0.1, 0.5)
 """The pauses before retries."""
 _SENT_AT_ONCE: Final = 8
@@ -42,9 +45,11 @@ class _Answer(NamedTuple):
 
 
 class RegistryClient:
-    """The client of one registry; enter it, or close it. `alias` is that of its cluster."""
+    """The client of one registry; enter it, or close it. `alias` is that of its cluster. Each answer has to be complete
+    `within_s`, whatever is tried again.
+    """
 
-    def __init__(self, registry: SchemaRegistry) -> None:
+    def __init__(self, registry: SchemaRegistry, *, within_s: float = WITHIN_S) -> None:
         try:
             import httpx2
         except ImportError as error:
@@ -55,6 +60,7 @@ class RegistryClient:
         self.alias = registry.alias
         self.url = registry.url
         self._registry = registry
+        self._within_s = within_s
         self._failures: tuple[type[Exception], ...] = (httpx2.TransportError, httpx2.DecodingError)
         is_secure = registry.url.startswith("https:")
         verify: Any = context_of(registry.tls, registry.alias, "schema_registry") if is_secure else True
@@ -93,8 +99,11 @@ class RegistryClient:
         :raises RegistryRefused: It answered with an error.
         """
         url = path if "://" in path else self.url + path
-        async with self._room:
-            answer = await self._answer(method, url, query, json=body, content=content, headers=headers)
+        try:
+            async with asyncio.timeout(self._within_s), self._room:
+                answer = await self._answer(method, url, query, json=body, content=content, headers=headers)
+        except TimeoutError as error:
+            raise self._silence(f"no complete answer within {self._within_s:g} s") from error
         _log.debug("%s of %s: %s %s is %d", "registry", self.alias, method, url, answer.status_code)
         if answer.status_code in missing:
             return None

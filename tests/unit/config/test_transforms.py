@@ -125,6 +125,7 @@ def test_one_mapping_stands_for_a_list_of_it() -> None:
         ("{decode: {value: avro}, where: 'true'}", "decode.value is avro, and a has no schema registry"),
         ("{decode: {key: protobuf}, where: 'true'}", "decode.key is protobuf, which is not supported yet"),
         ("{decode: {value: {format: json, subjects: [s]}}, where: 'true'}", "decode.value.subjects is of no use"),
+        ("{decode: {value: {format: avro, subjects: ['s', ':.c:s']}}, where: 'true'}", "subjects of several contexts"),
         ("{decode: {value: avro}, keep: [value.a]}", "transform.keep is not possible with avro yet"),
         ("{decode: {key: avro}, mask: [key.a]}", "transform.mask is not possible with avro yet"),
         ("{python: 'rules'}", "transform.python is wrong: 'rules' names no Python function"),

@@ -59,7 +59,8 @@ def try_transform(
     Nothing is written or changed. Of records that are copied as they are, and of those that are left out, one line is
     shown. Bytes that are no text are written as \\xff.
 
-    Exits with 1 if the transform fails on a record that would stop its partition (on_error: stop).
+    Exits with 1 if a record would stop its partition: the transform fails on it (on_error: stop), or it waits for the
+    registry of schemas.
     """
     if last and from_offset is not None:
         raise ConfigError("--last and --from-offset name different records", hint="Give one of both.")
@@ -70,7 +71,8 @@ def try_transform(
         _tell(found)
     else:
         render(plain(found), output, names=[f"{each.partition}/{each.offset}" for each in found.records])
-    if found.count(TrialResult.FAILED) and found.transform.on_error is OnError.STOP:
+    would_stop = found.count(TrialResult.FAILED) and found.transform.on_error is OnError.STOP
+    if would_stop or found.count(TrialResult.WAITING):
         raise typer.Exit(1)
 
 

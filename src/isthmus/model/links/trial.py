@@ -20,6 +20,7 @@ class TrialResult(enum.StrEnum):
     CHANGED = "changed"
     LEFT_OUT = "left out"
     FAILED = "failed"
+    WAITING = "waits for the registry"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,7 @@ class ShownRecord:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriedRecord:
     """One record of the source, and what becomes of it. `after` is null unless it is copied, and `reason` why it
-    fails.
+    fails or waits.
     """
 
     partition: int

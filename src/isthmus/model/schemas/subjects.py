@@ -10,6 +10,7 @@ from isthmus.model.naming import NameTemplate, TemplateNaming
 SUFFIXES: Final = ("-key", "-value")
 """The suffixes that TopicNameStrategy adds to the name of a topic."""
 _LOGICAL: Final = "topic"
+_CONTEXT: Final = ":."
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,21 @@ class SubjectNaming:
         stem, suffix = _apart(subject)
         found = self.naming.to_target(stem)
         return subject if found is None else found + suffix
+
+
+def context_of(subject: str) -> str:
+    """Return the context of a subject as names of subjects begin with it, `:.CONTEXT:`; "" for the default one. An id
+    means another schema in each context of a registry.
+    """
+    if not subject.startswith(_CONTEXT):
+        return ""
+    name, found, _ = subject[len(_CONTEXT) :].partition(":")
+    return f"{_CONTEXT}{name}:" if found and name else ""
+
+
+def qualify(subject: str, context: str) -> str:
+    """Return a subject that another one of this context refers to: without a context of its own it is of the same."""
+    return subject if subject.startswith(_CONTEXT) else context + subject
 
 
 def logical_name(subject: str, template: NameTemplate | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
 from isthmus.errors import IsthmusError
@@ -30,7 +31,7 @@ _FORMATS: Final[Mapping[RecordFormat, Callable[[WriterSchema], FormatSchema]]] =
 
 class DecodedColumns(NamedTuple):
     """A part of records as expressions see it: the fields that are `wanted`, of a `type`, and the types of the fields
-    that are set, by their paths; `drops` are left out.
+    that are set, by their paths; `drops` are left out. The `subjects` are those of its schemas.
     """
 
     format: RecordFormat
@@ -38,6 +39,7 @@ class DecodedColumns(NamedTuple):
     type: FieldType
     targets: tuple[tuple[RecordPath, FieldType], ...] = ()
     drops: tuple[RecordPath, ...] = ()
+    subjects: tuple[str, ...] = ()
 
 
 class Prepared(NamedTuple):
@@ -94,25 +96,42 @@ class _Known(NamedTuple):
     unfit: str = ""
 
 
+class Asked(NamedTuple):
+    """What a registry said of ids that have no schema: those that are `denied` have none, and why others wait."""
+
+    denied: frozenset[int] = frozenset()
+    waiting: Mapping[int, str] = MappingProxyType({})
+
+
+NOTHING_ASKED: Final = Asked()
+
+
 class PartDecoder:
-    """Decodes and edits one part of records, by schemas that it has to `learn` first."""
+    """Decodes and edits one part of records, by schemas that it has to `learn` first. Lanes share it: what is said of
+    the records of one counts for these alone.
+    """
 
     def __init__(self, part: RecordPart, columns: DecodedColumns) -> None:
         self._part = part
         self._columns = columns
         self._known: dict[int, _Known] = {}
-        self._away = ""
 
-    async def prepare(self, values: Iterable[bytes | None], book: SchemaBook) -> None:
-        """Learn the schemas of these values, as far as the registry answers."""
-        ids = {one for each in values if (one := schema_id(each)) is not None} - self._known.keys()
-        self._away = ""
-        try:
-            # One after the other: those that are known before the registry falls silent count.
-            for one in sorted(ids):
-                self.learn(await book.find([one]))
-        except IsthmusError as error:
-            self._away = f"{error} {error.hint}".strip()
+    async def prepare(self, values: Iterable[bytes | None], book: SchemaBook) -> Asked:
+        """Learn the schemas of these values, as far as the registry answers; return what it says of the others."""
+        ids = sorted({one for each in values if (one := schema_id(each)) is not None} - self._known.keys())
+        denied, waiting = set[int](), dict[int, str]()
+        for place, one in enumerate(ids):
+            try:
+                # One after the other: those that are known before the registry falls silent count.
+                found = await book.find([one], self._columns.subjects)
+            except IsthmusError as error:
+                why = f"cannot be asked for: {error} {error.hint}".strip()
+                waiting |= dict.fromkeys(ids[place:], why)
+                break
+            self.learn(found.schemas)
+            denied |= found.denied
+            waiting |= found.doubted
+        return Asked(frozenset(denied), waiting)
 
     def learn(self, written: Mapping[int, WriterSchema]) -> None:
         """Learn schemas by their ids."""
@@ -136,15 +155,15 @@ class PartDecoder:
         except NotDecoded as error:
             return _Known(schema, unfit=f"schema {written.id} does not fit what expressions were prepared for: {error}")
 
-    def read(self, data: bytes | None) -> Any:
-        """Return what expressions see of a key or value.
+    def read(self, data: bytes | None, asked: Asked = NOTHING_ASKED) -> Any:
+        """Return what expressions see of a key or value, by what was `asked` for it.
 
         :raises ValueError: It cannot be decoded.
         :raises NotNow: Its schema cannot be asked for now, or does not fit the columns.
         """
         if data is None:
             return None
-        known = self._find(data)
+        known = self._find(data, asked)
         if known.read is None:
             raise ValueError(known.fault)
         return known.read(data)
@@ -159,15 +178,15 @@ class PartDecoder:
         except Exception:  # noqa: BLE001 - whatever a library raises, there are the bytes to look at
             return data
 
-    def _find(self, data: bytes) -> _Known:
+    def _find(self, data: bytes, asked: Asked = NOTHING_ASKED) -> _Known:
         found = schema_id(data)
         if found is None:
             raise ValueError("it does not begin with a zero and the id of a schema")
         known = self._known.get(found)
-        if known is None and self._away:
-            raise NotNow(f"its schema {found} cannot be asked for: {self._away}")
-        if known is None:
+        if known is None and found in asked.denied:
             raise ValueError(f"the schema registry has no schema {found}, with which it begins")
+        if known is None:
+            raise NotNow(f"its schema {found}: {asked.waiting.get(found, 'the registry was not asked for it yet')}")
         if known.unfit:
             raise NotNow(known.unfit)
         return known

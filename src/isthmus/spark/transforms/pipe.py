@@ -32,7 +32,7 @@ from isthmus.engine.mapped.transformer import Changed, Delayed, Failure, Portion
 from isthmus.kafka.batches.records import header_key
 from isthmus.model.links.transform import RecordPart
 from isthmus.registry.lookup import SchemaBook
-from isthmus.spark.formats.decoding import NotNow, PartDecoder, Prepared
+from isthmus.spark.formats.decoding import Asked, NotNow, PartDecoder, Prepared
 from isthmus.spark.formats.types import to_arrow
 from isthmus.spark.transforms.editing import Editor, is_time
 from isthmus.spark.transforms.expressions import ROWS_PER_BATCH, Compiled, decoded_name
@@ -347,13 +347,18 @@ class SqlTransformer:
 
         :raises TransformFailed: Spark has ended.
         """
-        for part, decoder in self._decoders.items():
-            if self._book is None:
-                raise TransformFailed("the source has no schema registry")
-            await decoder.prepare((getattr(record, part) for record in portion.records), self._book)
-        found = await asyncio.to_thread(decode_parts, self._number, self._decoders, portion) if self._decoders else None
+        found = await self._decode(portion) if self._decoders else None
         results = await self._pipe.evaluate(self._number, portion, None if found is None else found.columns)
         return await asyncio.to_thread(self._edit, portion, results, {} if found is None else found.outcomes)
+
+    async def _decode(self, portion: Portion) -> DecodedParts:
+        if self._book is None:
+            raise TransformFailed("the source has no schema registry")
+        asked = {
+            part: await decoder.prepare((getattr(record, part) for record in portion.records), self._book)
+            for part, decoder in self._decoders.items()
+        }
+        return await asyncio.to_thread(decode_parts, self._number, self._decoders, portion, asked)
 
     def _edit(
         self, portion: Portion, results: Sequence[bytes | None], outcomes: Mapping[int, Changed]
@@ -370,8 +375,10 @@ class DecodedParts(NamedTuple):
     outcomes: Mapping[int, Failure | Delayed]
 
 
-def decode_parts(number: int, decoders: Mapping[RecordPart, PartDecoder], portion: Portion) -> DecodedParts:
-    """Decode parts for a transform, by its number; its decoders are prepared for these records."""
+def decode_parts(
+    number: int, decoders: Mapping[RecordPart, PartDecoder], portion: Portion, asked: Mapping[RecordPart, Asked]
+) -> DecodedParts:
+    """Decode parts for a transform, by its number; `asked` is what its decoders were told of these records."""
     columns: dict[str, Sequence[Any]] = {}
     outcomes: dict[int, Failure | Delayed] = {}
     for part, decoder in decoders.items():
@@ -379,7 +386,7 @@ def decode_parts(number: int, decoders: Mapping[RecordPart, PartDecoder], portio
         for place, record in enumerate(portion.records):
             value = None
             try:
-                value = decoder.read(getattr(record, part))
+                value = decoder.read(getattr(record, part), asked[part])
             except NotNow as error:
                 outcomes[place] = Delayed(f"its {part}: {error}")
             except ValueError as error:

@@ -89,7 +89,8 @@ def _columns(spark: SparkSession, transform: Transform, part: RecordPart, found:
     for path in drops:
         if not any(held for _, held in _of_all(f"drop {path}", found, _dropping(path))):
             raise _mistake(f"drop {path}", f"it is in no schema of {_list(found)}")
-    return DecodedColumns(transform.decoding(part).format, wanted, merged, tuple(targets), drops)
+    subjects = tuple(sorted({origin.subject for origin, _ in found}))
+    return DecodedColumns(transform.decoding(part).format, wanted, merged, tuple(targets), drops, subjects)
 
 
 def _dropping(path: RecordPath) -> Callable[[FormatSchema], bool]:

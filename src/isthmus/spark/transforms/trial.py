@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from isthmus.engine.mapped.transformer import Changed, Failure, Portion
 from isthmus.model.links.transform import RecordPart, RecordPath
-from isthmus.spark.formats.decoding import PartDecoder, Prepared
+from isthmus.spark.formats.decoding import Asked, PartDecoder, Prepared
 from isthmus.spark.transforms.editing import Editor, has_path
 from isthmus.spark.transforms.expressions import (
     Compiled,
@@ -38,13 +39,15 @@ def try_expressions(
     prepared: Prepared,
     portions: Sequence[Portion],
     decoders: Mapping[RecordPart, PartDecoder],
+    asked: Mapping[RecordPart, Asked] = MappingProxyType({}),
 ) -> Trial:
-    """Try a transform on records, for which decoders are prepared. Fields of schemas are not looked for.
+    """Try a transform on records, for which decoders are prepared and were told what was `asked`. Fields of schemas are
+    not looked for.
 
     :raises ConfigError: Spark does not understand an expression.
     """
     with active_session_kept(spark):
-        return _try(spark, prepared, portions, decoders)
+        return _try(spark, prepared, portions, decoders, asked)
 
 
 def _try(
@@ -52,13 +55,14 @@ def _try(
     prepared: Prepared,
     portions: Sequence[Portion],
     decoders: Mapping[RecordPart, PartDecoder],
+    asked: Mapping[RecordPart, Asked],
 ) -> Trial:
     session = expression_session(spark)
     compiled = compile_transforms(session, [prepared])
     editor = Editor(prepared.transform, compiled.kinds[0], decoders, reads_time=compiled.timed[0])
     tried: list[list[Changed]] = []
     for portion in portions:
-        decoded = decode_parts(0, decoders, portion)
+        decoded = decode_parts(0, decoders, portion, asked)
         rows = _rows(compiled, portion, decoded)
         frame = session.createDataFrame(rows, compiled.fed_ddl)
         results = [row[0] for row in project(session, frame, compiled).collect()]

@@ -8,7 +8,7 @@ from isthmus.errors import ConfigError
 from isthmus.model.naming import NameTemplate
 from isthmus.model.schemas.content import Schema, SchemaReference, SchemaSettings
 from isthmus.model.schemas.forms import normal_form
-from isthmus.model.schemas.subjects import SubjectNaming, logical_name
+from isthmus.model.schemas.subjects import SubjectNaming, context_of, logical_name, qualify
 
 LONG = NameTemplate.parse("{tenant}-{instance}-{environment}-{topic}")
 SHORT = NameTemplate.parse("{tenant}-{environment}-{topic}")
@@ -109,3 +109,14 @@ def test_what_cannot_be_read_is_compared_as_it_is() -> None:
     """A text that is no schema is only like itself."""
     assert normal_form("AVRO", "{not json") == "{not json"
     assert normal_form("AVRO", '{"type":"record","name":"A","fields":"none"}') != ""
+
+
+@pytest.mark.parametrize(
+    ("subject", "context"),
+    [("orders-value", ""), (":.c:orders-value", ":.c:"), (":.:orders-value", ""), (":.c", ""), (":", ""), ("", "")],
+)
+def test_contexts_of_subjects(subject: str, context: str) -> None:
+    """A subject that another one refers to is of the same context, unless it names its own."""
+    assert context_of(subject) == context
+    assert qualify("a", context) == f"{context}a"
+    assert qualify(":.d:a", context) == ":.d:a"

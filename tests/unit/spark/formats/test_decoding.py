@@ -10,8 +10,8 @@ import pytest
 
 from isthmus.model.cluster import SchemaRegistry
 from isthmus.model.links.transform import RecordFormat, RecordPart, RecordPath
-from isthmus.registry.lookup import SchemaBook
-from isthmus.spark.formats.decoding import DecodedColumns, NotNow, PartDecoder
+from isthmus.registry.lookup import Patience, SchemaBook
+from isthmus.spark.formats.decoding import Asked, DecodedColumns, NotNow, PartDecoder
 from isthmus.spark.formats.types import FieldType, ReadFields, struct_of
 from testing.brokers.registry import RegistryServer, registry_server
 
@@ -35,16 +35,35 @@ def framed(schema_id: int, data: bytes) -> bytes:
     return b"\0" + schema_id.to_bytes(4) + data
 
 
-def prepared(server: RegistryServer, found: DecodedColumns, *values: bytes | None) -> PartDecoder:
-    """A decoder that has asked for the schemas of these values."""
-    decoder = PartDecoder(RecordPart.VALUE, found)
+class Lane:
+    """A decoder, and what the registry said of these values."""
 
-    async def ask() -> None:
-        async with SchemaBook(SchemaRegistry(alias="east", url=server.url)) as book:
-            await decoder.prepare(values, book)
+    def __init__(self, decoder: PartDecoder, asked: Asked) -> None:
+        self._decoder, self._asked = decoder, asked
 
-    asyncio.run(ask())
-    return decoder
+    def read(self, data: bytes | None) -> Any:
+        return self._decoder.read(data, self._asked)
+
+
+def prepared(
+    server: RegistryServer,
+    found: DecodedColumns,
+    *values: bytes | None,
+    decoder: PartDecoder | None = None,
+    patience: Patience | None = None,
+    times: int = 1,
+) -> Lane:
+    """A lane that has asked for the schemas of these values; others may share its decoder."""
+    decoder = decoder or PartDecoder(RecordPart.VALUE, found)
+
+    async def ask() -> Asked:
+        async with SchemaBook(SchemaRegistry(alias="east", url=server.url), patience) as book:
+            for _ in range(times):
+                asked = await decoder.prepare(values, book)
+                await asyncio.sleep(0.02)
+            return asked
+
+    return Lane(decoder, asyncio.run(ask()))
 
 
 def test_each_record_is_read_by_its_own_schema() -> None:
@@ -63,24 +82,45 @@ def test_a_record_whose_schema_is_not_there_fails() -> None:
     with registry_server() as server:
         other = server.register("j-value", json.dumps({"type": "object"}), schemaType="JSON")
         values = (framed(77, b"\2"), b"{}", b"", framed(other, b"{}"))
-        decoder = prepared(server, columns(id=ID), *values)
+        decoder = prepared(server, columns(id=ID), *values, patience=Patience(denied_s=0.05), times=6)
         for value, says in zip(values, ("no schema 77", "id of a schema", "id of a schema", "is of JSON"), strict=True):
             with pytest.raises(ValueError, match=says):
                 decoder.read(value)
 
 
+def test_a_schema_that_is_not_there_may_come() -> None:
+    """A replica that lags denies it: its records wait until it was denied for a while."""
+    with registry_server() as server:
+        decoder = prepared(server, columns(id=ID), framed(77, b"\2"), times=4)
+        with pytest.raises(NotNow, match="has no schema 77, which counts when it has said so for 60 s"):
+            decoder.read(framed(77, b"\2"))
+
+
 def test_a_registry_that_does_not_answer_makes_records_wait() -> None:
     """It says nothing of them; those whose schemas are known go on."""
+    shared = PartDecoder(RecordPart.VALUE, columns(id=ID))
     with registry_server() as server:
         known = server.register("o-value", record({"name": "id", "type": "int"}))
-        decoder = prepared(server, columns(id=ID), framed(known, b"\2"))
-    prepare = decoder.prepare(
-        [framed(known, b"\2"), framed(9, b"\2")], SchemaBook(SchemaRegistry(alias="east", url=server.url))
-    )
-    asyncio.run(prepare)
-    assert decoder.read(framed(known, b"\2")) == {"id": 1}
+        prepared(server, columns(id=ID), framed(known, b"\2"), decoder=shared)
+    lane = prepared(server, columns(id=ID), framed(known, b"\2"), framed(9, b"\2"), decoder=shared)
+    assert lane.read(framed(known, b"\2")) == {"id": 1}
     with pytest.raises(NotNow, match=r"schema registry of east .* does not answer"):
-        decoder.read(framed(9, b"\2"))
+        lane.read(framed(9, b"\2"))
+
+
+def test_what_a_lane_was_told_counts_for_its_records_alone() -> None:
+    """Lanes share a decoder: the answers that another one gets decide nothing here."""
+    shared = PartDecoder(RecordPart.VALUE, columns(id=ID))
+    with registry_server() as server:
+        known = server.register("o-value", record({"name": "id", "type": "int"}))
+        prepared(server, columns(id=ID), framed(known, b"\2"), decoder=shared)
+    waiting = prepared(server, columns(id=ID), framed(9, b"\2"), decoder=shared)
+    other = prepared(server, columns(id=ID), framed(known, b"\2"), decoder=shared)
+    assert other.read(framed(known, b"\2")) == {"id": 1}
+    with pytest.raises(NotNow, match="does not answer"):
+        waiting.read(framed(9, b"\2"))
+    with pytest.raises(NotNow, match="was not asked"):
+        other.read(framed(9, b"\2"))
 
 
 def test_what_stands_in_place_of_a_registry_says_nothing() -> None:
