@@ -120,6 +120,9 @@ APPEND_PASSES: Final = READ_PASSES | {
 }
 """Errors of Produce after which the same producer may send the same batch again."""
 
+RECORD_UNFIT: Final = frozenset({MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP})
+"""Errors of Produce that one record is the reason of. They stay until the topic has other settings."""
+
 GROUP_PASSES: Final = COORDINATOR_MOVED | {REQUEST_TIMED_OUT, UNSTABLE_OFFSET_COMMIT, CONCURRENT_TRANSACTIONS}
 """Passing errors of a group's coordinator: nothing was done, and the next attempt may succeed."""
 

@@ -2,7 +2,8 @@
 
 Each transaction has some records and, in the log of the letters, the mark that their letters were replayed into this
 topic. So what a replay has done does not depend on what the topic keeps: a second one reads the marks. A replay first
-initializes its transactional id: what an earlier one has on its way is refused from then on.
+initializes its transactional id: what an earlier one has on its way is refused from then on. It commits only if no mark
+stands between the end of the log as it was read and its own: a leader that was none any more may have shown that end.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from isthmus.kafka.batches.batch import HEADER_BYTES, stamp
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.leader import LogLeader
 from isthmus.kafka.log.listoffsets import PartitionKey
+from isthmus.kafka.log.reading import OffsetRange
 from isthmus.kafka.metadata import NO_TOPIC_ID
 from isthmus.kafka.transactions.transaction import Transaction
 from isthmus.model.kafka.topic import TopicDescription
@@ -34,7 +36,7 @@ from isthmus.model.links.deadletters import dead_letters_of, replay_transaction_
 from isthmus.model.links.recovery import OffsetRuns
 from isthmus.model.links.transform import Transform
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.recovery.letters import StoredLetter, mark_replayed, read_letters
+from isthmus.recovery.letters import StoredLetter, has_marks, mark_replayed, read_letters
 from isthmus.recovery.replaying import ReplayedPartition, find_destination
 from isthmus.recovery.sides import find_topic
 from isthmus.topics.preflight import batch_bytes_max
@@ -48,10 +50,6 @@ _PARCEL_BYTES: Final = 512 << 10
 _LZ4: Final = 3
 _WRITE_S: Final = 30.0
 _TIMEOUT_MS: Final = 60_000
-_UNFIT: Final = frozenset(
-    {codes.MESSAGE_TOO_LARGE, codes.RECORD_LIST_TOO_LARGE, codes.INVALID_RECORD, codes.INVALID_TIMESTAMP}
-)
-"""Refusals that one record is the reason of."""
 
 
 class _Settled(NamedTuple):
@@ -120,6 +118,7 @@ class LetterReplayer:
             else:
                 settled.append(_Settled(letter.stored, letter.letter, outcome))
         if not dry_run:
+            writer.read_until = log.end
             for chunk in _chunks(settled):
                 await writer.write(key, chunk, tally)
         else:
@@ -151,7 +150,9 @@ class LetterReplayer:
 
 @dataclass(slots=True)
 class _Writer:
-    """Writes records and marks, in transactions of one producer; whether the last of them `has_committed`."""
+    """Writes records and marks, in transactions of one producer; whether the last of them `has_committed`. The log of
+    letters is known up to `read_until`.
+    """
 
     target: Client
     link: str
@@ -160,6 +161,7 @@ class _Writer:
     letters: TopicDescription
     transaction: Transaction = field(init=False)
     has_committed: bool | None = None
+    read_until: int = 0
     sequences: defaultdict[PartitionKey, int] = field(default_factory=lambda: defaultdict(int))
 
     def __post_init__(self) -> None:
@@ -181,7 +183,7 @@ class _Writer:
         try:
             await self._write(key, records, mark_replayed(self.into_id, [s.stored for s in chunk], _now_ms()))
         except BrokerRefused as error:
-            if error.code not in _UNFIT:
+            if error.code not in codes.RECORD_UNFIT:
                 raise
             if len(chunk) == 1:
                 tally.fail(f"offset {chunk[0].letter.record.offset}: {error.message}")
@@ -200,7 +202,8 @@ class _Writer:
         await self.transaction.add([key, into] if records else [key])
         try:
             # Readers of the other topic wait for the end of the transaction only once it has records there.
-            await self._append(key, self.letters, encode_pieces([(mark, 0)], 0, _PARCEL_BYTES))
+            (base,) = await self._append(key, self.letters, encode_pieces([(mark, 0)], 0, _PARCEL_BYTES))
+            await self._check_unmarked(key, base)
             await self._append(into, self.into, pieces)
         except BrokerRefused:
             # What comes next must not be committed together with a part of this.
@@ -213,6 +216,23 @@ class _Writer:
             raise
         await self._end(commit=True)
 
+    async def _check_unmarked(self, key: PartitionKey, base: int) -> None:
+        """See that no marks are between the log's end as it is known and our own mark at `base`.
+
+        :raises ClusterError: There are, or nobody can tell: the letters may have been replayed already.
+        """
+        span = OffsetRange(*key, self.read_until, base)
+        # The true leader has the log up to our mark; one that was cut off does not, and is not believed.
+        if base < self.read_until or (not span.is_empty and await has_marks(self.target, span, self.into_id)):
+            alias = self.target.cluster.alias
+            raise Unreachable(
+                f"topic {key[0]} of {alias} does not end where it was read to: others may have replayed its letters, "
+                "or a broker that led it before has answered",
+                cluster=alias,
+                hint="Nothing of this part was written. Repeat the replay.",
+            )
+        self.read_until = base + 1
+
     async def _end(self, *, commit: bool) -> None:
         await self.transaction.end(commit=commit)
         self.has_committed = commit
@@ -222,8 +242,9 @@ class _Writer:
         if self.has_committed is not None:
             await self.transaction.wait_for_end(commit=self.has_committed)
 
-    async def _append(self, key: PartitionKey, topic: TopicDescription, pieces: Sequence[Piece]) -> None:
-        transaction, leader = self.transaction, LogLeader(self.target, key)
+    async def _append(self, key: PartitionKey, topic: TopicDescription, pieces: Sequence[Piece]) -> list[int]:
+        """Append batches; return their base offsets."""
+        transaction, leader, bases = self.transaction, LogLeader(self.target, key), list[int]()
         try:
             await leader.connect()
             if leader.place.topic_id != topic.topic_id:
@@ -236,8 +257,11 @@ class _Writer:
             for piece in pieces:
                 batch, sequence = piece.batch, self.sequences[key]
                 header = stamp(batch, transaction.producer_id, transaction.epoch, sequence, transactional=True)
-                await leader.append(header, batch, term_s=_WRITE_S, transactional_id=transaction.transactional_id)
+                bases.append(
+                    await leader.append(header, batch, term_s=_WRITE_S, transactional_id=transaction.transactional_id)
+                )
                 self.sequences[key] += batch.record_count
+            return bases
         finally:
             leader.close()
 

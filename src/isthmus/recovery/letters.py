@@ -18,9 +18,11 @@ from typing import Final, NamedTuple
 from isthmus.engine.batches.rebatch import Record
 from isthmus.engine.mapped.letters import KIND, Letter, read_letter
 from isthmus.kafka.client import Client
+from isthmus.kafka.log.listoffsets import READ_UNCOMMITTED
 from isthmus.kafka.log.offsets import log_ranges
-from isthmus.kafka.log.reading import OffsetRange
+from isthmus.kafka.log.reading import LogReader, OffsetRange
 from isthmus.model.links.recovery import OffsetRuns
+from isthmus.recovery.comparison import decode_records
 from isthmus.recovery.quarantine import committed_records
 
 _REPLAYED: Final = b"replayed"
@@ -35,10 +37,13 @@ class StoredLetter(NamedTuple):
 
 
 class LetterLog(NamedTuple):
-    """What a log of dead letters holds; `replayed` are the offsets in it of letters that were replayed, by where."""
+    """What a log of dead letters holds up to `end`; `replayed` are the offsets in it of letters that were replayed, by
+    where.
+    """
 
     letters: list[StoredLetter]
     replayed: dict[str, OffsetRuns]
+    end: int = 0
 
     @property
     def all_replayed(self) -> OffsetRuns:
@@ -63,8 +68,12 @@ async def read_letters(client: Client, topic: str, partition: int) -> LetterLog:
 
     :raises ClusterError: It cannot be read.
     """
-    found = LetterLog([], {})
-    async with aclosing(_read(client, topic, partition)) as records:
+    outcomes = await log_ranges(client, [(topic, partition)])
+    for error in outcomes.errors.values():
+        raise error
+    log = outcomes.values[topic, partition]
+    found = LetterLog([], {}, log.end)
+    async with aclosing(_read(client, OffsetRange(topic, partition, log.start, log.end))) as records:
         async for record in records:
             letter = read_letter(record)
             if letter is not None:
@@ -74,12 +83,22 @@ async def read_letters(client: Client, topic: str, partition: int) -> LetterLog:
     return found
 
 
-async def _read(client: Client, topic: str, partition: int) -> AsyncGenerator[Record, None]:
-    outcomes = await log_ranges(client, [(topic, partition)])
-    for error in outcomes.errors.values():
-        raise error
-    log = outcomes.values[topic, partition]
-    async with aclosing(committed_records(client, OffsetRange(topic, partition, log.start, log.end))) as batches:
+async def has_marks(client: Client, span: OffsetRange, into: str) -> bool:
+    """Return whether a range of a log has marks that letters were replayed into a topic; aborted ones count as well.
+
+    :raises ClusterError: It cannot be read, or its leader does not have all of it.
+    """
+    replayed: dict[str, OffsetRuns] = {}
+    async with aclosing(LogReader(client, isolation=READ_UNCOMMITTED).read(span)) as answers:
+        async for stored in answers:
+            for batch, _ in stored:
+                for record in [] if batch.is_control else decode_records(batch, client.cluster.alias, span):
+                    _take_mark(record, replayed)
+    return into in replayed
+
+
+async def _read(client: Client, span: OffsetRange) -> AsyncGenerator[Record, None]:
+    async with aclosing(committed_records(client, span)) as batches:
         async for _, records in batches:
             for record in records:
                 yield record

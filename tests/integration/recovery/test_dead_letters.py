@@ -14,7 +14,7 @@ import pytest
 from isthmus.engine.batches.rebatch import Record
 from isthmus.engine.mapped.lettertopics import LetterTopics
 from isthmus.engine.mapped.transformer import Changed, DeadLetter, Failure, Portion
-from isthmus.errors import PlanRefused
+from isthmus.errors import ClusterError, PlanRefused
 from isthmus.kafka.admin.changes import await_leaders
 from isthmus.kafka.client import Client
 from isthmus.local import LocalCluster
@@ -25,6 +25,7 @@ from isthmus.model.links.transform import OnError, RecordFunction, Transform
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.recovery import letterreplay
 from isthmus.recovery.letterreplay import LetterReplayer
+from isthmus.recovery.letters import mark_replayed
 from testing.records import oracle, topics
 from testing.runs.running import link_of
 
@@ -110,6 +111,47 @@ def test_replays_that_end_anywhere(west: LocalCluster, topic: Callable[[str], st
     (seen,) = oracle.records(west.bootstrap_servers, name, "read_committed")
     offsets = [int((each.value or b"").strip(b"<>")) for each in seen]
     assert offsets == [n for n in range(1, LETTERS + 8) if n % 7 and n % 11]
+
+
+def test_marks_that_were_not_read_keep_a_replay_from_committing(
+    west: LocalCluster, topic: Callable[[str], str]
+) -> None:
+    """As if a leader that was cut off had shown a log without them: a record is not written twice, and a repeated
+    replay goes on. Letters that came meanwhile do not matter.
+    """
+    name = topic("cutoff")
+    where = dead_letters_of(name, TargetTopic(name))
+    topics.create(west, name)
+    topics.create(west, where)
+
+    async def scenario() -> None:
+        async with Client(west.cluster()) as target:
+            lane = await lane_of(name, target)
+            taken = await LetterTopics("east", target, name, lambda: True).take_over(lane, 0)
+            await taken.put([dead(1), dead(2)])
+
+            async def change(_: Transform, portions: Sequence[Portion]) -> list[list[Changed]]:
+                (portion,) = portions
+                if len(portion.records) == 2:
+                    mark = mark_replayed(f"{name}@{lane.target_topic_id}", [0], topics.SEPTEMBER)
+                    given = topics.Given(mark.key, mark.value, [*mark.headers], mark.timestamp)
+                    await asyncio.to_thread(topics.produce, west, where, [given])
+                else:
+                    await taken.put([dead(3)])
+                return [list[Changed](portion.records)]
+
+            replayer = LetterReplayer(
+                link=linked(west, name), target=target, topic=TargetTopic(name), into=name, change=change
+            )
+            with pytest.raises(ClusterError, match="does not end where it was read to"):
+                await replayer.replay()
+            (found,) = await replayer.replay()
+            assert (found.written, found.present) == (1, 1)
+
+    asyncio.run(scenario())
+
+    (seen,) = oracle.records(west.bootstrap_servers, name, "read_committed")
+    assert [each.value for each in seen] == [b"2"]
 
 
 def test_a_record_that_the_topic_does_not_take_fails_alone(west: LocalCluster, topic: Callable[[str], str]) -> None:
