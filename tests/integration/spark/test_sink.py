@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from isthmus.errors import BrokerRefused, EpochRefused
+from isthmus.errors import BrokerRefused, ClusterError, EpochRefused
 from isthmus.kafka.client import Client
 from isthmus.kafka.transactions.transaction import Transaction
 from isthmus.local import LocalCluster
@@ -387,6 +387,50 @@ def test_tasks_that_commit_by_themselves_double_no_row_in_another_split(rig: Sin
     again = Epoch(rig, name, "again")
     outcomes = [again.write(0, 0, 1), again.write(1, 2)]
     commit_epoch(again.cluster, outcomes, forgets=False)
+    assert rig.values() == ["0", "1", "2"]
+
+
+def test_tasks_that_linger_double_no_row(rig: SinkRig, topic: TopicNamer) -> None:
+    """Tasks of a killed driver that are under way when its successor has another split commit nothing beside it."""
+    name = topic("linger")
+    late, successor = Epoch(rig, name, "late"), Epoch(rig, name, "successor")
+
+    async def scenario() -> None:
+        async with Client(late.cluster) as client:
+            lingering = EpochTask(client, late.identity, late.settings, (0, 0))
+            await lingering.begin()
+            for rows in rows_of(0, 1):
+                await lingering.take(rows)
+            assert not (await asyncio.to_thread(successor.write, 1, 1, 2)).is_prepared
+            with pytest.raises(ClusterError):
+                await lingering.finish()
+
+    asyncio.run(scenario())
+    assert rig.values() == ["1", "2"]
+    assert late.write(2, 0).is_prepared
+    outcomes = [successor.write(0, 0), successor.write(1, 1, 2)]
+    commit_epoch(successor.cluster, outcomes, forgets=False, in_parts=True)
+    assert rig.values() == ["0", "1", "2"]
+
+
+def test_a_repeated_epoch_is_completed_in_parts(rig: SinkRig, topic: TopicNamer) -> None:
+    """What the coordinator has aborted, as it was open for too long, is left for the next time; all else is there."""
+    name = topic("parts")
+    Epoch(rig, name, "first").write(0, 0)
+    second = Epoch(rig, name, "second")
+    outcomes = [second.write(n, n) for n in range(3)]
+    assert [each.is_prepared for each in outcomes] == [False, True, True]
+
+    async def abort(one: TaskOutcome) -> None:
+        async with Client(second.cluster) as client:
+            await fence(client, one.position.transactional_id, one.producer_id, one.producer_epoch)
+
+    asyncio.run(abort(outcomes[1]))
+    with pytest.raises(EpochRefused, match=r"task 1 of epoch 0 .* all others are committed"):
+        commit_epoch(second.cluster, outcomes, forgets=False, in_parts=True)
+    assert rig.values() == ["0", "2"]
+    third = Epoch(rig, name, "third")
+    commit_epoch(third.cluster, [third.write(n, n) for n in range(3)], forgets=False, in_parts=True)
     assert rig.values() == ["0", "1", "2"]
 
 

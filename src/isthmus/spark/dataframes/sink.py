@@ -67,7 +67,8 @@ class SinkSetup:
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], *, forgets: bool = False) -> None:
         with showing_hints():
-            commit_epoch(self.cluster, outcomes_of(messages), forgets=forgets)
+            outcomes = outcomes_of(messages)
+            commit_epoch(self.cluster, outcomes, forgets=forgets, in_parts=self.settings.commits_tasks)
 
     def abort(
         self,

@@ -279,7 +279,8 @@ def check_commit(
     task: int | None = None,
 ) -> list[StoredPosition]:
     """See that these tasks may be committed: they are all of their epoch that will ever be. Return the open
-    transactions of others, which have to be ended before; then it has to be seen again. With `task` it commits alone.
+    transactions of others, which have to be ended before; then it has to be seen again. With `task` it commits alone,
+    beside others of its own run only.
 
     All of `written` are in the log, as complete positions. So of two drivers that commit the same epoch, at least one
     sees what the other one has prepared, and none commits before all of that is decided.
@@ -295,14 +296,17 @@ def check_commit(
             hint="Start the query again: it goes on behind this epoch.",
         )
     if task is not None:
-        found = NamePositions(tuple(each for each in found.stored if each.position.task == task))
+        own, job = task, identity.job
+        found = NamePositions(
+            tuple(each for each in found.stored if each.position.task == own or each.position.job != job)
+        )
     ours = {(each.job, each.transactional_id) for each in written}
     committed = found.committed(identity.owner, identity.epoch)
-    for task, position in committed.items():
-        if task not in skipped and (position.job, position.transactional_id) not in ours:
+    for number, position in committed.items():
+        if number not in skipped and (position.job, position.transactional_id) not in ours:
             raise EpochRefused(
-                f"task {task} of epoch {identity.epoch} of sink {identity.name!r} is at the target already, written by "
-                "another attempt, and not among the tasks of this one",
+                f"task {number} of epoch {identity.epoch} of sink {identity.name!r} is at the target already, written "
+                "by another attempt, and not among the tasks of this one",
                 hint="Start the query with the same number of partitions as before: it then completes the epoch that "
                 "another run began.",
             )
@@ -318,6 +322,14 @@ def check_commit(
     return [each for each in opened.values() if (each.position.job, each.position.transactional_id) not in ours]
 
 
+def is_repeated(identity: EpochIdentity, found: NamePositions, *, but: int) -> bool:
+    """Return whether another attempt at the epoch has committed tasks of it, `but` not this one. Whether it had split
+    the rows as this attempt does is known when all tasks have compared theirs: so none commits by itself.
+    """
+    committed = found.committed(identity.owner, identity.epoch)
+    return but not in committed and any(each.job != identity.job for each in committed.values())
+
+
 def check_producers(identity: EpochIdentity, producers: Mapping[int, tuple[int, int]], found: NamePositions) -> None:
     """See that the transactions that tasks have prepared are still there, by task: the producer's id and epoch.
 
@@ -326,9 +338,25 @@ def check_producers(identity: EpochIdentity, producers: Mapping[int, tuple[int, 
 
     :raises EpochRefused: One of them was aborted. Nothing was committed by this driver.
     """
-    there = {(each.producer_id, each.producer_epoch) for each in found.stored}
-    if lost := [task for task, producer in producers.items() if producer not in there]:
+    if lost := find_lost(producers, found):
         raise _lost_error(identity, lost)
+
+
+def find_lost(producers: Mapping[int, tuple[int, int]], found: NamePositions) -> list[int]:
+    """Return the tasks whose transactions, by these producers, were aborted."""
+    there = {(each.producer_id, each.producer_epoch) for each in found.stored if each.position.is_complete}
+    return [task for task, producer in producers.items() if producer not in there]
+
+
+def build_in_part(identity: EpochIdentity, lost: Collection[int]) -> EpochRefused:
+    """The error that all tasks of an epoch are committed but those whose transactions were aborted."""
+    return EpochRefused(
+        f"the transaction of task {first_few([str(each) for each in sorted(lost)], _NAMED_MAX)} of epoch "
+        f"{identity.epoch} of sink {identity.name!r} was aborted before all tasks were done, as it was open for too "
+        "long; all others are committed",
+        hint="Start the query again, with the same number of partitions: each time it writes what is left. A longer "
+        "transactionTimeout, as far as transaction.max.timeout.ms of the brokers allows, needs fewer times.",
+    )
 
 
 def _lost_error(identity: EpochIdentity, tasks: Collection[int]) -> EpochRefused:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Collection, Coroutine, Iterable
+from collections.abc import Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -30,12 +30,15 @@ from isthmus.spark.dataframes.sinkpositions import (
     SinkPosition,
     StoredPosition,
     TaskVerdict,
+    build_in_part,
     check_commit,
     check_epoch,
     check_producers,
     check_rows,
     check_seal,
     decide,
+    find_lost,
+    is_repeated,
     position_key,
     seal_of,
 )
@@ -253,14 +256,7 @@ class EpochTask:
             producer_id=self._transaction.producer_id,
             producer_epoch=self._transaction.epoch,
         )
-        return await self._commit(prepared) if self._settings.commits and not self._is_repeated() else prepared
-
-    def _is_repeated(self) -> bool:
-        """Return whether another attempt at the epoch has committed tasks of it. Whether it had split the rows as this
-        one does is known when all tasks have compared theirs: so the driver commits.
-        """
-        committed = self._found.committed(self._identity.owner, self._identity.epoch)
-        return any(each.job != self._identity.job for each in committed.values())
+        return await self._commit(prepared) if self._settings.commits else prepared
 
     def _compare(self, position: SinkPosition) -> None:
         """See that the rows are those at the target. Of a whole epoch the driver sees it, whatever task they are in.
@@ -272,9 +268,12 @@ class EpochTask:
             check_rows(self._identity, self._found.committed(owner, epoch)[self._task], position)
 
     async def _commit(self, prepared: TaskOutcome) -> TaskOutcome:
-        """Commit this task alone; an attempt of the same task with the same rows may have been faster."""
+        """Commit this task alone; an attempt of the same task with the same rows may have been faster. If the epoch is
+        repeated, it is left to the driver.
+        """
         try:
-            await commit_tasks(self._client, self._identity, [prepared], task=self._task)
+            if await commit_tasks(self._client, self._identity, [prepared], task=self._task) is None:
+                return prepared
         except (EpochRefused, BrokerRefused):
             await self._decide()
             if self._verdict is not TaskVerdict.SKIP:
@@ -323,10 +322,17 @@ async def _is_replaced(transaction: Transaction) -> bool:
 
 
 async def commit_tasks(
-    client: Client, identity: EpochIdentity, outcomes: Collection[TaskOutcome], *, task: int | None = None
-) -> NamePositions:
+    client: Client,
+    identity: EpochIdentity,
+    outcomes: Collection[TaskOutcome],
+    *,
+    task: int | None = None,
+    in_parts: bool = False,
+) -> NamePositions | None:
     """Commit the transactions that tasks of an epoch have prepared; those that are committed stay so. With `task` it is
-    that task alone. Return the positions that there were before.
+    that task alone, and nothing is done if the epoch is repeated: then `None` is returned, and else the positions that
+    there were before. If an epoch that is repeated may be committed `in_parts`, it does not matter that transactions of
+    it were aborted: all tasks have compared their rows, so all others are committed before that is an error.
 
     :raises EpochRefused: They are not all of their epoch, or one of them was aborted. Before the first is committed,
         nothing was; after that the same rows complete the epoch.
@@ -334,11 +340,16 @@ async def commit_tasks(
         complete the epoch. Or a transaction of another attempt cannot be ended.
     """
     log, deadline = client.companion(PositionLogs).of(identity.name), Deadline(_PATIENCE_S)
-    written = [each.position for each in outcomes if each.position.rows and not each.is_skipped]
     skipped = [each.position.task for each in outcomes if each.is_skipped]
     before: list[StoredPosition] = []
     while True:
         found = await log.read(identity.name)
+        # Behind our own position, which is complete: of two runs at least one sees the other.
+        if task is not None and is_repeated(identity, found, but=task):
+            return None
+        lost = find_lost(_producers_of(outcomes), found) if in_parts and skipped else []
+        kept = [each for each in outcomes if each.position.task not in lost]
+        written = [each.position for each in kept if each.position.rows and not each.is_skipped]
         others = check_commit(identity, written, skipped, found, task=task)
         if not others:
             break
@@ -351,19 +362,21 @@ async def commit_tasks(
         await asyncio.sleep(_MARKER_S)
     committed = found.committed(identity.owner, identity.epoch).values()
     done = {(each.job, each.transactional_id) for each in committed}
-    prepared = [each for each in outcomes if each.is_prepared]
-    check_producers(identity, {each.position.task: (each.producer_id, each.producer_epoch) for each in prepared}, found)
+    check_producers(identity, _producers_of(kept), found)
+    prepared = [each for each in kept if each.is_prepared]
     left = [each for each in prepared if (each.position.job, each.position.transactional_id) not in done]
-    left.sort(key=lambda each: each.position.task)
-    # The first task is in most runs: if another run has fenced ours, nothing of ours is committed.
-    for several in (left[:1], left[1:]):
-        for error in await asyncio.gather(*(_end(client, each) for each in several), return_exceptions=True):
-            if error is not None:
-                raise error
+    await _end_all(client, sorted(left, key=lambda each: each.position.task))
     if task is not None or not identity.consecutive:
         # Whoever reads behind a batch expects its rows.
         await asyncio.gather(*(_await_visible(client, each) for each in left))
+    if lost:
+        raise build_in_part(identity, lost)
     return found
+
+
+def _producers_of(outcomes: Collection[TaskOutcome]) -> dict[int, tuple[int, int]]:
+    """Return the producers of prepared tasks: id and epoch."""
+    return {each.position.task: (each.producer_id, each.producer_epoch) for each in outcomes if each.is_prepared}
 
 
 def _left_open_error(client: Client, others: Collection[StoredPosition]) -> Unreachable:
@@ -374,6 +387,14 @@ def _left_open_error(client: Client, others: Collection[StoredPosition]) -> Unre
         cluster=alias,
         hint=f"`isthmus doctor` finds transactions that hang in {POSITIONS_TOPIC}, and how to end them.",
     )
+
+
+async def _end_all(client: Client, left: Sequence[TaskOutcome]) -> None:
+    # The first task is in most runs: if another run has fenced ours, nothing of ours is committed.
+    for several in (left[:1], left[1:]):
+        for error in await asyncio.gather(*(_end(client, each) for each in several), return_exceptions=True):
+            if error is not None:
+                raise error
 
 
 async def _end(client: Client, prepared: TaskOutcome) -> None:
@@ -411,10 +432,10 @@ def _completing_hint(identity: EpochIdentity) -> str:
     return "Start the query again: it completes the epoch. docs/spark.md has the limits of transactions."
 
 
-async def _commit_and_seal(client: Client, outcomes: Collection[TaskOutcome], *, seals: bool) -> None:
+async def _commit_and_seal(client: Client, outcomes: Collection[TaskOutcome], *, seals: bool, in_parts: bool) -> None:
     identity = next(iter(outcomes)).identity
-    found = await commit_tasks(client, identity, outcomes)
-    if not seals:
+    found = await commit_tasks(client, identity, outcomes, in_parts=in_parts)
+    if not seals or found is None:
         # They do no harm; the rows are there.
         with contextlib.suppress(ClusterError):
             await _forget(client, outcomes)
@@ -430,16 +451,16 @@ async def _commit_and_seal(client: Client, outcomes: Collection[TaskOutcome], *,
     await log.write({position_key(identity.name, SEAL): wanted.encode()})
 
 
-def commit_epoch(cluster: Cluster, outcomes: Collection[TaskOutcome], *, forgets: bool) -> None:
+def commit_epoch(cluster: Cluster, outcomes: Collection[TaskOutcome], *, forgets: bool, in_parts: bool = False) -> None:
     """Commit an epoch whose tasks are all done, and seal it. With `forgets` nobody will write it again: its positions
-    are deleted.
+    are deleted. One that is repeated may be committed `in_parts`.
 
     :raises EpochRefused: As `commit_tasks`; or the epoch has other rows at the target.
     :raises ClusterError: As `commit_tasks`; or it cannot be sealed. The same rows complete the epoch.
     """
     worker = current_worker()
     if outcomes:
-        worker.run(_commit_and_seal(worker.session.client(cluster), outcomes, seals=not forgets))
+        worker.run(_commit_and_seal(worker.session.client(cluster), outcomes, seals=not forgets, in_parts=in_parts))
 
 
 async def _forget(client: Client, outcomes: Collection[TaskOutcome]) -> None:

@@ -28,6 +28,8 @@ from isthmus.spark.dataframes.sinkpositions import (
     check_rows,
     check_seal,
     decide,
+    find_lost,
+    is_repeated,
     name_of_key,
     partition_of,
     position_key,
@@ -175,6 +177,8 @@ def test_the_partition_of_a_name_never_changes() -> None:
     assert {partition_of(f"name-{n}") for n in range(500)} == set(range(PARTITIONS))
 
 
+_UNDONE = {"new", "begun"}
+_OWN = {"prepared", "seen"}
 ROWS = 12
 """The rows of each epoch of the model."""
 
@@ -191,12 +195,16 @@ class ModelTask:
 
 @dataclass
 class ModelRun:
-    """A run of the query: its checkpoint's epoch, its tasks, and how far its driver is with committing."""
+    """A run of the query: its checkpoint's epoch, its tasks, and how far its driver is with committing. Tasks may
+    commit by themselves.
+    """
 
     job: str
     epoch: int
+    commits: bool = False
     tasks: list[ModelTask] = field(default_factory=list)
     committing: list[ModelTask] | None = None
+    is_whole: bool = True
 
 
 class SinkModel(RuleBasedStateMachine):
@@ -231,19 +239,22 @@ class SinkModel(RuleBasedStateMachine):
             digest=add_digests(sha256(b"%d" % row).hexdigest() for row in task.rows),
         )
 
-    def step(self, run: ModelRun) -> None:
-        """Have a run do its next step; one that is refused is over."""
+    def step(self, run: ModelRun, pick: int) -> None:
+        """Have a run do its next step, in any of its tasks; one that is refused is over."""
         try:
             if run.committing is not None:
                 self.commit_next(run)
-            elif left := [task for task in run.tasks if task.state in ("new", "begun")]:
-                self.task_step(run, left[0])
+            elif left := [task for task in run.tasks if task.state in _UNDONE or (run.commits and task.state in _OWN)]:
+                self.task_step(run, left[pick % len(left)])
             else:
                 self.begin_commit(run)
         except EpochRefused:
             self.runs.remove(run)
 
     def task_step(self, run: ModelRun, task: ModelTask) -> None:
+        if task.state in _OWN:
+            self.commit_alone(run, task)
+            return
         verdict = decide(self.identity(run), task.number, self.found())
         if verdict is TaskVerdict.SKIP:
             if self.found().seal(QUERY, run.epoch) is None:
@@ -263,35 +274,61 @@ class SinkModel(RuleBasedStateMachine):
             self.open[task.number] = mine, task.rows
             task.state = "prepared"
 
+    def commit_alone(self, run: ModelRun, task: ModelTask) -> None:
+        if task.state == "seen":
+            self.commit_task(run, task)
+            task.state = "committed"
+        elif is_repeated(self.identity(run), self.found(), but=task.number):
+            task.state = "left"
+        elif others := check_commit(
+            self.identity(run), [self.position_of(run, task)], [], self.found(), task=task.number
+        ):
+            self.fence(others[0])
+        else:
+            task.state = "seen"
+
+    def commit_task(self, run: ModelRun, task: ModelTask) -> None:
+        self.require(task)
+        mine, rows = self.open.pop(task.number)
+        self.committed[task.number] = mine._replace(is_open=False)
+        self.visible.update((run.epoch, row) for row in rows)
+
+    def fence(self, other: StoredPosition) -> None:
+        self.epochs[other.producer_id] += 1
+        self.open.pop(other.producer_id, None)
+
     def require(self, task: ModelTask) -> None:
         if self.epochs[task.number] != task.producer_epoch:
             raise EpochRefused("fenced")
 
     def begin_commit(self, run: ModelRun) -> None:
-        prepared = [task for task in run.tasks if task.state == "prepared"]
+        prepared = [task for task in run.tasks if task.state in ("prepared", "left")]
         skipped = [task.number for task in run.tasks if task.state == "skipped"]
-        written = [self.position_of(run, task) for task in prepared]
+        producers = {task.number: (task.number, task.producer_epoch) for task in prepared}
+        lost = find_lost(producers, self.found()) if run.commits and skipped else []
+        prepared = [task for task in prepared if task.number not in lost]
+        written = [self.position_of(run, task) for task in run.tasks if task in prepared or task.state == "committed"]
         others = check_commit(self.identity(run), written, skipped, self.found())
         if others:
             # One at a time, and the rest when it is seen again.
-            self.epochs[others[0].producer_id] += 1
-            self.open.pop(others[0].producer_id, None)
+            self.fence(others[0])
         else:
-            run.committing = prepared
+            check_producers(
+                self.identity(run), {n: each for n, each in producers.items() if n not in lost}, self.found()
+            )
+            run.committing, run.is_whole = prepared, not lost
 
     def commit_next(self, run: ModelRun) -> None:
         assert run.committing is not None
         if not run.committing:
+            if not run.is_whole:
+                raise EpochRefused("in part")
             self.seal(run)
             self.checkpoint = max(self.checkpoint, run.epoch + 1)
             self.runs.remove(run)
             assert all(self.visible[run.epoch, row] == 1 for row in range(ROWS)), "rows were lost"
             return
-        task = run.committing.pop(0)
-        self.require(task)
-        mine, rows = self.open.pop(task.number)
-        self.committed[task.number] = mine._replace(is_open=False)
-        self.visible.update((run.epoch, row) for row in rows)
+        self.commit_task(run, run.committing.pop(0))
 
     def seal(self, run: ModelRun) -> None:
         wanted = seal_of(self.identity(run), [self.position_of(run, task) for task in run.tasks])
@@ -303,21 +340,23 @@ class SinkModel(RuleBasedStateMachine):
             self.committed[SEAL] = StoredPosition(wanted, self.offset, -1, -1, False)
 
     @precondition(lambda self: len(self.runs) < 3)
-    @rule(tasks=st.integers(1, 4), behind=st.integers(0, 1), shift=st.sampled_from([0, 0, 0, 1]))
-    def start(self, tasks: int, behind: int, shift: int) -> None:
-        """A run starts, perhaps on an older copy of the checkpoint, with its own number of tasks."""
+    @rule(tasks=st.integers(1, 4), behind=st.integers(0, 1), shift=st.sampled_from([0, 0, 0, 1]), commits=st.booleans())
+    def start(self, tasks: int, behind: int, shift: int, commits: bool) -> None:
+        """A run starts, perhaps on an older copy of the checkpoint, with its own number of tasks, which may commit by
+        themselves.
+        """
         epoch = max(self.checkpoint - behind, 0)
         split = [ModelTask(n, [row for row in range(ROWS) if (row + shift) % tasks == n]) for n in range(tasks)]
-        self.runs.append(ModelRun(f"job-{self.offset}-{len(self.runs)}-{id(split)}", epoch, split))
+        self.runs.append(ModelRun(f"job-{self.offset}-{len(self.runs)}-{id(split)}", epoch, commits, split))
 
     @precondition(lambda self: self.runs)
-    @rule(which=st.integers(0, 2), steps=st.integers(1, 12))
-    def go_on(self, which: int, steps: int) -> None:
+    @rule(which=st.integers(0, 2), steps=st.integers(1, 12), pick=st.integers(0, 3))
+    def go_on(self, which: int, steps: int, pick: int) -> None:
         """A run does some steps."""
         run = self.runs[which % len(self.runs)]
         for _ in range(steps):
             if run in self.runs:
-                self.step(run)
+                self.step(run, pick)
 
     @precondition(lambda self: self.runs)
     @rule(which=st.integers(0, 2))
