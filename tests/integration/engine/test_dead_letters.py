@@ -211,6 +211,31 @@ def test_a_topic_that_is_gone_or_takes_no_such_record(mirror: Mirror, topic: Top
     assert [each.record.offset for each in letters_in(mirror, where)] == [3, 5, 6]
 
 
+def test_one_refused_letter_holds_back_no_other(mirror: Mirror, topic: TopicNamer) -> None:
+    """The lane stops before the record that is at fault, which is named; what comes before it is copied or a letter."""
+    name = topic("fault")
+    topics.create_both(mirror.source, mirror.target, name)
+    where, key = dead_letters_of(name, TargetTopic(name)), LaneKey(TargetTopic(name), 0)
+    topics.create(mirror.target, where, cleanup_policy="compact")
+    topics.produce(mirror.source, name, [*valued(50), topics.Given(None, b"v", [], topics.SEPTEMBER), *valued(50)])
+
+    async def scenario() -> None:
+        async with lettering(mirror, name, fail_each({3, 40, 50, 60})) as running:
+            reports = await running.until(all_are(LaneState.BLOCKED))
+            assert "offset 50" in str(reports[key].problem)
+            await running.until(lambda _: copied() == 48)
+            assert [each.record.offset for each in letters_in(mirror, where)] == [3, 40]
+            await asyncio.to_thread(topics.configure, mirror.target, where, cleanup_policy="delete")
+            await running.until_copied()
+
+    def copied() -> int:
+        return sum(map(len, oracle.records(mirror.target.admin_bootstrap_servers, name)))
+
+    asyncio.run(scenario())
+    assert [each.record.offset for each in letters_in(mirror, where)] == [3, 40, 50, 60]
+    assert copied() == 97
+
+
 def lane_of(name: str) -> Lane:
     return Lane(
         source_topic=SourceTopic(name),

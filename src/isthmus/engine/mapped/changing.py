@@ -23,6 +23,7 @@ from isthmus.engine.mapped.transformer import (
     Delayed,
     Failure,
     LaneLetters,
+    LetterRefused,
     Portion,
     Transformer,
     TransformFailed,
@@ -190,6 +191,9 @@ class Changing:
             return ChunkOutcome(results[:first], Stop(dead.record.offset, dead.reason))
         try:
             await self._keep(run, stage, chunk, letters, [each for _, each in failed])
+        except LetterRefused as refused:
+            at = next(place for place, each in enumerate(portion) if _place_of(each) == refused.place)
+            return ChunkOutcome(results[:at], _stop_without_letters(portion[at], refused.error))
         except ClusterError as error:
             return ChunkOutcome(results[:first], _stop_without_letters(portion[first], error))
         return ChunkOutcome(results, stop)

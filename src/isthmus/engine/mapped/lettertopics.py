@@ -23,7 +23,7 @@ from isthmus.engine.mapped.letterlog import read_back
 from isthmus.engine.mapped.letters import as_letter, read_letter
 from isthmus.engine.mapped.refusals import RefusedLetters
 from isthmus.engine.mapped.reworking import encode_pieces
-from isthmus.engine.mapped.transformer import DeadLetter, LaneLetters
+from isthmus.engine.mapped.transformer import DeadLetter, LaneLetters, LetterRefused
 from isthmus.errors import BrokerRefused, ClusterError, Unreachable
 from isthmus.kafka import codes
 from isthmus.kafka.batches.batch import Batch, stamp
@@ -43,7 +43,7 @@ _PATIENCE_S: Final = 5.0
 _WRITE_S: Final = 10.0
 _ROUNDS_MAX: Final = 5
 _TOO_LARGE: Final = frozenset({codes.MESSAGE_TOO_LARGE, codes.RECORD_LIST_TOO_LARGE})
-_FOR_GOOD: Final = _TOO_LARGE | {codes.INVALID_TIMESTAMP, codes.INVALID_RECORD}
+_FOR_GOOD: Final = codes.RECORD_UNFIT
 """Refusals that stay until the topic has other settings."""
 
 
@@ -111,9 +111,16 @@ class _TakenLetters:
     async def put(self, letters: Sequence[DeadLetter]) -> None:
         """Add letters, in their order; more than one transaction is needed where a quota pauses the link.
 
+        :raises LetterRefused: One of them is refused by itself, now or a short time ago; those before it are there.
         :raises ClusterError: They cannot be kept now; the first ones may be there.
         """
-        self._refused.check(self._key, [(each.record.offset, each.epoch) for each in letters], time.monotonic())
+        places = [(each.record.offset, each.epoch) for each in letters]
+        refused = self._refused.find(self._key, places, time.monotonic())
+        await self._put(letters if refused is None else letters[: places.index(refused.place)])
+        if refused is not None:
+            raise refused
+
+    async def _put(self, letters: Sequence[DeadLetter]) -> None:
         records: list[tuple[Record, int]] = []
         for each in letters:
             self._furthest = max(each.record.offset, self._furthest)
@@ -160,9 +167,12 @@ class _TakenLetters:
                     header, batch, term_s=_WRITE_S, transactional_id=transaction.transactional_id
                 )
             except BrokerRefused as error:
-                if error.code in _TOO_LARGE and batch.record_count > 1:
+                if error.code not in _FOR_GOOD:
+                    raise
+                if batch.record_count > 1:
                     batches.extendleft(reversed(split(batch, batch.size_bytes // 2)))
                     continue
+                await transaction.end(commit=bool(written))
                 raise self._note_refusal(error, batch) from error
             transaction.note_appended(batch.record_count)
             written.append(batch)
@@ -192,24 +202,22 @@ class _TakenLetters:
         alias = self._target.cluster.alias
         return Unreachable(f"topic {self._key[0]} of {alias}: {what}", cluster=alias, hint="It is read again.")
 
-    def _note_refusal(self, error: BrokerRefused, batch: Batch) -> BrokerRefused:
-        """Return the error that a letter is refused, the first of a batch; it is noted unless another try may help."""
-        letter = read_letter(records_of(batch)[0])
-        if letter is None or error.code not in _FOR_GOOD:
-            return error
+    def _note_refusal(self, error: BrokerRefused, batch: Batch) -> LetterRefused:
+        """Return the error that the only letter of a batch is refused; it is noted."""
+        letter, now = read_letter(records_of(batch)[0]), time.monotonic()
+        assert letter is not None  # noqa: S101  # it is ours
         topic, alias = self._key[0], self._target.cluster.alias
+        what, hint = f"the dead letter of offset {letter.record.offset}", error.hint
+        message = f"{what} is refused by topic {topic} of {alias}: {error.message}"
         if error.code in _TOO_LARGE:
             setting = "segment.bytes" if error.code == codes.RECORD_LIST_TOO_LARGE else "max.message.bytes"
-            error = BrokerRefused(
-                f"the dead letter of offset {letter.record.offset} makes a batch of {batch.size_bytes} bytes, which is "
-                f"too large for topic {topic} of {alias}",
-                code=error.code,
-                name=error.name,
-                cluster=alias,
-                hint=f"Raise {setting} of topic {topic}.",
+            message = (
+                f"{what} makes a batch of {batch.size_bytes} bytes, which is too large for topic {topic} of {alias}"
             )
-        self._refused.note(self._key, letter.place, error, time.monotonic())
-        return error
+            hint = f"Raise {setting} of topic {topic}."
+        named = BrokerRefused(message, code=error.code, name=error.name, cluster=alias, hint=hint)
+        self._refused.note(self._key, letter.place, named, now)
+        return LetterRefused(letter.place, named)
 
 
 async def _require(target: Client, topic: str, partition: int) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from isthmus.engine.mapped.transformer import LetterRefused
 from isthmus.errors import BrokerRefused
 
 FIRST_PAUSE_S: Final = 4.0
@@ -27,14 +28,11 @@ class RefusedLetters:
     def __init__(self) -> None:
         self._refusals: dict[tuple[str, int], _RefusedLetter] = {}
 
-    def check(self, key: tuple[str, int], places: Iterable[tuple[int, int]], now: float) -> None:
-        """Check whether letters may be written now.
-
-        :raises BrokerRefused: One of them was refused before, and it is too early for another try.
-        """
+    def find(self, key: tuple[str, int], places: Sequence[tuple[int, int]], now: float) -> LetterRefused | None:
+        """Return the refusal of one of these letters, if it was refused before and it is too early for another try."""
         known = self._refusals.get(key)
-        if known is not None and known.place in places and now < known.until:
-            raise known.error
+        is_early = known is not None and known.place in places and now < known.until
+        return LetterRefused(known.place, known.error) if known is not None and is_early else None
 
     def note(self, key: tuple[str, int], place: tuple[int, int], error: BrokerRefused, now: float) -> None:
         """Note that a letter was refused."""

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol
 
 from isthmus.engine.batches.rebatch import Record
+from isthmus.errors import ClusterError
 from isthmus.model.lane import Lane
 
 
@@ -65,6 +66,14 @@ class DeadLetter(NamedTuple):
     reason: str
 
 
+class LetterRefused(Exception):
+    """A dead letter cannot be kept, through an `error` of its own: that of the record at a source offset and epoch."""
+
+    def __init__(self, place: tuple[int, int], error: ClusterError) -> None:
+        super().__init__(error.message)
+        self.place, self.error = place, error
+
+
 class LaneLetters(Protocol):
     """The dead letters of one lane, for the only one who may add to them.
 
@@ -77,6 +86,7 @@ class LaneLetters(Protocol):
     async def put(self, letters: Sequence[DeadLetter]) -> None:
         """Add letters, none of which are there yet; they are durable when this returns.
 
+        :raises LetterRefused: One of them is refused by itself. Those before it are durable.
         :raises ClusterError: They cannot be kept now; what became of them the next `take_over` finds out.
         """
 

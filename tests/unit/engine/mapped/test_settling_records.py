@@ -14,7 +14,7 @@ from isthmus.engine.batches.pieces import Piece
 from isthmus.engine.batches.rebatch import Record, encode
 from isthmus.engine.brokers.room import Room
 from isthmus.engine.mapped.changing import Changing
-from isthmus.engine.mapped.transformer import Changed, DeadLetter, Failure, Portion
+from isthmus.engine.mapped.transformer import Changed, DeadLetter, Failure, LetterRefused, Portion
 from isthmus.engine.mapped.transit import Transit
 from isthmus.engine.run import LaneRun
 from isthmus.engine.state.writer import Writer
@@ -29,7 +29,7 @@ from tests.unit.engine.mapped.lanes import LANE
 class Kept:
     """The letters of a lane, which may be refused."""
 
-    def __init__(self, kept: set[tuple[int, int]], error: ClusterError | None) -> None:
+    def __init__(self, kept: set[tuple[int, int]], error: ClusterError | LetterRefused | None) -> None:
         self.kept, self.error, self.letters = kept, error, list[DeadLetter]()
 
     async def take_over(self, lane: Lane, begin: int) -> Kept:
@@ -102,6 +102,14 @@ def test_letters_that_cannot_be_kept_stop_at_the_first_record_that_needs_one(
     settled = Settled(OnError.DEAD_LETTER, {4, 7}, Kept(set(), error))
     assert settled.copied == 4
     assert settled.stops == [(4, error.message, "be passed without its dead letters", "look", state)]
+
+
+def test_a_letter_that_is_refused_holds_back_what_comes_behind_it_alone() -> None:
+    """The lane stops before its record; the letters before it are there."""
+    refused = LetterRefused((7, -1), Unreachable("too large", hint="look"))
+    settled = Settled(OnError.DEAD_LETTER, {4, 7}, Kept(set(), refused))
+    assert settled.copied == 6
+    assert settled.stops == [(7, "too large", "be passed without its dead letters", "look", LaneState.BLOCKED)]
 
 
 def test_what_is_a_letter_is_not_asked_for_again() -> None:
