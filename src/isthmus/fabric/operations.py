@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
 
 from isthmus.engine.mapped.transformer import Changed, Portion
 from isthmus.errors import ConfigError
@@ -20,6 +21,7 @@ from isthmus.model.links.recovery import RecoveryWay, SetAside
 from isthmus.model.links.transform import Transform
 from isthmus.model.namespace import NamespaceMap
 from isthmus.recovery import deleting, holdings
+from isthmus.recovery.letterreplay import ChangeRecords
 from isthmus.recovery.links import LinkRecoverer
 from isthmus.recovery.replaying import QuarantineFilter, ReplayedPartition
 from isthmus.spark.application import SparkApplication
@@ -125,18 +127,24 @@ class AsyncLinkOperations(NamedLink):
                     "dead letters have no producer, and are replayed within the target of their link",
                     hint="Leave --producer and --cluster out.",
                 )
-            change = None if is_raw else self._change
-            return await holdings.replay_letters(
-                self, topic, into=into, change=change, dry_run=dry_run, on_step=on_step
-            )
+            async with self._changing() as change:
+                return await holdings.replay_letters(
+                    self, topic, into=into, change=None if is_raw else change, dry_run=dry_run, on_step=on_step
+                )
         return await holdings.replay_of(
             self, topic, cluster=cluster, into=into, selected=selected, dry_run=dry_run, on_step=on_step
         )
 
-    async def _change(self, transform: Transform, portions: Sequence[Portion]) -> Sequence[Sequence[Changed]]:
+    @asynccontextmanager
+    async def _changing(self) -> AsyncIterator[ChangeRecords]:
+        """Changes records; a Spark that it had to start goes on until the end."""
         application = self._application or SparkApplication(self.configuration)
-        try:
+
+        async def change(transform: Transform, portions: Sequence[Portion]) -> Sequence[Sequence[Changed]]:
             return await asyncio.to_thread(change_portions, transform, portions, application)
+
+        try:
+            yield change
         finally:
             if self._application is None:
                 await asyncio.to_thread(application.close)

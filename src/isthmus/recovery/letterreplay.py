@@ -36,16 +36,19 @@ from isthmus.model.links.deadletters import dead_letters_of, replay_transaction_
 from isthmus.model.links.recovery import OffsetRuns
 from isthmus.model.links.transform import Transform
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.recovery.letters import StoredLetter, has_marks, mark_replayed, read_letters
+from isthmus.recovery.letters import StoredLetter, has_marks, load_letters, mark_replayed, read_letters
 from isthmus.recovery.replaying import ReplayedPartition, find_destination
 from isthmus.recovery.sides import find_topic
-from isthmus.topics.preflight import batch_bytes_max
+from isthmus.topics.preflight import batch_bytes_max, is_compacted
 
 _T = TypeVar("_T")
 ChangeRecords = Callable[[Transform, Sequence[Portion]], Awaitable[Sequence[Sequence[Changed]]]]
 """Has a transform change the records of portions; what became of each record, in their order."""
 _CHUNK_RECORDS: Final = 500
 _CHUNK_BYTES: Final = 1 << 20
+_BITE_RECORDS: Final = 20_000
+_BITE_BYTES: Final = 8 << 20
+"""The most that is held at once of a partition."""
 _PARCEL_BYTES: Final = 512 << 10
 _LZ4: Final = 3
 _WRITE_S: Final = 30.0
@@ -70,6 +73,20 @@ class _Tally:
     def fail(self, reason: str) -> None:
         self.failed, self.reason = self.failed + 1, self.reason or reason
 
+    def count(self, settled: Sequence[_Settled]) -> None:
+        written = sum(each.record is not None for each in settled)
+        self.written, self.left_out = self.written + written, self.left_out + len(settled) - written
+
+
+class _DueLetters(NamedTuple):
+    """The places of letters of a partition that are to be replayed, in order, how many were replayed already, and where
+    their log ended.
+    """
+
+    pending: list[StoredLetter]
+    present: int
+    log_end: int
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterReplayer:
@@ -88,17 +105,24 @@ class LetterReplayer:
         """Write the records of letters that were not replayed there yet, in the order of their origin; none where there
         are no dead letters. Letters for which the transform fails again stay to be replayed. With `dry_run` only count.
 
-        :raises PlanRefused: The topic is not there, or has fewer partitions; or nothing changes its records now.
+        :raises PlanRefused: The topic is not there, or has fewer partitions; or nothing changes its records now; or the
+            topic for dead letters is compacted.
         :raises ClusterError: The target cannot be read or written; a repeated call continues.
         """
         name = dead_letters_of(self.link.name, self.topic)
         there = await find_topic(self.target, name)
         if there is None:
             return ()
-        into = await find_destination(self.target, self.into, there)
+        if is_compacted(there):
+            raise PlanRefused(
+                f"topic {name} of {self.target.cluster.alias} is compacted: it refuses the marks of what was replayed",
+                hint=f"Set cleanup.policy=delete, retention.ms=-1 and retention.bytes=-1 on topic {name}.",
+            )
+        into = await find_destination(self.target, self.into)
         writer = _Writer(self.target, self.link.name, self.topic, into, there)
         if not dry_run:
             await writer.transaction.initialize()
+        await self._require_partitions(writer)
         found = []
         for partition in range(there.partition_count):
             self.on_step(f"{self.topic}: partition {partition + 1} of {there.partition_count}")
@@ -106,38 +130,53 @@ class LetterReplayer:
         await writer.wait()
         return tuple(found)
 
-    async def _replay(self, key: PartitionKey, writer: _Writer, *, dry_run: bool) -> ReplayedPartition:
+    async def _require_partitions(self, writer: _Writer) -> None:
+        """See that the topic has a partition for each letter."""
+        there, into = writer.letters, writer.into
+        for partition in range(into.partition_count, there.partition_count):
+            if (await self._find_due((there.name, partition), writer)).pending:
+                raise PlanRefused(
+                    f"{into.name} of {self.target.cluster.alias} has {into.partition_count} partitions, and records of "
+                    f"partition {partition} were set aside",
+                    hint=f"Records keep their partition. Add partitions to {into.name}, or name another topic: --into.",
+                )
+
+    async def _find_due(self, key: PartitionKey, writer: _Writer) -> _DueLetters:
         log = await read_letters(self.target, *key)
-        done = log.replayed.get(writer.into_id, OffsetRuns())
         letters = select_due(log.letters, self.topic, writer.into)
-        pending = in_order(select_pending(letters, done))
-        tally, settled = _Tally(), list[_Settled]()
-        for letter, outcome in zip(pending, await self._settle(pending), strict=True):
-            if isinstance(outcome, Failure | Delayed):
-                tally.fail(f"offset {letter.letter.record.offset}: {outcome.reason}")
+        pending = in_order(select_pending(letters, log.replayed.get(writer.into_id, OffsetRuns())))
+        return _DueLetters(pending, len(letters) - len(pending), log.end)
+
+    async def _replay(self, key: PartitionKey, writer: _Writer, *, dry_run: bool) -> ReplayedPartition:
+        due, tally = await self._find_due(key, writer), _Tally()
+        writer.read_until = due.log_end
+        for places in _split(due.pending, lambda one: one.size, most=(_BITE_RECORDS, _BITE_BYTES)):
+            letters = await load_letters(self.target, key, places)
+            settled: list[_Settled] = []
+            for place, letter, outcome in zip(places, letters, await self._settle(letters), strict=True):
+                if isinstance(outcome, Failure | Delayed):
+                    tally.fail(f"offset {letter.record.offset}: {outcome.reason}")
+                else:
+                    settled.append(_Settled(place.stored, letter, outcome))
+            if not dry_run:
+                for chunk in _chunks(settled):
+                    await writer.write(key, chunk, tally)
             else:
-                settled.append(_Settled(letter.stored, letter.letter, outcome))
-        if not dry_run:
-            writer.read_until = log.end
-            for chunk in _chunks(settled):
-                await writer.write(key, chunk, tally)
-        else:
-            tally.written = sum(each.record is not None for each in settled)
-            tally.left_out = len(settled) - tally.written
+                tally.count(settled)
         return ReplayedPartition(
             partition=key[1],
             written=tally.written,
-            present=len(letters) - len(pending),
+            present=due.present,
             left_out=tally.left_out,
             failed=tally.failed,
             reason=tally.reason,
         )
 
-    async def _settle(self, letters: Sequence[StoredLetter]) -> list[Changed]:
+    async def _settle(self, letters: Sequence[Letter]) -> list[Changed]:
         """Return what becomes of the records of letters."""
-        if self.change is None or not letters:
-            return [each.letter.record for each in letters]
-        source = self.link.topics.source_of(self.topic) or SourceTopic(letters[0].letter.topic)
+        if self.change is None:
+            return [each.record for each in letters]
+        source = self.link.topics.source_of(self.topic) or SourceTopic(letters[0].topic)
         transform = self.link.transform_of(source)
         if transform is None:
             raise PlanRefused(
@@ -192,8 +231,7 @@ class _Writer:
             await self.write(key, chunk[:half], tally)
             await self.write(key, chunk[half:], tally)
         else:
-            tally.written += len(records)
-            tally.left_out += len(chunk) - len(records)
+            tally.count(chunk)
 
     async def _write(self, key: PartitionKey, records: Sequence[tuple[Record, int]], mark: Record) -> None:
         into: PartitionKey = (self.into.name, key[1])
@@ -294,13 +332,13 @@ def in_order(letters: Sequence[StoredLetter]) -> list[StoredLetter]:
     return sorted(letters, key=origin)
 
 
-def _runs(letters: Sequence[StoredLetter]) -> Iterator[list[Letter]]:
+def _runs(letters: Sequence[Letter]) -> Iterator[list[Letter]]:
     """Split letters into runs that a transform can get at once: of one topic, each offset once, and not too many."""
 
     def follows(last: Letter, one: Letter) -> bool:
         return one.topic_id == last.topic_id and one.record.offset > last.record.offset
 
-    return _split([letter for _, letter in letters], lambda one: measure(one.record), follows)
+    return _split(letters, lambda one: measure(one.record), follows)
 
 
 def _portion(transform: Transform, run: Sequence[Letter]) -> Portion:
@@ -323,14 +361,18 @@ def _chunks(settled: Sequence[_Settled]) -> Iterator[list[_Settled]]:
 
 
 def _split(
-    items: Iterable[_T], size_of: Callable[[_T], int], follows: Callable[[_T, _T], bool] = lambda *_: True
+    items: Iterable[_T],
+    size_of: Callable[[_T], int],
+    follows: Callable[[_T, _T], bool] = lambda *_: True,
+    *,
+    most: tuple[int, int] = (_CHUNK_RECORDS, _CHUNK_BYTES),
 ) -> Iterator[list[_T]]:
-    """Split items into lists of a bounded length and size, in which each item follows the one before it."""
+    """Split items into lists of a bounded length and size (`most`), in which each item follows the one before it."""
     found: list[_T] = []
     size = 0
     for each in items:
         own = size_of(each)
-        is_full = len(found) >= _CHUNK_RECORDS or size + own > _CHUNK_BYTES
+        is_full = len(found) >= most[0] or size + own > most[1]
         if found and (is_full or not follows(found[-1], each)):
             yield found
             found, size = [], 0

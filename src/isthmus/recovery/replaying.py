@@ -250,8 +250,8 @@ class Replayer:
         return each.timestamp, each.key, each.value, [*each.headers, (REPLAYED, self._mark(each))]
 
 
-async def find_destination(client: Client, name: str, there: TopicDescription) -> TopicDescription:
-    """Return the topic that gets what was set aside in the topic `there`.
+async def find_destination(client: Client, name: str, there: TopicDescription | None = None) -> TopicDescription:
+    """Return the topic that gets what was set aside; all of the topic `there`, if that is given.
 
     :raises PlanRefused: It is not there, or has fewer partitions.
     :raises ClusterError: It cannot be described.
@@ -260,7 +260,7 @@ async def find_destination(client: Client, name: str, there: TopicDescription) -
     into = await find_topic(client, name)
     if into is None:
         raise PlanRefused(f"{alias} has no topic {name}", hint="Create it, or name another one: --into.")
-    if into.partition_count < there.partition_count:
+    if there is not None and into.partition_count < there.partition_count:
         raise PlanRefused(
             f"{name} of {alias} has {into.partition_count} partitions, and records of "
             f"{there.partition_count} were set aside",

@@ -16,7 +16,7 @@ from isthmus.model.links.recovery import SetAside, quarantine_of
 from isthmus.model.links.trial import ShownRecord, shown_record
 from isthmus.model.naming import TargetTopic
 from isthmus.model.text.plain import PlainValue, TextOrNull, null_if_negative
-from isthmus.recovery.letters import StoredLetter, read_letters
+from isthmus.recovery.letters import StoredLetter, load_letters, read_letters
 from isthmus.recovery.quarantine import Quarantined, read_quarantined
 from isthmus.recovery.replaying import QuarantinedPartition
 from isthmus.recovery.sides import find_topic
@@ -141,7 +141,7 @@ async def show_records(
         there = await find_topic(target, name)
         for partition in selected.partitions(0 if there is None else there.partition_count):
             last: deque[SetAsideRecord] = deque(maxlen=selected.limit)
-            async with aclosing(read(target, name, partition)) as records:
+            async with aclosing(read(target, name, partition, selected)) as records:
                 async for each in records:
                     if selected.takes(each):
                         last.append(each)
@@ -150,7 +150,9 @@ async def show_records(
     return tuple(sorted(newest, key=lambda each: (each.kind, each.partition, each.offset)))
 
 
-async def _read_quarantine(target: Client, name: str, partition: int) -> AsyncGenerator[SetAsideRecord, None]:
+async def _read_quarantine(
+    target: Client, name: str, partition: int, _: ShownSelection
+) -> AsyncGenerator[SetAsideRecord, None]:
     async with aclosing(read_quarantined(target, name, partition)) as records:
         async for each in records:
             yield _of_quarantine(name, each)
@@ -168,10 +170,15 @@ def _of_quarantine(name: str, one: Quarantined) -> SetAsideRecord:
     )
 
 
-async def _read_letters(target: Client, name: str, partition: int) -> AsyncGenerator[SetAsideRecord, None]:
+async def _read_letters(
+    target: Client, name: str, partition: int, selected: ShownSelection
+) -> AsyncGenerator[SetAsideRecord, None]:
+    """Yield the last letters that may be selected."""
     log = await read_letters(target, name, partition)
     replayed = log.all_replayed
-    for stored, letter in log.letters:
+    places = [each for each in log.letters if selected.offset in (None, each.letter.record.offset)][-selected.limit :]
+    for place in places:
+        (letter,) = await load_letters(target, (name, partition), [place])
         yield SetAsideRecord(
             quarantine=name,
             kind=SetAside.DEAD_LETTER,
@@ -181,6 +188,6 @@ async def _read_letters(target: Client, name: str, partition: int) -> AsyncGener
             topic_id=str(letter.topic_id),
             transform=letter.transform,
             reason=letter.reason,
-            is_replayed=stored in replayed,
+            is_replayed=place.stored in replayed,
             record=shown_record(*letter.record[1:]),
         )

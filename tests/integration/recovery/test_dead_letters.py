@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import tracemalloc
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -26,6 +27,7 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.recovery import letterreplay
 from isthmus.recovery.letterreplay import LetterReplayer
 from isthmus.recovery.letters import mark_replayed
+from isthmus.recovery.showing import LetterHome, ShownSelection, count_letters, show_records
 from testing.records import oracle, topics
 from testing.runs.running import link_of
 
@@ -181,3 +183,61 @@ def test_a_record_that_the_topic_does_not_take_fails_alone(west: LocalCluster, t
                 await replace(raw, link=replace(link, transforms=()), change=marked).replay()
 
     asyncio.run(scenario())
+
+
+def test_a_topic_with_fewer_partitions_gets_letters_if_it_has_theirs(
+    west: LocalCluster, topic: Callable[[str], str]
+) -> None:
+    """A partition that is missing matters only if letters of it are to be replayed; then nothing is written."""
+    name = topic("fewer")
+    topics.create(west, name)
+    topics.create(west, dead_letters_of(name, TargetTopic(name)), partitions=2)
+
+    async def scenario() -> None:
+        async with Client(west.cluster()) as target:
+            letters, lane = LetterTopics("east", target, name, lambda: True), await lane_of(name, target)
+            former = replace(lane, partition=1, target_topic_id=uuid.UUID(int=9))
+            await (await letters.take_over(lane, 0)).put([dead(1)])
+            await (await letters.take_over(former, 0)).put([dead(2)])
+            raw = LetterReplayer(link=linked(west, name), target=target, topic=TargetTopic(name), into=name)
+            assert [each.written for each in await raw.replay()] == [1, 0]
+            await (await letters.take_over(replace(lane, partition=1), 0)).put([dead(3)])
+            with pytest.raises(PlanRefused, match="records of partition 1 were set aside"):
+                await raw.replay()
+
+    asyncio.run(scenario())
+
+
+MIB = 1 << 20
+
+
+def test_letters_are_not_held_all_at_once(west: LocalCluster, topic: Callable[[str], str]) -> None:
+    """Neither for a list, nor to show some, nor for a replay: however many there are, some MiB are enough."""
+    name = topic("large")
+    where, count = dead_letters_of(name, TargetTopic(name)), 96
+    topics.create(west, name, max_message_bytes=2 * MIB)
+    topics.create(west, where, max_message_bytes=2 * MIB)
+    chance = random.Random(7)
+
+    def large(offset: int) -> DeadLetter:
+        return dead(offset)._replace(record=dead(offset).record._replace(value=chance.randbytes(MIB)))
+
+    async def scenario() -> None:
+        async with Client(west.cluster()) as target:
+            taken = await LetterTopics("east", target, name, lambda: True).take_over(await lane_of(name, target), 0)
+            for offset in range(0, count, 8):
+                await taken.put([large(each) for each in range(offset, offset + 8)])
+            tracemalloc.start()
+            (counted,) = await count_letters(target, LetterHome(name, TargetTopic(name), where))
+            assert counted.records == count
+            shown = await show_records(target, name, TargetTopic(name), ShownSelection(limit=2))
+            assert [each.offset for each in shown] == [count - 2, count - 1]
+            raw = LetterReplayer(link=linked(west, name), target=target, topic=TargetTopic(name), into=name)
+            (found,) = await raw.replay()
+            assert found.written == count
+            assert tracemalloc.get_traced_memory()[1] < 80 * MIB
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        tracemalloc.stop()
