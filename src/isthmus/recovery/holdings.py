@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from isthmus.errors import ConfigError
+from isthmus.errors import ConfigError, PlanRefused
 from isthmus.kafka.client import Client
-from isthmus.ledger.documents.kinds import RecoveryDocument
+from isthmus.ledger.documents.kinds import RecoveryDocument, TopicDocument
 from isthmus.memory.filtering import in_force
 from isthmus.memory.links import read_ledger
 from isthmus.memory.named import NamedLink
+from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
 from isthmus.model.links.deadletters import dead_letters_of
 from isthmus.model.links.recovery import QUARANTINE_PREFIX, SetAside, quarantine_of
@@ -156,15 +157,35 @@ async def replay_letters(
     `change` has the link's present transform change them, or as they were.
 
     :raises ConfigError: There is no such link, or it never mirrored the topic.
-    :raises PlanRefused: The topic to write to is not there, or has fewer partitions; or nothing changes its records.
+    :raises PlanRefused: The topic to write to is not there, has too few partitions or gets its records with the offsets
+        of a source; or nothing changes its records.
     :raises ClusterError: The target cannot be read or written; a repeated call continues.
     """
     (link,) = await in_force((one.link,), one.session)
     at_target = _at_target(link, topic, await _find_recovered(one.target, link.name))
+    await _require_writable(one.target, into or at_target)
     replayer = LetterReplayer(
         link=link, target=one.target, topic=at_target, into=into or at_target, change=change, on_step=on_step
     )
     return await replayer.replay(dry_run=dry_run)
+
+
+async def _require_writable(target: Client, topic: str) -> None:
+    """See that no link copies a topic with its source's offsets: it would stop at a record of others.
+
+    :raises PlanRefused: One does.
+    :raises ClusterError: The target cannot be read.
+    """
+    memory, found = await read_ledger(target), (await target.metadata([topic])).topics[topic]
+    for each in TopicDocument.find_all(memory.documents().values()):
+        is_same = not each.is_mapped and (each.target_topic, each.target_topic_id) == (topic, found.topic_id)
+        if is_same and not LaneState(each.state).is_terminal:
+            raise PlanRefused(
+                f"topic {topic} of {target.cluster.alias} has the offsets of link {each.link}'s source: a replay would "
+                "end its partitions as FOREIGN_WRITE",
+                hint="Name another topic: --into. If that link is run no more: isthmus forget "
+                f"{each.link} --at {target.cluster.alias}.",
+            )
 
 
 def _at_target(link: Link, topic: str, recovered: Mapping[TargetTopic, SourceTopic]) -> TargetTopic:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from isthmus.errors import PlanRefused
 from isthmus.local import LocalCluster
 from isthmus.model.links.deadletters import dead_letters_of
 from isthmus.model.naming import TargetTopic
@@ -48,6 +49,14 @@ def shell(tmp_path: Path, east: LocalCluster, west: LocalCluster, topic: Callabl
         given = [Given(b"%d" % n, value, [("h", b"1")], topics.SEPTEMBER + n) for n, value in enumerate(values)]
         topics.produce(east, orders, given, partition=partition)
     return made
+
+
+def refused(shell: Shell, *arguments: str) -> str:
+    """What a command says that refuses to begin."""
+    with shell.start(*arguments) as command:
+        _, told = command.communicate(timeout=shell.term_s)
+    assert command.returncode == PlanRefused.exit_code, told
+    return str(told)
 
 
 def test_records_that_fail_are_dead_letters(shell: Shell, east: LocalCluster, west: LocalCluster) -> None:
@@ -140,3 +149,19 @@ def test_dead_letters_are_replayed(shell: Shell, tmp_path: Path, east: LocalClus
         assert [each[1:] for each in raw] == [each[1:] for each in failed]
     assert {each["replayed_records"] for each in shell.run("quarantine", "list", shell.stem, orders)} == {2}
     shell.run(*replay, "--cluster", "east", code=2)
+    topics.configure(west, dead_letters_of(shell.stem, TargetTopic(orders)), cleanup_policy="compact")
+    assert "is compacted" in refused(shell, *replay)
+
+
+def test_a_replay_writes_into_no_topic_with_the_offsets_of_a_source(
+    shell: Shell, east: LocalCluster, west: LocalCluster
+) -> None:
+    """A lane of such a topic would stop at the first of its records: it is refused before that, with the link."""
+    orders, plain = f"{shell.stem}.orders", f"{shell.stem}.plain"
+    topics.create(east, plain, partitions=2)
+    shell.links[0]["transform"]["topics"] = [orders]
+    shell.configure()
+    shell.run("run", "--until", "caught-up")
+    replay = ("quarantine", "replay", shell.stem, orders, "--kind", "dead-letter", "--yes", "--raw")
+    assert f"offsets of link {shell.stem}" in refused(shell, *replay, "--into", plain)
+    assert oracle.ends(west.bootstrap_servers, plain, 0).high == 0
