@@ -1,4 +1,4 @@
-"""The declarations of operators, as commands show and take them: the authors, and the statements no longer in force."""
+"""What several commands say: declarations of operators with their authors, and what is not in force."""
 
 from __future__ import annotations
 
@@ -18,6 +18,10 @@ from isthmus.model.problem import Problem, all_in_full
 from isthmus.model.text.plain import plain
 from isthmus.model.trees.treedeclaration import TreeDeclaration
 
+AWAITS_RELOAD: Final = (
+    "the link's run still has another transform than the file. It takes the file's on SIGHUP, within two seconds with "
+    "--follow-config, or when it is started again"
+)
 _COLUMNS: Final = (
     Column("said", Cells.NAME),
     Column("value", Cells.PROSE),

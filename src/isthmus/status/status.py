@@ -30,6 +30,7 @@ from isthmus.memory.closed import find_reserved
 from isthmus.memory.filtering import apply_overrides
 from isthmus.memory.links import LedgerMemory, LinkMemory, ledger_within, now_ms, read_ledger
 from isthmus.memory.parted import going_on
+from isthmus.memory.reloading import awaiting_reload
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.transactions import AbortedPolicy, OpenTransaction
 from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState
@@ -134,6 +135,7 @@ class _Reading:
     target: _Side[TargetTopic] = field(default_factory=_Side)
     sources: Mapping[TargetTopic, SourceTopic] = field(default_factory=dict)
     recorded: Mapping[TargetTopic, TopicDocument] = field(default_factory=dict)
+    awaiting: frozenset[TargetTopic] = frozenset()
     ended: Mapping[LaneKey, EndedPartition] = field(default_factory=dict)
     gaps: Mapping[LaneKey, tuple[Gap, ...]] = field(default_factory=dict)
     paused: Pauses = NO_PAUSES
@@ -229,6 +231,8 @@ class _Reading:
         if document is not None and liveness_of(document.whereabouts) is Liveness.DEAD:
             # Its process ended on this very host: there is no need to wait for its silence.
             self.controller = ControllerState.SILENT
+        if self.controller.runs:
+            self.awaiting = awaiting_reload(self.link, self.known.documents)
 
     async def _select(self, source: Client) -> None:
         async with _asking(self.source, source, self.patience_s):
@@ -369,7 +373,7 @@ def _controller(reading: _Reading, moment_ms: int) -> ControllerProgress:
 
 def _topic(reading: _Reading, name: TargetTopic, partitions: list[PartitionProgress]) -> TopicProgress:
     source = reading.sources[name]
-    topic = topic_of(name, source, partitions, reading.link)
+    topic = replace(topic_of(name, source, partitions, reading.link), awaits_reload=name in reading.awaiting)
     document = reading.recorded.get(name)
     ended = None if document is None or not LaneState(document.state).is_terminal else document
     if ended is not None:

@@ -43,17 +43,18 @@ from isthmus.ledger.keeping import require_kept
 from isthmus.memory.claims import Claims
 from isthmus.memory.filtering import filters_of
 from isthmus.memory.identity import checked_identity
-from isthmus.memory.links import pauses, read_ledger, recorded_topics
+from isthmus.memory.links import now_ms, pauses, read_ledger, recorded_topics
 from isthmus.memory.livesettings import settings_of
 from isthmus.memory.others import claims_around, selection
 from isthmus.memory.parted import parted_topics
+from isthmus.memory.reloading import awaiting_reload
 from isthmus.memory.switching import check_choice
 from isthmus.model.cluster import Cluster
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.transactions import OpenTransaction, waited_for
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneState, Milestone
 from isthmus.model.link import Link
-from isthmus.model.naming import SourceTopicPartition, TargetTopicPartition, TopicT
+from isthmus.model.naming import SourceTopicPartition, TargetTopic, TargetTopicPartition, TopicT
 from isthmus.model.offsets import Cursor
 from isthmus.model.problem import Problem
 from isthmus.model.process.timings import USUAL
@@ -103,7 +104,10 @@ async def foresee(
         claims.hear(heard)
     await require_kept(target)
     observed = await observe(link, source, target)
-    documents = (await read_ledger(target)).documents()
+    ledger = await read_ledger(target)
+    documents = ledger.documents()
+    is_run = ledger.of(link.name).controller_state(now_ms()).runs
+    awaiting = awaiting_reload(link, documents) if is_run else frozenset[TargetTopic]()
     filters, settings = filters_of(link.name, documents), settings_of(link, documents)
     paused, known = pauses(link.name, documents), recorded_topics(link.name, documents)
     recorded = at_start(observed, known)
@@ -138,8 +142,14 @@ async def foresee(
     observed = with_pauses(with_rights(observed, plan, at_source, at_target), plan, paused)
     plan = make_plan(observed)
     plan = await validate_plan(replace(plan, filters=filters, settings=settings, pauses=paused.authored), target)
-    plan = await _with_transactions(plan, source)
+    plan = _with_reloads(await _with_transactions(plan, source), awaiting)
     return Foreseen(observed=observed, plan=plan, documents=documents)
+
+
+def _with_reloads(plan: LinkPlan, awaiting: Collection[TargetTopic]) -> LinkPlan:
+    """Return the plan with which topics a run still changes by another transform than the file has."""
+    topics = (replace(each, awaits_reload=each.is_copied and each.topic in awaiting) for each in plan.topics)
+    return replace(plan, topics=tuple(topics)) if awaiting else plan
 
 
 async def _with_transactions(plan: LinkPlan, source: Client) -> LinkPlan:

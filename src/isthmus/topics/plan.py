@@ -96,8 +96,9 @@ class TopicPlan(PlainValue):
     `left` is what a copy with the same offsets leaves in the tier. `parted` names who let it continue with mapped
     offsets since both sides diverged; `first_partitions` is as in `TopicIds`. `kept` is why a target is not deleted
     that should be, as the source has deleted its own. `transform` is how records are changed on the way, `None` for as
-    they are, and `transform_begins` are the partitions that were copied otherwise before. `dead_letters` is the topic
-    for records that it cannot change, `None` where these are not kept.
+    they are, and `transform_begins` are the partitions that were copied otherwise before; if `awaits_reload`, the link
+    is run with the former one until that run reads its file again. `dead_letters` is the topic for records that it
+    cannot change, `None` where these are not kept.
     """
 
     topic: TargetTopic
@@ -106,6 +107,7 @@ class TopicPlan(PlainValue):
     parted: Parted | None = None
     transform: Transform | None = None
     transform_begins: tuple[TransformBegin, ...] = ()
+    awaits_reload: Annotated[bool, "transform_awaits_reload"] = False
     dead_letters: LetterTopic | None = None
     partition_count: Annotated[int, "partitions"] = 0
     local_starts: Annotated[Mapping[int, int], "local_log_starts", _by_partition] = field(default_factory=dict)

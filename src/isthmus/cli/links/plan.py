@@ -19,6 +19,7 @@ from isthmus.cli.options import (
     chosen_link,
 )
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
+from isthmus.cli.saying import AWAITS_RELOAD
 from isthmus.cli.setup.config import ask_fabric, load_with_declared
 from isthmus.cli.tables.columns import Cells, Column
 from isthmus.fabric.answers import LinkPlan, Plan, TopicPlan
@@ -209,7 +210,9 @@ def _tell_schemas(transform: Transform, link: LinkPlan) -> str:
 def _tell_begins(link: LinkPlan) -> None:
     """Print from which offsets on records are changed otherwise than before."""
     for topic in link.topics:
-        if topic.transform_begins:
+        if topic.awaits_reload:
+            console.print(Text(printable(f"{link.link}/{topic.topic}: {AWAITS_RELOAD}"), style="yellow"))
+        elif topic.transform_begins:
             begins = topic.transform_begins
             places = first_few(f"partition {each.partition} from offset {each.source_offset} on" for each in begins)
             what = "copied as they are" if topic.transform is None else "changed by another transform than before"

@@ -6,7 +6,7 @@ import asyncio
 import importlib.util
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
@@ -23,6 +23,7 @@ from isthmus.cli.options import (
     chosen_link,
 )
 from isthmus.cli.output import OutputFormat, console, printable, render
+from isthmus.cli.saying import AWAITS_RELOAD
 from isthmus.cli.setup.config import ask_fabric, load_with_declared
 from isthmus.cli.tables.grid import Grid
 from isthmus.cli.tables.rows import TASK_COLUMNS, progress_names, status_columns, status_rows, task_row
@@ -199,11 +200,8 @@ def tell_problems(links: Sequence[LinkProgress]) -> None:
                 console.print(Text(printable(f"{where}: {problem.message}"), style="yellow"))
                 if problem.hint:
                     console.print(Text(f"  {printable(problem.hint)}"))
-        for topic in link.topics:
-            if topic.skipped:
-                console.print(
-                    Text(printable(f"{link.link}/{topic.topic}: {_describe_skipped(link, topic)}"), style="yellow")
-                )
+        for said in _describe_transforms(link):
+            console.print(Text(printable(said), style="yellow"))
         for where, reason in link.waits:
             console.print(Text(printable(f"{where}: {reason}"), style="yellow"))
         for partition in [partition for topic in link.topics for partition in topic.partitions]:
@@ -211,6 +209,15 @@ def tell_problems(links: Sequence[LinkProgress]) -> None:
                 where = f"{link.link}/{partition.topic}-{partition.partition}"
                 message = f"[{gap.offset_begin}, {gap.offset_end}) was deleted at the source before it was copied"
                 console.print(Text(printable(f"{where}: {message}"), style="yellow"))
+
+
+def _describe_transforms(link: LinkProgress) -> Iterator[str]:
+    """Yield which topics a run still changes by another transform, and how many records of which one failed."""
+    for topic in link.topics:
+        if topic.awaits_reload:
+            yield f"{link.link}/{topic.topic}: {AWAITS_RELOAD}"
+        if topic.skipped:
+            yield f"{link.link}/{topic.topic}: {_describe_skipped(link, topic)}"
 
 
 def _describe_skipped(link: LinkProgress, topic: TopicProgress) -> str:

@@ -8,6 +8,7 @@ records are read again, and changed again.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, NamedTuple, ParamSpec, Protocol, TypeVar
@@ -41,6 +42,8 @@ CHUNK_BYTES: Final = 512 << 10
 CHUNK_RECORDS: Final = 10_000
 """The most that is changed at once of a lane, as stored at the source; or one batch. More records than these are
 decoded and encoded aside."""
+SUCCESSION_S: Final = 15.0
+"""For so long a lane whose transform is not known waits for the end of its lease, before it is BLOCKED."""
 _WAITS: Final = "Nothing is left out meanwhile, whatever the policy is."
 _PIECE_BYTES: Final = 512 << 10
 _P = ParamSpec("_P")
@@ -233,7 +236,9 @@ class Changing:
         """
         transformer = self._transformers.get(run.lane.transform)
         if transformer is None:
-            raise TransformFailed(f"the transform {run.lane.transform} is not known here")
+            # A lane gets another transform while its lease runs: the next lease, which begins at once, knows it.
+            await asyncio.sleep(SUCCESSION_S)
+            raise TransformFailed(f"its task does not know the transform {run.lane.transform}: the next one does")
         stage.note_call(portion[0].record.offset, time.monotonic())
         try:
             given = Portion(run.lane, [each.record for each in portion], [each.is_appended for each in portion])

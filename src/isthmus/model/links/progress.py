@@ -165,7 +165,7 @@ class TopicProgress(PlainValue):
     It is `topic` at the target, made of `source_topic`; `name` is the users' name of it, "" for the same. `upstream`
     are the clusters by which it came, the nearest first, if names show that. `parted` is the operator who made it
     continue with mapped offsets since both sides had diverged. `transform` is how its records are changed on the way,
-    null for as they are.
+    null for as they are; if `awaits_reload`, the link's run still has another one, until it reads its file again.
 
     Its state and problem are those of the partition that needs most attention.
     """
@@ -177,6 +177,7 @@ class TopicProgress(PlainValue):
     upstream: Annotated[tuple[str, ...], "upstream_clusters"] = ()
     parted: Parted | None = None
     transform: Annotated[Transform | None, summarize_transform] = None
+    awaits_reload: Annotated[bool, "transform_awaits_reload"] = False
     state: LaneState
     problem: Problem | None = None
     partitions: tuple[PartitionProgress, ...] = ()
