@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations
 from typing import Any, Final, Literal
 
+from isthmus.config.functions import read_function
 from isthmus.config.reading.document import Path
 from isthmus.config.reading.problems import Mistake
 from isthmus.config.sections.schema import LinkSection
@@ -98,7 +99,7 @@ def _transform(section: TransformSection, folder: str) -> Transform:
         drop=tuple(map(RecordPath.parse, section.drop)),
         keep=tuple(map(RecordPath.parse, section.keep)),
         mask=tuple(map(RecordPath.parse, section.mask)),
-        python=None if section.python is None else RecordFunction.parse(section.python, folder),
+        python=None if section.python is None else read_function(section.python, folder),
         version=section.version or "",
         on_error=OnError(section.on_error),
     )

@@ -19,5 +19,5 @@ def awaiting_reload(link: Link, documents: Mapping[str, Document]) -> frozenset[
         for lease in LeaseDocument.find_all(documents.values(), link.name)
         if lease.controller == controller.generation
         for lane in lease.lanes
-        if lane.transform != link.transform_digest(lane.source_topic)
+        if not link.is_changed_by(lane.source_topic, lane.transform)
     )

@@ -148,10 +148,10 @@ class Link:
             return None
         return transform_for(self.transforms, topic)
 
-    def transform_digest(self, topic: SourceTopic) -> str:
-        """Return the digest of that transform, "" for none."""
+    def is_changed_by(self, topic: SourceTopic, digest: str) -> bool:
+        """Return whether that transform is of this generation, "" standing for none."""
         found = self.transform_of(topic)
-        return "" if found is None else found.digest
+        return not digest if found is None else found.is_generation(digest)
 
     def has_dead_letters(self, topic: SourceTopic) -> bool:
         """Return whether records of a topic of the source that cannot be changed are kept in a topic of their own."""

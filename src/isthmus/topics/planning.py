@@ -193,9 +193,8 @@ def _topic(
 
 def _transform_begins(pair: TopicPair, transform: Transform | None) -> Iterator[TransformBegin]:
     """Yield the partitions that were copied by another transform up to where they are, by the ledger."""
-    digest = "" if transform is None else transform.digest
     for partition, cursor in sorted(pair.cursors.items()):
-        if cursor.transform != digest:
+        if cursor.transform if transform is None else not transform.is_generation(cursor.transform):
             yield TransformBegin(partition=partition, source_offset=cursor.source_offset, former=cursor.transform)
 
 

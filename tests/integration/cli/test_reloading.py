@@ -47,24 +47,25 @@ def await_end(cluster: LocalCluster, name: str, end: int) -> None:
         time.sleep(0.2)
 
 
+def orders_of(shell: Shell, command: str) -> dict[str, Any]:
+    """The topic that is changed, as a command shows it."""
+    found = shell.run(command)
+    links = found["links"] if command == "plan" else found
+    return next(each for each in links[0]["topics"] if each["topic"] == f"{shell.stem}.orders")
+
+
 def test_a_run_with_the_former_transform_is_said_until_sighup(
     shell: Shell, east: LocalCluster, west: LocalCluster
 ) -> None:
     """Status and plan say it; then the new one is taken without any partition that shows as blocked."""
     orders = f"{shell.stem}.orders"
-
-    def topic_of(*words: str) -> dict[str, Any]:
-        found = shell.run(*words)
-        links = found["links"] if words[0] == "plan" else found
-        return next(each for each in links[0]["topics"] if each["topic"] == orders)
-
     with shell.start("run", "-o", "json") as command:
         try:
             await_end(west, orders, 20)
-            assert not topic_of("status")["transform_awaits_reload"]
+            assert not orders_of(shell, "status")["transform_awaits_reload"]
             write(shell, "headers.by", "'second'")
-            assert topic_of("status")["transform_awaits_reload"]
-            assert topic_of("plan")["transform_awaits_reload"]
+            assert orders_of(shell, "status")["transform_awaits_reload"]
+            assert orders_of(shell, "plan")["transform_awaits_reload"]
             with shell.start("status") as status:
                 _, told = status.communicate(timeout=TERM_S)
             assert "still has another transform than the file" in " ".join(told.split())
@@ -89,3 +90,43 @@ def test_a_run_with_the_former_transform_is_said_until_sighup(
             command.communicate(timeout=TERM_S)
     made = [dict(each.headers)["by"] for each in oracle.records(west.bootstrap_servers, orders)[0]]
     assert made == [b"first"] * 30 + [b"second"] * 10
+
+
+RULES = """
+import pyarrow as pa
+import words
+
+def mark(rows):
+    return rows.set_column(1, "value", pa.array([words.WORD] * rows.num_rows, pa.binary()))
+"""
+
+
+def test_a_module_that_is_edited_counts_from_sighup_on(
+    shell: Shell, east: LocalCluster, west: LocalCluster, tmp_path: Path
+) -> None:
+    """Until then all workers have what the run has read, and the ledger has both, each from its offset on."""
+    orders, words = f"{shell.stem}.orders", tmp_path / "words.py"
+    (tmp_path / "rules.py").write_text(RULES)
+    words.write_text("WORD = b'first'\n")
+    shell.links[0]["transform"] = [{"topics": [orders], "python": "rules:mark"}]
+    shell.configure(spark={"master": "local[2]", "lease_term_s": 5})
+
+    with shell.start("run", "-o", "json") as command:
+        try:
+            await_end(west, orders, 20)
+            words.write_text("WORD = b'second'\n")
+            assert orders_of(shell, "status")["transform_awaits_reload"]
+            topics.produce(east, orders, numbers(10))
+            await_end(west, orders, 30)
+            command.send_signal(signal.SIGHUP)
+            while orders_of(shell, "status")["transform_awaits_reload"]:
+                pass
+            topics.produce(east, orders, numbers(10))
+            await_end(west, orders, 40)
+        finally:
+            command.send_signal(signal.SIGTERM)
+            command.communicate(timeout=TERM_S)
+    made = [each.value for each in oracle.records(west.bootstrap_servers, orders)[0]]
+    assert made == [b"first"] * 30 + [b"second"] * 10
+    (origin,) = shell.run("provenance", orders)
+    assert [each["offset_begin"] for each in origin["transforms"]] == [0, 30]

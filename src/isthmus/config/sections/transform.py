@@ -94,7 +94,7 @@ class TransformSection(Section):
         ),
     )
     version: Text | None = Field(
-        None, description="Any text. Change it whenever what the function does is changed, so that it is known where."
+        None, description="Any text. Its source counts by itself: change this if the function does something else for another reason."
     )
     on_error: Literal["stop", "skip", "dead-letter"] = Field(
         OnError.STOP.value,

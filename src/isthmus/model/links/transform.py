@@ -22,6 +22,7 @@ from difflib import get_close_matches
 from typing import Annotated, Final, Self
 
 from isthmus.errors import ConfigError
+from isthmus.model.links.function import RecordFunction as RecordFunction
 from isthmus.model.onerror import OnError as OnError
 from isthmus.model.selection import TopicPattern
 from isthmus.model.text.plain import PlainValue, computed_field, texts
@@ -30,7 +31,6 @@ _DIGEST_CHARACTERS: Final = 16
 _NAME: Final = r"(?:`[^`]+`|[^\W\d][\w-]*)"
 _FIELDS: Final = re.compile(rf"{_NAME}(?:\.{_NAME})*")
 _FIELD: Final = re.compile(_NAME)
-_FUNCTION: Final = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*(?:\.[^\W\d]\w*)*)")
 _QUOTED: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
 _UNSTEADY: Final = re.compile(
     r"(?<![\w.`])(?:(rand|random|randn|randstr|uniform|uuid|shuffle|now|curdate|unix_timestamp|"
@@ -143,34 +143,6 @@ _BYTES: Final = Decoding()
 
 
 @dataclass(frozen=True, slots=True)
-class RecordFunction:
-    """A Python function that changes batches of records. `folder` is that of the configuration file, where its module
-    is searched as well.
-    """
-
-    module: str
-    name: str
-    folder: str = ""
-
-    @classmethod
-    def parse(cls, text: str, folder: str = "") -> Self:
-        """Parse `module:function`; `str` gives it back.
-
-        :raises ConfigError: It is no such name.
-        """
-        found = _FUNCTION.fullmatch(text)
-        if found is None:
-            raise ConfigError(
-                f"{text!r} names no Python function",
-                hint="Write module:function, as in rules:clean or company.rules:clean.",
-            )
-        return cls(found[1], found[2], folder)
-
-    def __str__(self) -> str:
-        return f"{self.module}:{self.name}"
-
-
-@dataclass(frozen=True, slots=True)
 class PartAssignment:
     """A part of a record that gets the value of an expression in Spark SQL."""
 
@@ -257,8 +229,17 @@ class Transform(PlainValue):
     @computed_field
     def digest(self) -> str:
         """Its generation: another text as soon as it may make other records. Which topics it is for, and the folder of
-        the file, do not count; nor does the order of assignments.
+        the file, do not count; nor does the order of assignments. That of a function's source stands behind it.
         """
+        source = None if self.python is None else self.python.source
+        return self._written_digest() if source is None else f"{self._written_digest()}-{source.digest}"
+
+    def is_generation(self, digest: str) -> bool:
+        """Return whether it is of this generation, as far as the source of a function is known here."""
+        is_known = self.python is None or self.python.source is not None
+        return digest == self.digest if is_known else digest.partition("-")[0] == self.digest
+
+    def _written_digest(self) -> str:
         said = {
             "key": [self.key.format, self.key.fields, *self.key.subjects],
             "value": [self.value.format, self.value.fields, *self.value.subjects],

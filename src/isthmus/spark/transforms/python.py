@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from isthmus.engine.batches.rebatch import Record
 from isthmus.engine.mapped.transformer import Changed, Failure, Portion, Transformer, TransformFailed
 from isthmus.model.links.transform import RecordFunction, Transform
 from isthmus.spark.transforms.calls import Calls
+from isthmus.spark.transforms.sources import load_module
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,14 +61,13 @@ def build_functions(transforms: Iterable[Transform], calls: Calls) -> dict[str, 
 
 
 def load_function(function: RecordFunction) -> Callable[[pa.RecordBatch], Any]:
-    """Import a function. Its module is searched in its folder as well, if that is there.
+    """Load a function: as its source has it, if it has that. Else its module is imported, and searched in its folder
+    as well, if that is there.
 
     :raises TransformFailed: It cannot be imported here.
     """
-    if function.folder and function.folder not in sys.path:
-        sys.path.append(function.folder)
     try:
-        found: Any = importlib.import_module(function.module)
+        found: Any = _load_module(function)
         for part in function.name.split("."):
             found = getattr(found, part)
     except Exception as error:
@@ -75,6 +76,14 @@ def load_function(function: RecordFunction) -> Callable[[pa.RecordBatch], Any]:
         raise TransformFailed(f"{function} is no function")
     loaded: Callable[[pa.RecordBatch], Any] = found
     return loaded
+
+
+def _load_module(function: RecordFunction) -> ModuleType:
+    if function.source is not None:
+        return load_module(function.module, function.source)
+    if function.folder and function.folder not in sys.path:
+        sys.path.append(function.folder)
+    return importlib.import_module(function.module)
 
 
 def _apply(function: Callable[[pa.RecordBatch], Any], portion: Portion) -> list[Changed]:
