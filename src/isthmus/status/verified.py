@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from isthmus.errors import ClusterError
@@ -13,11 +13,12 @@ from isthmus.ledger.log import append_once
 from isthmus.memory.links import recollect
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
+from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.problem import Problem
 from isthmus.model.text.wording import first_few, format_count
 
 if TYPE_CHECKING:
-    from isthmus.spark.compare.links import PartitionVerdict, Verdict
+    from isthmus.spark.compare.links import PartitionVerdict, TopicVerdict, Verdict
 
 
 def document_of(link: str, verdict: Verdict) -> VerificationDocument:
@@ -26,7 +27,8 @@ def document_of(link: str, verdict: Verdict) -> VerificationDocument:
 
 
 def _problem(link: str, verdict: Verdict) -> Problem | None:
-    names = sorted(topic.target_topic for topic in verdict.topics if topic.differs)
+    differing = [topic for topic in verdict.topics if topic.differs]
+    names = sorted(topic.target_topic for topic in differing)
     if not names and verdict.waiting:
         return Problem(
             f"{format_count(verdict.waiting, 'offset')} of the source could not be compared: an open transaction held "
@@ -41,9 +43,21 @@ def _problem(link: str, verdict: Verdict) -> Problem | None:
         )
     if not names:
         return None
-    hint = next((topic.hint for topic in verdict.topics if topic.differs and topic.hint), "")
-    repair = f"isthmus link recover {link} repairs topics that have diverged"
+    hint = next((topic.hint for topic in differing if topic.hint), "")
+    repair = "; ".join(_repairs(link, differing))
     return Problem(f"both sides differ: {first_few(names)}", f"isthmus verify {link} shows where; {hint or repair}.")
+
+
+def _repairs(link: str, differing: Sequence[TopicVerdict]) -> Iterator[str]:
+    mapped = sorted(topic.target_topic for topic in differing if topic.offsets is OffsetPolicy.MAPPED)
+    if len(mapped) < len(differing):
+        yield f"isthmus link recover {link} repairs topics that have diverged"
+    if mapped:
+        # Others may write there, so nothing is deleted for it.
+        yield (
+            f"offsets of {first_few(mapped)} are mapped: give such a topic another name at the target (topics.naming), "
+            "or delete it there if nobody else writes to it, and it is copied again"
+        )
 
 
 def _partitions(verdict: Verdict) -> Iterator[PartitionVerdict]:

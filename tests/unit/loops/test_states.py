@@ -14,6 +14,7 @@ from isthmus.model.links.pauses import NO_PAUSES, PausedTask, Pauses
 from isthmus.model.links.verdict import TopicVerdict, Verdict
 from isthmus.model.loop import LoopProgress, LoopState
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.problem import Problem
 from isthmus.model.selection import TopicSettings
 from isthmus.model.state import ControllerState
@@ -70,10 +71,31 @@ def test_what_is_not_to_be_done_is_no_error(is_paused: bool) -> None:
     assert paused.trouble is None
 
 
-def _verdict(topic: str, problem: str) -> TopicVerdict:
+def _verdict(topic: str, problem: str, offsets: OffsetPolicy = OffsetPolicy.SAME) -> TopicVerdict:
     return TopicVerdict(
-        source_topic=SourceTopic(topic), target_topic=TargetTopic(topic), partitions=(), problem=problem
+        source_topic=SourceTopic(topic),
+        target_topic=TargetTopic(topic),
+        partitions=(),
+        problem=problem,
+        offsets=offsets,
     )
+
+
+def test_the_remedy_of_a_difference_is_one_that_is_not_refused() -> None:
+    """Topics with mapped offsets are not recovered: they are copied again under another name."""
+
+    def hint(*topics: TopicVerdict) -> str:
+        problem = document_of("l", Verdict(source="east", target="west", topics=topics)).problem
+        assert problem is not None
+        return problem.hint
+
+    same, mapped = _verdict("a", "it differs"), _verdict("b", "it differs", OffsetPolicy.MAPPED)
+    assert "isthmus link recover l" in hint(same)
+    assert "topics.naming" not in hint(same)
+    assert "isthmus link recover" not in hint(mapped)
+    assert "topics.naming" in hint(mapped)
+    assert "isthmus link recover l" in hint(same, mapped)
+    assert "offsets of b are mapped" in hint(same, mapped)
 
 
 def test_the_last_verification_is_a_task_of_its_own() -> None:

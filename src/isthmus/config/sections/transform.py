@@ -94,7 +94,8 @@ class TransformSection(Section):
         ),
     )
     version: Text | None = Field(
-        None, description="Any text. Its source counts by itself: change this if the function does something else for another reason."
+        None,
+        description="Any text. Its source counts by itself: change this if the function does something else for another reason.",
     )
     on_error: Literal["stop", "skip", "dead-letter"] = Field(
         OnError.STOP.value,
