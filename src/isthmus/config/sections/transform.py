@@ -95,7 +95,10 @@ class TransformSection(Section):
     )
     version: Text | None = Field(
         None,
-        description="Any text. Its source counts by itself: change this if the function does something else for another reason.",
+        description=(
+            "Any text. The source of the function counts by itself: change this if it does something else for another "
+            "reason."
+        ),
     )
     on_error: Literal["stop", "skip", "dead-letter"] = Field(
         OnError.STOP.value,
