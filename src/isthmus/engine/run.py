@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from isthmus.engine.batches.pieces import Piece
 from isthmus.engine.source import Bounds
@@ -31,10 +31,6 @@ from isthmus.model.trees.switching import Allowance
 
 if TYPE_CHECKING:
     from isthmus.engine.mapped.transit import Transit
-
-
-STALLED_S: Final = 5.0
-"""A transformer that has not answered for so long shows in the state of its lane."""
 
 
 class Refused(Exception):
@@ -334,19 +330,19 @@ class LaneRun:
 
     def _find_delay(self, stage: TransformStage, now: float) -> Problem | None:
         """The problem that the transformer, or the topic for dead letters, owes an answer for too long, or `None`."""
-        waits_s = stage.waits_s(now)
-        if waits_s < STALLED_S:
+        delay_s = stage.delay_s(now)
+        if not delay_s:
             return None
         if stage.asked_for_letters:
             return Problem(
                 f"dead letters of {self.lane.key} from offset {stage.asked_offset} of "
-                f"{self.source[0]}-{self.source[1]} on have been read or written for {waits_s:.0f} s",
+                f"{self.source[0]}-{self.source[1]} on have been read or written for more than {delay_s:g} s",
                 "Look at the brokers that hold the topic for them (isthmus plan names it), at client quotas, and at "
                 "how much it holds: all of it is read if its letters are of a topic that was created again.",
             )
         return Problem(
             f"the transform of {self.lane.key} has not returned the records from offset {stage.asked_offset} of "
-            f"{self.source[0]}-{self.source[1]} for {waits_s:.0f} s",
+            f"{self.source[0]}-{self.source[1]} for more than {delay_s:g} s",
             "Look at what it waits for, and how long it takes for other lanes, which have their turns too. The lane "
             "goes on when it returns; a lane whose transform is replaced goes on with the new one.",
         )

@@ -44,6 +44,7 @@ CHUNK_RECORDS: Final = 10_000
 decoded and encoded aside."""
 SUCCESSION_S: Final = 15.0
 """For so long a lane whose transform is not known waits for the end of its lease, before it is BLOCKED."""
+_SUCCEEDED: Final = "The next task, which the controller starts by itself, knows it."
 _WAITS: Final = "Nothing is left out meanwhile, whatever the policy is."
 _PIECE_BYTES: Final = 512 << 10
 _P = ParamSpec("_P")
@@ -179,7 +180,8 @@ class Changing:
         except ClusterError as error:
             return ChunkOutcome([], _stop_without_letters(portion[0], error))
         except Exception as error:  # noqa: BLE001 - whatever a transform raises, other lanes go on
-            return ChunkOutcome([], Stop(portion[0].record.offset, _describe(error)))
+            hint = error.hint if isinstance(error, TransformFailed) else ""
+            return ChunkOutcome([], Stop(portion[0].record.offset, _describe(error), hint=hint))
         results = [Failure(each.record, "") if _place_of(each) in kept else next(answers) for each in portion]
         results, stop = _cut_at_delayed(portion, results)
         failed = [
@@ -238,7 +240,7 @@ class Changing:
         if transformer is None:
             # A lane gets another transform while its lease runs: the next lease, which begins at once, knows it.
             await asyncio.sleep(SUCCESSION_S)
-            raise TransformFailed(f"its task does not know the transform {run.lane.transform}: the next one does")
+            raise TransformFailed(f"its task does not know the transform {run.lane.transform}", _SUCCEEDED)
         stage.note_call(portion[0].record.offset, time.monotonic())
         try:
             given = Portion(run.lane, [each.record for each in portion], [each.is_appended for each in portion])

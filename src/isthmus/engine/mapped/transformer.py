@@ -40,7 +40,14 @@ has to wait.
 
 
 class TransformFailed(Exception):
-    """A transform could not be applied to any record. This is no fault of a record: no policy leaves any out for it."""
+    """A transform could not be applied to any record. This is no fault of a record: no policy leaves any out for it.
+
+    The `hint` is what to do, "" if the transform has to be corrected.
+    """
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 class Transformer(Protocol):

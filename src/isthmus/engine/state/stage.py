@@ -12,9 +12,11 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from isthmus.engine.batches.pieces import Piece
+
+_DELAYS_S: Final = (3600.0, 600.0, 60.0, 5.0)
 
 
 class StagedPart(NamedTuple):
@@ -130,9 +132,11 @@ class TransformStage:
         """Note that the call has been answered."""
         self.asked_at = math.inf
 
-    def waits_s(self, now: float) -> float:
-        """For how many seconds an answer has been owed; 0 if none is."""
-        return max(now - self.asked_at, 0.0)
+    def delay_s(self, now: float) -> float:
+        """Return for longer than how many seconds an answer has been owed; 0 if it is not late. Whatever shows a delay
+        is told and logged when it changes, so there are few such lengths.
+        """
+        return next((each for each in _DELAYS_S if now - self.asked_at >= each), 0.0)
 
     def finish(self, pieces: list[Piece]) -> int:
         """Replace the chunk by what it became. Return by how many bytes the lane grew."""

@@ -6,7 +6,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from isthmus.engine.batches.rebatch import Record
 from isthmus.engine.mapped.transformer import Changed, Failure, Portion, Transformer, TransformFailed
@@ -16,6 +16,12 @@ from isthmus.spark.transforms.sources import load_module
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+_AWAY: Final = (
+    "By this error the function says that what it asks is away: bring that back, and the records go on. None is left "
+    "out meanwhile, whatever on_error is."
+)
 
 
 class PythonTransformer:
@@ -47,7 +53,7 @@ class PythonTransformer:
             return _apply(self._function, portion)
         except (ConnectionError, TimeoutError) as error:
             # What it asks is away: `skip` would leave out everything meanwhile.
-            raise TransformFailed(f"{self._name} cannot work now: {type(error).__name__}: {error}") from error
+            raise TransformFailed(f"{self._name} cannot work now: {type(error).__name__}: {error}", _AWAY) from error
         except Exception as error:  # noqa: BLE001 - a function may raise anything
             if len(portion.records) == 1:
                 return [Failure(portion.records[0], f"{type(error).__name__}: {error}")]

@@ -94,14 +94,15 @@ def test_an_intake_that_was_cut_is_drained_once_all_is_decided() -> None:
 
 
 def test_a_transformer_owes_an_answer_since_it_was_asked() -> None:
-    """Whatever becomes of the lane meanwhile."""
+    """Whatever becomes of the lane meanwhile. How late it is is said in few steps, as each of them is logged."""
     stage = TransformStage()
-    assert stage.waits_s(50.0) == 0
+    assert stage.delay_s(50.0) == 0
     stage.note_call(7, 100.0)
     stage.clear(0)
-    assert (stage.waits_s(103.0), stage.asked_offset) == (3.0, 7)
+    assert (stage.delay_s(103.0), stage.delay_s(106.0), stage.asked_offset) == (0, 5, 7)
+    assert {stage.delay_s(100.0 + late_s) for late_s in range(60, 600)} == {60}
     assert not stage.asked_for_letters
     stage.note_call(8, 105.0, for_letters=True)
-    assert (stage.waits_s(107.0), stage.asked_for_letters) == (2.0, True)
+    assert (stage.delay_s(107.0), stage.delay_s(9_000.0), stage.asked_for_letters) == (0, 3_600, True)
     stage.end()
-    assert stage.waits_s(110.0) == 0
+    assert stage.delay_s(9_000.0) == 0

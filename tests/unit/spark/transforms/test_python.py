@@ -105,9 +105,10 @@ def test_a_function_that_is_not_there_is_no_fault_of_a_record(function: str) -> 
 
 
 def test_a_function_whose_service_is_away_is_no_fault_of_a_record() -> None:
-    """The lane waits for it; it does not leave out what comes meanwhile."""
-    with pytest.raises(TransformFailed, match="the service is away"):
+    """The lane waits for it; it does not leave out what comes meanwhile, and nobody is told to correct the transform."""
+    with pytest.raises(TransformFailed, match="the service is away") as raised:
         change("away", *valued(b"a", b"b"))
+    assert "bring that back" in raised.value.hint
 
 
 def test_calls_that_last_give_their_turn_to_others() -> None:
