@@ -31,6 +31,7 @@ from isthmus.recovery.showing import (
     letter_homes,
     show_records,
 )
+from isthmus.recovery.sides import find_topic
 
 
 async def holdings(one: NamedLink, topic: str | None = None) -> tuple[QuarantinedPartition, ...]:
@@ -45,7 +46,8 @@ async def holdings(one: NamedLink, topic: str | None = None) -> tuple[Quarantine
     if topic is not None:
         at_target = _at_target(link, topic, recovered)
         home = LetterHome(link.name, at_target, dead_letters_of(link.name, at_target))
-        return *await quarantine_holds(target, at_target), *await count_letters(target, home)
+        held = *await quarantine_holds(target, at_target), *await count_letters(target, home)
+        return held or await _none_of(one, at_target)
     names = (await target.metadata(None)).topics
     homes = letter_homes(names, link.name, (await read_ledger(target)).documents().values())
     own = [
@@ -75,7 +77,7 @@ async def show(
     """
     selected = ShownSelection(kind=kind, partition=partition, offset=offset, limit=limit)
     at_target = _at_target(one.link, topic, await _find_recovered(one.target, one.name))
-    return await show_records(one.target, one.name, at_target, selected)
+    return await show_records(one.target, one.name, at_target, selected) or await _none_of(one, at_target)
 
 
 async def all_holdings(clients: Iterable[Client]) -> tuple[QuarantinedPartition, ...]:
@@ -141,7 +143,7 @@ async def replay_of(
         selected=selected or QuarantineFilter(),
         on_step=on_step,
     )
-    return await replayer.replay(dry_run=dry_run)
+    return await replayer.replay(dry_run=dry_run) or await _none_of(one, at_target)
 
 
 async def replay_letters(
@@ -167,7 +169,25 @@ async def replay_letters(
     replayer = LetterReplayer(
         link=link, target=one.target, topic=at_target, into=into or at_target, change=change, on_step=on_step
     )
-    return await replayer.replay(dry_run=dry_run)
+    return await replayer.replay(dry_run=dry_run) or await _none_of(one, at_target)
+
+
+async def _none_of(one: NamedLink, topic: TargetTopic) -> tuple[()]:
+    """Return that nothing was set aside of a topic.
+
+    :raises ConfigError: The target has neither the topic nor one for what is set aside of it, nor does the ledger know
+        it.
+    """
+    for name in (topic, quarantine_of(topic), dead_letters_of(one.name, topic)):
+        if await find_topic(one.target, name) is not None:
+            return ()
+    if topic in (await read_ledger(one.target)).of(one.name).topics:
+        return ()
+    raise ConfigError(
+        f"{one.link.target.alias} has no topic {topic}, and link {one.name} has never written one",
+        hint=f"isthmus status {one.name} -o name shows the topics of the link, isthmus quarantine list {one.name} "
+        "those of which something was set aside.",
+    )
 
 
 async def _require_writable(target: Client, topic: str) -> None:

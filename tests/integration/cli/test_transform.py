@@ -124,6 +124,11 @@ def test_a_link_with_a_transform_runs(shell: Shell, east: LocalCluster, west: Lo
     assert (position["compared"], position["skipped"], position["read_again"]) == (9, 0, 0)
     again = shell.run("run", "--until", "caught-up")
     assert again["records"] == 0
+    # A topic that is not there is no topic of which nothing was set aside.
+    assert shell.run("quarantine", "show", shell.stem, orders) == []
+    for words in (["list"], ["show"], ["replay", "--yes"]):
+        shell.run("quarantine", *words, shell.stem, f"{orders}.typo", code=2)
+    shell.run("quarantine", "replay", shell.stem, orders, "--raw", "--yes", code=2)
 
     (verdict,) = shell.run("verify")
     assert (verdict["equal"], verdict["records"]) == (True, 60)
