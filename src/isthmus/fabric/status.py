@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from isthmus.model.links.progress import LinkProgress
 from isthmus.model.links.rows import PartitionRow, partition_rows, progress_table
@@ -16,6 +16,10 @@ class FabricStatus(ShownAsTable, tuple[LinkProgress, ...]):
     """How links stand, one after the other; shown it is a table of their topics."""
 
     __slots__ = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return its JSON form: the `links`, as `isthmus status -o json` has them."""
+        return {"links": [link.as_dict() for link in self]}
 
     def to_spark(self, spark: SparkSession) -> DataFrame:
         """The status as a DataFrame: the columns of `PartitionRow`, a row for each partition, and one for each topic or

@@ -88,7 +88,7 @@ def _partition(topic: TopicPlan, decision: PartitionDecision, view: LanesView) -
         topic=topic.topic,
         partition=decision.partition,
         state=state,
-        target_end=decision.target_end if position < 0 or topic.is_mapped else position,
+        target_end=_target_end(topic, decision, position),
         copied_end=_copied_end(decision, position) if topic.is_mapped else None,
         proven_end=position if state.is_wrong and not topic.is_mapped else None,
         source_end=source_end,
@@ -118,6 +118,17 @@ def _waiting(report: LaneReport | None, source: LogRange | None) -> int:
     if report is not None and 0 <= report.decided_end <= report.source_log_end:
         return report.source_log_end - report.decided_end
     return -1 if source is None else source.end - source.stable_end
+
+
+def _target_end(topic: TopicPlan, decision: PartitionDecision, position: int) -> int:
+    """Return where the target ends, -1 while unknown: the position of a mapped lane is one at the source, and once it
+    has moved on the end that was planned with is too old.
+    """
+    if position < 0:
+        return decision.target_end
+    if not topic.is_mapped:
+        return position
+    return decision.target_end if position <= _copied_end(decision, -1) else -1
 
 
 def _copied_end(decision: PartitionDecision, position: int) -> int:

@@ -95,6 +95,13 @@ class _Side(Generic[TopicT]):
         found = self.topics.get(topic)
         return None if found is None or found.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION else found
 
+    def lacks(self, key: tuple[TopicT, int]) -> bool:
+        """Whether the cluster said that the partition is not there. A broker may also have said that it cannot tell."""
+        found = self.topics.get(key[0])
+        if found is None or found.error_code not in (codes.NONE, codes.UNKNOWN_TOPIC_OR_PARTITION):
+            return False
+        return not self.has_partition(key)
+
     def has_partition(self, key: tuple[TopicT, int]) -> bool:
         """Whether the partition is there, as far as the cluster answered."""
         found = self.find(key[0])
@@ -483,7 +490,7 @@ def _ends(reading: _Reading, lane: LaneKey, before: _Ends | None) -> _Ends:
     source_end = _End(source.ranges[key].stable_end, source.at) if key in source.ranges else seen.source
     if lane in target.ranges:
         return _Ends(source_end, _End(target.ranges[lane].end, target.at))
-    if not target.is_away and not target.has_partition(lane):
+    if not target.is_away and target.lacks(lane):
         # A partition that is not there yet holds no records.
         return _Ends(source_end, _End(0, target.at))
     return _Ends(source_end, seen.target)

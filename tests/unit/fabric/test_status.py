@@ -12,6 +12,7 @@ def test_it_is_a_tuple_of_links() -> None:
     """Whoever took the status apart before still can; JSON is the same."""
     link = link_at(topic_at("orders"))
     status = FabricStatus([link])
+    assert status.as_dict() == {"links": [link.as_dict()]}
     assert status == (link,)
     assert status[0] is link
     assert plain(status) == [link.as_dict()]

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from isthmus.kafka import codes
 from isthmus.kafka.client import Client
 from isthmus.kafka.log.listoffsets import PartitionKey
-from isthmus.kafka.metadata import Metadata
+from isthmus.kafka.metadata import NO_TOPIC_ID, Metadata, TopicMetadata
 from isthmus.lanes.waiting import ASKED_MAX
 from isthmus.ledger.documents.kinds import ControllerDocument, Document, ProgressDocument, encode_document
 from isthmus.ledger.records import Entry
@@ -65,6 +66,15 @@ def test_a_look_ends_although_a_cluster_does_not_answer(muted_s: float, why: str
         assert side.problem is not None
         assert side.problem.message == f"{alias} did not answer within 0.05 s: {why}"
         assert "isthmus doctor" in side.problem.hint
+
+
+@pytest.mark.parametrize(("code", "end"), [(codes.UNKNOWN_TOPIC_OR_PARTITION, 0), (codes.LEADER_NOT_AVAILABLE, -1)])
+def test_only_a_topic_that_is_not_there_is_known_to_be_empty(code: int, end: int) -> None:
+    """A broker that cannot tell of a topic says nothing about its end."""
+    reading, lane = status._Reading(LINK, LinkMemory("east-west")), LaneKey(TargetTopic("orders"), 0)
+    reading.sources = {lane.topic: SourceTopic("orders")}
+    reading.target.topics = {"orders": TopicMetadata("orders", NO_TOPIC_ID, (), code, is_internal=False)}
+    assert status._ends(reading, lane, None).target.offset == end
 
 
 def test_what_is_held_back_for_long_is_asked_about_first(monkeypatch: pytest.MonkeyPatch) -> None:
