@@ -24,6 +24,11 @@ UNHEARD: Final = Problem(
     "the controller starts another one by itself.",
 )
 
+LOST: Final = Problem(
+    "the process of its task has ended, though its controller is alive",
+    "The controller starts another task by itself. If this goes on, Spark's UI and the kernel's log tell why it ends.",
+)
+
 
 class LinkState(enum.StrEnum):
     """Where a link stands."""
@@ -60,7 +65,7 @@ class ControllerState(enum.StrEnum):
     NONE = "NONE"
     """There was none yet, or the last one ended properly."""
     UNKNOWN = "UNKNOWN"
-    """The ledger cannot be read."""
+    """The ledger cannot be read, or brokers that may not have taken the controller's word do not answer."""
 
     @classmethod
     def from_age(cls, age_s: float | None, *, held_s: float = 0.0) -> ControllerState:
@@ -101,7 +106,8 @@ class LaneEvidence:
 
     `ended` is a state that lasts until an operator acts, found by a lane or by looking before it runs. `is_at_source`
     is whether the source has the topic; if not, `is_deleted` is whether its controller found that it was deleted there.
-    `reported` is the last report of its lease, `reported_s` its age (s).
+    `reported` is the last report of its lease, `reported_s` its age (s); `has_lost_task` is whether the process of that
+    is seen to have ended.
     """
 
     controller: ControllerState
@@ -113,6 +119,7 @@ class LaneEvidence:
     is_deleted: bool = False
     reported: LaneState | None = None
     reported_s: float = 0.0
+    has_lost_task: bool = False
 
     @property
     def is_unheard(self) -> bool:
@@ -152,6 +159,6 @@ def lane_state(known: LaneEvidence) -> LaneState:
         return LaneState.SOURCE_DELETED if is_deleted else LaneState.SOURCE_UNAVAILABLE
     if not known.controller.runs:
         return LaneState.STOPPED
-    if known.reported is None or known.reported is LaneState.STOPPED or known.is_unheard:
+    if known.reported is None or known.reported is LaneState.STOPPED or known.is_unheard or known.has_lost_task:
         return LaneState.STARTING
     return known.reported

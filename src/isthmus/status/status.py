@@ -42,8 +42,9 @@ from isthmus.model.naming import SourceTopic, SourceTopicPartition, TargetTopic,
 from isthmus.model.offsets import Cursor, OffsetPolicy
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.process.whereabouts import Liveness
-from isthmus.model.state import UNHEARD, ControllerState, LaneEvidence, LinkEvidence, lane_state, link_state
+from isthmus.model.state import LOST, UNHEARD, ControllerState, LaneEvidence, LinkEvidence, lane_state, link_state
 from isthmus.namespaces.reservations import ReservationsLoop
+from isthmus.status.silence import explain_silence, lost_lanes
 from isthmus.status.tasks import tasks_of
 from isthmus.synchronous.synchronous import standing
 from isthmus.topics.names import named_topics
@@ -143,6 +144,8 @@ class _Reading:
     sources: Mapping[TargetTopic, SourceTopic] = field(default_factory=dict)
     recorded: Mapping[TargetTopic, TopicDocument] = field(default_factory=dict)
     awaiting: frozenset[TargetTopic] = frozenset()
+    lost: frozenset[LaneKey] = frozenset()
+    liveness: Liveness = Liveness.UNKNOWN
     ended: Mapping[LaneKey, EndedPartition] = field(default_factory=dict)
     gaps: Mapping[LaneKey, tuple[Gap, ...]] = field(default_factory=dict)
     paused: Pauses = NO_PAUSES
@@ -164,6 +167,7 @@ class _Reading:
         await self._measure(self.target, target, [lane for lane in lanes if self.target.has_partition(lane)])
         keys = [self.at_source(lane) for lane in lanes]
         await self._measure(self.source, source, [key for key in keys if self.source.has_partition(key)])
+        await self._doubt(target)
         if not self.source.is_away:
             async with _asking(self.source, source, self.patience_s):
                 self.times = await record_times(source, dict(list(self._oldest().items())[:_AGED_MAX]))
@@ -235,11 +239,23 @@ class _Reading:
         self.cursors = lane_cursors(self.link.name, self.known.documents)
         self.controller = self.known.controller_state(now_ms())
         document = self.known.controller
-        if document is not None and liveness_of(document.whereabouts) is Liveness.DEAD:
+        if document is not None:
+            self.liveness = liveness_of(document.whereabouts)
+        if self.liveness is Liveness.DEAD:
             # Its process ended on this very host: there is no need to wait for its silence.
             self.controller = ControllerState.SILENT
         if self.controller.runs:
             self.awaiting = awaiting_reload(self.link, self.known.documents)
+            self.lost = lost_lanes(self.link.name, self.known.documents)
+
+    async def _doubt(self, target: Client) -> None:
+        """Take back that a controller is silent, where the target may not have taken its word."""
+        silent_s = self.known.heard_age_s(now_ms())
+        if self.controller is not ControllerState.SILENT or self.liveness is Liveness.DEAD or silent_s is None:
+            return
+        problem = await explain_silence(target, silent_s)
+        if problem is not None:
+            self.controller, self.target.problem = ControllerState.UNKNOWN, self.target.problem or problem
 
     async def _select(self, source: Client) -> None:
         async with _asking(self.source, source, self.patience_s):
@@ -375,6 +391,7 @@ def _controller(reading: _Reading, moment_ms: int) -> ControllerProgress:
         started_ms=document.started_ms,
         version=document.version,
         described=document.described,
+        liveness=reading.liveness,
     )
 
 
@@ -401,7 +418,9 @@ def _partition(reading: _Reading, before: _Reading | None, lane: LaneKey, ends: 
     reported_age_s = known.report_age_s(lane, moment_ms)
     if lane in reading.ended:
         report, reported_age_s = reading.ended[lane], known.document_age_s(reading.recorded[lane.topic], moment_ms)
-    evidence = _evidence(reading, lane.topic, report, reported_age_s or 0.0)
+    evidence = replace(
+        _evidence(reading, lane.topic, report, reported_age_s or 0.0), has_lost_task=lane in reading.lost
+    )
     state = lane_state(evidence)
     is_reported = report is not None and state == report.state
     at_source = reading.at_source(lane)
@@ -441,7 +460,9 @@ def _proven_end(report: LaneReport | None) -> int:
 def _problem(known: LaneEvidence, state: LaneState, report: LaneReport | EndedPartition | None) -> Problem | None:
     if report is not None and state == report.state:
         return report.problem
-    return UNHEARD if known.is_unheard and state is LaneState.STARTING else None
+    if state is not LaneState.STARTING:
+        return None
+    return LOST if known.has_lost_task else UNHEARD if known.is_unheard else None
 
 
 def _evidence(

@@ -35,6 +35,7 @@ from isthmus.trees.allowance import AllowanceLoop
 from isthmus.trees.handover import HandoverLoop
 from isthmus.trees.reconciling import ReconcilingLoop
 
+_LAST_WORD: Final = "No controller runs the link now, so nothing of this is tried again: isthmus run."
 LOOPS: Final[tuple[Callable[[], Loop], ...]] = (
     ConfigsLoop,
     AccessLoop,
@@ -80,7 +81,11 @@ def _fill_unreported(
         return LoopProgress(loop=name, state=LoopState.NOT_CONFIGURED)
     is_gone = controller in (ControllerState.NONE, ControllerState.SILENT)
     state = LoopState.STOPPED if is_gone else LoopState.UNKNOWN
-    return LoopProgress(loop=name, state=state) if known is None else replace(known, state=state)
+    if known is None:
+        return LoopProgress(loop=name, state=state)
+    # What a controller said of itself it does no more.
+    problem = known.problem and replace(known.problem, hint=f"{known.problem.hint} {_LAST_WORD}".lstrip())
+    return replace(known, state=state, problem=problem if is_gone else known.problem)
 
 
 async def foreseen_changes(view: LinkView) -> tuple[Change, ...]:

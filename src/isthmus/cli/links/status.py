@@ -37,6 +37,7 @@ from isthmus.model.links.writability import KeptBy
 from isthmus.model.loop import LoopState
 from isthmus.model.onerror import OnError
 from isthmus.model.problem import Problem, cluster_error, exit_code_of
+from isthmus.model.process.whereabouts import Liveness
 from isthmus.model.state import ControllerState, LinkState
 from isthmus.model.text.duration import parse_duration
 from isthmus.model.text.elapsed import ago
@@ -49,6 +50,11 @@ INTERVAL_MIN_S: Final = 0.1
 _LET_IN: Final = {
     KeptBy.GATEWAY: "who connects to brokers directly is not kept out",
     KeptBy.AGREED_ONLY: "no access rule of Isthmus keeps others out",
+}
+_SILENT: Final = {
+    Liveness.DEAD: "its process has ended, as it was killed",
+    Liveness.ALIVE: "its process is there on this host, and is frozen or cut off from the target",
+    Liveness.UNKNOWN: "it was killed, is frozen or is cut off",
 }
 app = typer.Typer(add_completion=False)
 
@@ -247,7 +253,7 @@ def _tell_controllers(links: Sequence[LinkProgress]) -> None:
             console.print(Text(printable(f"{link.link}: {message}. Raise it: isthmus doctor shows those that count")))
         elif controller.state is ControllerState.SILENT:
             heard = "" if controller.age_s is None else f", last heard {ago(controller.age_s)}"
-            message = f"{named}{heard}, wrote no farewell: it was killed, is frozen or is cut off"
+            message = f"{named}{heard}, wrote no farewell: {_SILENT[controller.liveness]}"
             console.print(Text(printable(f"{link.link}: {message}. Look after it, or start another: isthmus run")))
 
 

@@ -23,6 +23,7 @@ from isthmus.model.namespace import Namespace, NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.model.process.receipt import LeaseTotals
+from isthmus.model.process.whereabouts import Liveness
 from isthmus.model.state import AGED_S, ControllerState, LinkState
 from isthmus.model.text.plain import (
     Flat,
@@ -303,7 +304,7 @@ class ControllerProgress(PlainValue):
 
     `age_s` is how long ago (s) it was heard last, `None` for never or unknown.
 
-    `described` names the process in words, "" if it is unknown.
+    `described` names the process in words, "" if it is unknown; `liveness` is whether it is seen to run on this host.
     """
 
     SCHEMA: ClassVar = "ControllerStatus"
@@ -315,6 +316,7 @@ class ControllerProgress(PlainValue):
     started_ms: Annotated[int, "started", instant_or_null] = -1
     version: TextOrNull = ""
     described: Hidden[str] = ""
+    liveness: Hidden[Liveness] = Liveness.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

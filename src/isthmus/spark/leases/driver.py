@@ -254,7 +254,7 @@ class LeaseScheduler:
             await self._declare(group)
 
     def _complain(self, group: LeaseGroup, message: str, hint: str) -> None:
-        self.problem = Problem(f"lease {group.slot} {message}", f"{hint} It is started again by itself.".strip())
+        self.problem = Problem(f"lease {group.slot} {message}", f"{hint} Its controller starts it again.".strip())
         _log.warning("link %s: %s", group.link, self.problem.message)
 
     def _close(self, group: LeaseGroup, lease: Ticket, receipt: Receipt | None) -> None:

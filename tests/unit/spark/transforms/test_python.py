@@ -105,7 +105,7 @@ def test_a_function_that_is_not_there_is_no_fault_of_a_record(function: str) -> 
 
 
 def test_a_function_whose_service_is_away_is_no_fault_of_a_record() -> None:
-    """The lane waits for it; it does not leave out what comes meanwhile, and nobody is told to correct the transform."""
+    """The lane waits for it and leaves nothing out meanwhile, and nobody is told to correct the transform."""
     with pytest.raises(TransformFailed, match="the service is away") as raised:
         change("away", *valued(b"a", b"b"))
     assert "bring that back" in raised.value.hint
