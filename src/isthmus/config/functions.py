@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from isthmus.errors import ConfigError
-from isthmus.model.links.function import FunctionSource, ModuleSource, RecordFunction
+from isthmus.model.recordfunction import FunctionSource, ModuleSource, RecordFunction
 
 _BYTES_MAX: Final = 4 << 20
 _DIGEST_CHARACTERS: Final = 12
@@ -76,6 +76,8 @@ class _Modules:
         spec = PathFinder.find_spec(name, self.found[package].locations if package else self._path)
         if spec is None or not (package or self._is_own(spec)):
             return None
+        if not self.found:
+            self._roots = {each for each in _folders(spec) if each.name not in _LIBRARIES}
         locations = tuple(spec.submodule_search_locations or ())
         if isinstance(spec.loader, SourceFileLoader):
             path = Path(spec.loader.path)
@@ -85,12 +87,14 @@ class _Modules:
 
     def _is_own(self, spec: ModuleSpec) -> bool:
         """Whether a module is the first one, or lies in the folder of that, which is none of libraries."""
-        places = [spec.origin] if spec.submodule_search_locations is None else spec.submodule_search_locations
-        roots = {Path(place or "").parent for place in places}
-        if not self.found:
-            self._roots = {each for each in roots if each.name not in _LIBRARIES}
-            return True
-        return roots <= self._roots
+        roots = _folders(spec)
+        return not self.found or roots <= self._roots
+
+
+def _folders(spec: ModuleSpec) -> set[Path]:
+    """Return the folders that a module lies in."""
+    places = [spec.origin] if spec.submodule_search_locations is None else spec.submodule_search_locations
+    return {Path(place or "").parent for place in places}
 
 
 def _with_parents(name: str) -> Iterator[str]:

@@ -30,7 +30,6 @@ from isthmus.memory.closed import find_reserved
 from isthmus.memory.filtering import apply_overrides
 from isthmus.memory.links import LedgerMemory, LinkMemory, ledger_within, now_ms, read_ledger
 from isthmus.memory.parted import going_on
-from isthmus.memory.reloading import awaiting_reload
 from isthmus.model.kafka.log import LogRange
 from isthmus.model.kafka.transactions import AbortedPolicy, OpenTransaction
 from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState
@@ -49,6 +48,7 @@ from isthmus.status.tasks import tasks_of
 from isthmus.synchronous.synchronous import standing
 from isthmus.topics.names import named_topics
 from isthmus.topics.observation import find_treatment
+from isthmus.topics.reloading import awaiting_reload
 
 PATIENCE_S: Final = 20.0
 """The longest time for one step of a look: longer than its brokers are tried for one after the other."""

@@ -47,7 +47,6 @@ from isthmus.memory.links import now_ms, pauses, read_ledger, recorded_topics
 from isthmus.memory.livesettings import settings_of
 from isthmus.memory.others import claims_around, selection
 from isthmus.memory.parted import parted_topics
-from isthmus.memory.reloading import awaiting_reload
 from isthmus.memory.switching import check_choice
 from isthmus.model.cluster import Cluster
 from isthmus.model.kafka.log import LogRange
@@ -66,6 +65,7 @@ from isthmus.topics.observation import ObservedLink, observe, seen_again
 from isthmus.topics.outlooks import Seen, with_pauses, with_places, with_rights, with_seen
 from isthmus.topics.plan import Action, LinkPlan, TopicPlan
 from isthmus.topics.planning import at_start, find_diverged, plan_link, with_parted
+from isthmus.topics.reloading import awaiting_reload
 
 _AT_ONCE: Final = 512
 _RANGES_S: Final = 2.0

@@ -8,8 +8,8 @@ import pytest
 
 from isthmus.config.functions import read_function
 from isthmus.errors import ConfigError
-from isthmus.model.links.function import RecordFunction
 from isthmus.model.links.transform import Transform
+from isthmus.model.recordfunction import RecordFunction
 
 
 def names(function: RecordFunction) -> set[str]:

@@ -22,8 +22,8 @@ from difflib import get_close_matches
 from typing import Annotated, Final, Self
 
 from isthmus.errors import ConfigError
-from isthmus.model.links.function import RecordFunction as RecordFunction
 from isthmus.model.onerror import OnError as OnError
+from isthmus.model.recordfunction import RecordFunction as RecordFunction
 from isthmus.model.selection import TopicPattern
 from isthmus.model.text.plain import PlainValue, computed_field, texts
 

@@ -16,7 +16,7 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import ModuleType
 from typing import Any, Final
 
-from isthmus.model.links.function import FunctionSource, ModuleSource
+from isthmus.model.recordfunction import FunctionSource, ModuleSource
 
 _MARK: Final = "@"
 

@@ -6,13 +6,13 @@ import uuid
 from dataclasses import replace
 
 from isthmus.ledger.documents.kinds import ControllerDocument, Document, LeaseDocument
-from isthmus.memory.reloading import awaiting_reload
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane
 from isthmus.model.link import Link
 from isthmus.model.links.transform import Transform
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.selection import TopicPattern, TopicSettings
+from isthmus.topics.reloading import awaiting_reload
 
 EAST, WEST = (Cluster(alias=name, bootstrap_servers=("127.0.0.1:1",)) for name in ("east", "west"))
 FORMER, NEW = Transform(where="key IS NULL"), Transform(where="value IS NULL")
