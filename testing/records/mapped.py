@@ -16,11 +16,13 @@ from testing.records.topics import Brokers, Given, as_admin, produce
 
 
 class HandMade:
-    """One partition that is copied by hand. What was done is known to the ledger once it is told."""
+    """One partition that is copied by hand. What was done is known to the ledger once it is told, and that a transform
+    `failed` for so many records.
+    """
 
     def __init__(self, source: Brokers, target: Brokers, link: str, topic: str, *, partition: int = 0) -> None:
         self.ranges: list[MappedRange] = []
-        self.source_end = self.target_end = self.decided_end = 0
+        self.source_end = self.target_end = self.decided_end = self.failed = 0
         self.transforms: list[tuple[int, int, str]] = []
         self._source, self._target = source, target
         self._link, self._topic, self._partition = link, topic, partition
@@ -79,7 +81,14 @@ class HandMade:
             segment="by.hand",
             ordinal_begin=0,
             ranges=ranges,
-            cursor=Cursor(end, records, last.target_end, rewound=len(made), left_out=end - last.source_end),
+            cursor=Cursor(
+                end,
+                records,
+                last.target_end,
+                rewound=len(made),
+                left_out=end - last.source_end,
+                skipped=self.failed,
+            ),
         )
         async with Client(as_admin(self._target)) as client:
             writer = LedgerWriter(client)

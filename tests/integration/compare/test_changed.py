@@ -302,3 +302,24 @@ def test_dead_letters_are_no_losses_and_what_is_neither_copied_nor_one_is(
     (partition,) = made.verify().partitions
     assert findings(partition) == [(DiscrepancyKind.MISSING, 5, 7, ()), (DiscrepancyKind.MISSING, 10, 11, ())]
     assert (partition.skipped, partition.filtered, partition.not_compared) == (2, 1, 0)
+
+
+def test_letters_whose_topic_was_deleted_are_not_called_missing(pair: Pair, mark: Transform) -> None:
+    """The lane has counted more records that failed than there are letters: nobody can say which they were. What it has
+    not reached is missing for certain.
+    """
+    made = Changed(pair, "unlettered", replace(mark, on_error=OnError.DEAD_LETTER))
+    assert made.transform is not None
+    create(pair.target, dead_letters_of(made.name, TargetTopic(made.name)))
+    made.made_by(made.transform.digest)
+    made.copy(several(0, 1), at_target=marked(several(0, 1)))
+    made.leave_out([given(1, b"bad"), given(2, b"bad")])
+    made.copy(several(3, 4), at_target=marked(several(3, 4)))
+    made.at_source([given(4, b"bad")])
+    made.failed = 2
+    made.told()
+
+    (partition,) = made.verify().partitions
+    assert findings(partition) == [(DiscrepancyKind.MISSING, 4, 5, ())]
+    assert partition.not_compared == 2
+    assert "2 letters fewer than its lane had records that failed" in str(partition.uncompared[0])

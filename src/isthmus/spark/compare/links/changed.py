@@ -135,10 +135,10 @@ class CopyChecker:
         copy = None
         if self._next is not None and self._next.offset == offset:
             copy, self._next = self._next, next(self._copies, None)
-        if copy is None and (offset, epoch) in self._part.letters:
+        if (offset, epoch) in self._part.letters:
             # It stays a letter, whatever the transform would make of it now.
             self._counts["skipped"] += 1
-            return None
+            return None if copy is None else self._note(DiscrepancyKind.EXTRA, offset)
         if isinstance(made, Record):
             return self._compare(offset, made, copy)
         if isinstance(made, Failure) and self._part.on_error is OnError.STOP:

@@ -56,12 +56,15 @@ async def read_letters(
             continue
         ids = topics[each.source_topic].topic_id, copies[each.target_topic].topic_id
         places = sorted({one.place for one in letters if (one.topic_id, one.target_id) == ids})
-        found[each] = SourceLetters(tuple(places), _find_gap(key[0], logs.values[key]))
+        skipped = 0 if each.lane is None else each.lane.cursor.skipped
+        found[each] = SourceLetters(tuple(places), _find_gap(key[0], logs.values[key], lacks=skipped - len(places)))
     return found
 
 
-def _find_gap(topic: str, log: LogRange) -> str:
-    """Return why a log may lack letters, "" if it has all."""
+def _find_gap(topic: str, log: LogRange, *, lacks: int) -> str:
+    """Return why a log may lack letters, "" if it has all; the lane left out more records (`lacks`) than there are."""
+    if lacks > 0:
+        return f"{topic} has {lacks} letters fewer than its lane had records that failed: it was deleted since"
     if log.start > 0:
         return f"{topic} has lost its first letters"
     if log.stable_end < log.end:

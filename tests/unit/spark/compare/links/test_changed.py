@@ -158,6 +158,14 @@ def test_a_dead_letter_stays_one_whatever_the_transform_makes_of_it_now() -> Non
     assert found.findings[0].offset_begin == 3
 
 
+def test_a_copy_of_a_dead_letter_is_too_much() -> None:
+    """It was left out by one owner of its lane, and copied by another one."""
+    part = SLICE._replace(on_error=OnError.DEAD_LETTER, letters=frozenset({(1, EPOCH), (2, EPOCH)}))
+    found, _ = check({0: record(0), 1: record(1), 2: failure(2)}, [record(0), record(1)], part)
+    assert (found.skipped, found.totals) == (2, {EXTRA: 1})
+    assert found.findings[0].offset_begin == 1
+
+
 def test_a_record_that_is_neither_copied_nor_a_dead_letter_is_missing() -> None:
     """Its lane stops before it, and copies nothing behind."""
     part = SLICE._replace(on_error=OnError.DEAD_LETTER)
