@@ -98,8 +98,9 @@ def _partition(topic: TopicPlan, decision: PartitionDecision, view: LanesView) -
         records=count.records,
         size_bytes=count.size_bytes,
         flags_replaced=place.flags_replaced,
-        skipped=place.skipped,
-        filtered=place.filtered,
+        # What the lane has not told yet, the plan knows from the ledger.
+        skipped=max(place.skipped, decision.skipped),
+        filtered=max(place.filtered, decision.filtered),
         problem=None if state is LaneState.PAUSED else problem,
         gaps=() if report is None else report.gaps,
         state_age_s=age_s if state is reported else 0.0,

@@ -77,8 +77,8 @@ class PartitionDecision:
 
     Offsets are -1 while unknown. `state` is what a run reports of the partition, as far as that was looked at;
     `unexamined` is why it could not be. `gap` is what will be missing at the target, if the link continues after gaps.
-    A mapped partition was copied up to `copied_end`, an offset of the source; others up to the target's end. These
-    begin at `begin`, if not where the source does.
+    A mapped partition was copied up to `copied_end`, an offset of the source, without those that were `filtered` and
+    `skipped`; others up to the target's end. These begin at `begin`, if not where the source does.
     """
 
     partition: int
@@ -90,6 +90,8 @@ class PartitionDecision:
     gap: Gap | None = None
     copied_end: int | None = None
     begin: int = -1
+    filtered: int = 0
+    skipped: int = 0
 
     @property
     def first(self) -> int:
@@ -171,6 +173,7 @@ def preflight_mapped(pair: TopicPair, *, starts: Sequence[int]) -> TopicDecision
             source=pair.source_ranges.get(partition),
             target_end=target_end_of(pair, partition),
             copied_end=_copied_end(pair, partition, starts[partition]),
+            **_left_out(pair.cursors.get(partition)),
             **_outlook_fields(pair.outlooks.get(partition, Outlook())),
         )
         for partition in range(source.partition_count)
@@ -199,6 +202,10 @@ def _outlook_fields(outlook: Outlook) -> dict[str, Any]:
     """Return fields for the outlook: a side that does not answer now is no refusal, as it may be found sound."""
     key = "unexamined" if outlook.state in UNAVAILABLE else "refusal"
     return {"state": outlook.state, key: outlook.problem, "gap": outlook.gap}
+
+
+def _left_out(cursor: Cursor | None) -> dict[str, int]:
+    return {} if cursor is None else {"filtered": cursor.filtered, "skipped": cursor.skipped}
 
 
 def _copied_end(pair: TopicPair, partition: int, start: int) -> int:

@@ -109,6 +109,12 @@ def test_what_a_whole_lane_has_copied_waits_to_be_seen() -> None:
     assert [(p.source_end, p.lag_records, p.waiting_records) for p in topic.partitions] == [(70, 0, 30), (70, 0, 30)]
 
 
+def test_what_was_left_out_is_known_before_the_lane_has_its_place() -> None:
+    """A counter that began at 0 with each run would show old failures as new ones."""
+    before = topic_after(decision(0, copied_end=60, skipped=7, filtered=20))
+    assert (before.skipped, before.filtered) == (7, 20)
+
+
 def test_a_mapped_lane_tells_its_place_at_the_source() -> None:
     """Its lag follows from that, whatever the target holds; before it has reported, from what was planned. Once it has
     moved on, the target's end that was planned with is none of now, and unknown.

@@ -230,8 +230,9 @@ def _describe_skipped(link: LinkProgress, topic: TopicProgress) -> str:
     """Return how many records a transform has failed for, and where they are."""
     count = format_count(topic.skipped, "record")
     has_letters = topic.transform is not None and topic.transform.on_error is OnError.DEAD_LETTER
-    where = f" They are shown by isthmus quarantine show {link.link} {topic.topic}" if has_letters else ""
-    return f"the transform failed for {count}, which {'is' if topic.skipped == 1 else 'are'} left out.{where}"
+    where = f" Dead letters are shown by isthmus quarantine show {link.link} {topic.topic}" if has_letters else ""
+    is_one = topic.skipped == 1
+    return f"since it began the transform has failed for {count}, which {'was' if is_one else 'were'} left out.{where}"
 
 
 def _tell_controllers(links: Sequence[LinkProgress]) -> None:
