@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from isthmus.engine.batches.rebatch import Record
-from isthmus.engine.mapped.transformer import Changed, Delayed, Failure, Portion, TransformFailed
+from isthmus.engine.mapped.transformer import Changed, Delayed, Failure, Portion, TransformFailed, build_portion
 from isthmus.errors import ConfigError, PlanRefused
 from isthmus.fabric.blocking import in_loop
 from isthmus.fabric.comparing import OpenedWithSpark
@@ -19,15 +19,13 @@ from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.offsets import log_ranges
 from isthmus.kafka.log.reading import OffsetRange
 from isthmus.kafka.log.samples import first_records, newest_records
-from isthmus.kafka.metadata import NO_TOPIC_ID
 from isthmus.memory.filtering import in_force
 from isthmus.model.cluster import SchemaRegistry
 from isthmus.model.kafka.log import LogRange
-from isthmus.model.lane import Lane
 from isthmus.model.link import Link
 from isthmus.model.links.transform import RecordPart, RecordPath, Transform, TransformWay
 from isthmus.model.links.trial import ShownRecord, TransformTrial, TrialResult, TriedRecord, shown_record
-from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.naming import SourceTopic
 from isthmus.model.schemas.gate import schema_id
 from isthmus.registry.lookup import NO_SCHEMAS, FoundSchemas, SchemaBook, WriterSchema, describe_registry, registry_of
 from isthmus.spark.application import SparkApplication
@@ -251,17 +249,9 @@ def _change(
 
 def _portion(transform: Transform, topic: SourceTopic, partition: int, stored: Sequence[StoredRecord]) -> Portion:
     """Build the records of one partition as its lane would have them."""
-    lane = Lane(
-        source_topic=topic,
-        source_topic_id=NO_TOPIC_ID,
-        target_topic=TargetTopic(topic),
-        target_topic_id=NO_TOPIC_ID,
-        partition=partition,
-        is_mapped=True,
-        transform=transform.digest,
-    )
     records = [Record(each.offset, each.timestamp, each.key, each.value, each.headers) for each in stored]
-    return Portion(lane, records, [each.timestamp_type == _LOG_APPEND_TIME for each in stored])
+    are_appended = [each.timestamp_type == _LOG_APPEND_TIME for each in stored]
+    return build_portion(topic, partition, transform.digest, records, are_appended)
 
 
 def _call(transform: Transform, portion: Portion) -> Sequence[Changed]:

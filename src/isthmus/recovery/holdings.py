@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 
 from isthmus.errors import ConfigError, PlanRefused
 from isthmus.kafka.client import Client
@@ -11,7 +11,6 @@ from isthmus.memory.filtering import in_force
 from isthmus.memory.links import read_ledger
 from isthmus.memory.named import NamedLink
 from isthmus.model.lane import LaneState
-from isthmus.model.link import Link
 from isthmus.model.links.deadletters import dead_letters_of
 from isthmus.model.links.recovery import QUARANTINE_PREFIX, SetAside, quarantine_of
 from isthmus.model.naming import SourceTopic, TargetTopic
@@ -38,13 +37,14 @@ async def holdings(one: NamedLink, topic: str | None = None) -> tuple[Quarantine
     """Return the records set aside of the topics of a link, or of one, even if the link no longer mirrors it, and the
     dead letters of the link.
 
-    :raises ConfigError: There is no such link, or it does not mirror the topic, and never recovered it.
+    :raises ConfigError: There is no such link, or it never mirrored the topic.
     :raises ClusterError: The target cannot be read.
     """
-    link, target = one.link, one.target
+    target = one.target
+    (link,) = await in_force((one.link,), one.session)
     recovered = await _find_recovered(target, link.name)
     if topic is not None:
-        at_target = _at_target(link, topic, recovered)
+        at_target = await _at_target(one, topic)
         home = LetterHome(link.name, at_target, dead_letters_of(link.name, at_target))
         held = *await quarantine_holds(target, at_target), *await count_letters(target, home)
         return held or await _none_of(one, at_target)
@@ -71,12 +71,11 @@ async def show(
     """Return records set aside of a topic of a link, its dead letters included: the last `limit` of them, of a kind, a
     partition and an offset if these are given.
 
-    :raises ConfigError: There is no such link, it does not mirror the topic and never recovered it, or the limit is
-        none.
+    :raises ConfigError: There is no such link, it never mirrored the topic, or the limit is none.
     :raises ClusterError: The target cannot be read.
     """
     selected = ShownSelection(kind=kind, partition=partition, offset=offset, limit=limit)
-    at_target = _at_target(one.link, topic, await _find_recovered(one.target, one.name))
+    at_target = await _at_target(one, topic)
     return await show_records(one.target, one.name, at_target, selected) or await _none_of(one, at_target)
 
 
@@ -110,6 +109,13 @@ async def _find_recovered(target: Client, link: str | None = None) -> dict[Targe
     return {each.topic: each.source_topic for each in RecoveryDocument.find_all(documents.values())}
 
 
+async def _find_known(target: Client, link: str) -> dict[TargetTopic, SourceTopic]:
+    """Return the topics at the target that a link ever mirrored or recovered, with those of the source."""
+    documents = (await read_ledger(target)).of(link).documents.values()
+    mirrored = {each.target_topic: each.source_topic for each in TopicDocument.find_all(documents)}
+    return mirrored | {each.topic: each.source_topic for each in RecoveryDocument.find_all(documents)}
+
+
 async def replay_of(
     one: NamedLink,
     topic: str,
@@ -129,9 +135,8 @@ async def replay_of(
     :raises ClusterError: A cluster cannot be read or written; a repeated call continues.
     """
     link, target = one.link, one.target
-    recovered = await _find_recovered(target, link.name)
-    at_target = _at_target(link, topic, recovered)
-    source_topic = link.topics.source_of(at_target) or recovered.get(at_target)
+    at_target = await _at_target(one, topic)
+    source_topic = link.topics.source_of(at_target) or (await _find_known(target, link.name)).get(at_target)
     if into is None and (cluster not in (None, link.source.alias) or source_topic is None):
         raise ConfigError("no topic to write to is named", hint="Name it with --into.")
     replayer = Replayer(
@@ -164,7 +169,7 @@ async def replay_letters(
     :raises ClusterError: The target cannot be read or written; a repeated call continues.
     """
     (link,) = await in_force((one.link,), one.session)
-    at_target = _at_target(link, topic, await _find_recovered(one.target, link.name))
+    at_target = await _at_target(one, topic)
     await _require_writable(one.target, into or at_target)
     replayer = LetterReplayer(
         link=link, target=one.target, topic=at_target, into=into or at_target, change=change, on_step=on_step
@@ -208,13 +213,19 @@ async def _require_writable(target: Client, topic: str) -> None:
             )
 
 
-def _at_target(link: Link, topic: str, recovered: Mapping[TargetTopic, SourceTopic]) -> TargetTopic:
-    """Return the topic at the target for one named as there or as at the source, mirrored now or before."""
-    before = {name for name, source in recovered.items() if topic in (name, source)}
+async def _at_target(one: NamedLink, topic: str) -> TargetTopic:
+    """Return the topic at the target for one named as there or as at the source, mirrored now or before.
+
+    :raises ConfigError: There is no such link, or it never mirrored the topic.
+    :raises ClusterError: The target cannot be read.
+    """
+    (link,) = await in_force((one.link,), one.session)
+    known = await _find_known(one.target, link.name)
+    before = {name for name, source in known.items() if topic in (name, source)}
     found = link.topics.find_target(topic) or min(before, default=None)
     if found is None:
         raise ConfigError(
-            f"link {link.name} does not mirror topic {topic}, and never recovered it",
+            f"link {link.name} does not mirror topic {topic}, and never did",
             hint="isthmus quarantine list shows the quarantines of all clusters.",
         )
     return found

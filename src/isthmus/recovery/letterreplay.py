@@ -19,7 +19,7 @@ from isthmus.engine.batches.pieces import Piece
 from isthmus.engine.batches.rebatch import Record
 from isthmus.engine.mapped.letters import Letter
 from isthmus.engine.mapped.reworking import encode_pieces, measure
-from isthmus.engine.mapped.transformer import Changed, Delayed, Failure, Portion
+from isthmus.engine.mapped.transformer import Changed, Delayed, Failure, Portion, build_portion
 from isthmus.errors import BrokerRefused, ClusterError, PlanRefused, Unreachable
 from isthmus.kafka import codes
 from isthmus.kafka.batches.batch import HEADER_BYTES, stamp
@@ -27,10 +27,8 @@ from isthmus.kafka.client import Client
 from isthmus.kafka.log.leader import LogLeader
 from isthmus.kafka.log.listoffsets import PartitionKey
 from isthmus.kafka.log.reading import OffsetRange
-from isthmus.kafka.metadata import NO_TOPIC_ID
 from isthmus.kafka.transactions.transaction import Transaction
 from isthmus.model.kafka.topic import TopicDescription
-from isthmus.model.lane import Lane
 from isthmus.model.link import Link
 from isthmus.model.links.deadletters import dead_letters_of, replay_transaction_of
 from isthmus.model.links.recovery import OffsetRuns
@@ -343,16 +341,8 @@ def _runs(letters: Sequence[Letter]) -> Iterator[list[Letter]]:
 
 def _portion(transform: Transform, run: Sequence[Letter]) -> Portion:
     """Build the records of letters as their lane had them."""
-    lane = Lane(
-        source_topic=SourceTopic(run[0].topic),
-        source_topic_id=run[0].topic_id,
-        target_topic=TargetTopic(run[0].topic),
-        target_topic_id=NO_TOPIC_ID,
-        partition=run[0].partition,
-        is_mapped=True,
-        transform=transform.digest,
-    )
-    return Portion(lane, [each.record for each in run], [each.is_appended for each in run])
+    first, records = run[0], [each.record for each in run]
+    return build_portion(first.topic, first.partition, transform.digest, records, [each.is_appended for each in run])
 
 
 def _chunks(settled: Sequence[_Settled]) -> Iterator[list[_Settled]]:

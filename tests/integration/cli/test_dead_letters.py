@@ -165,3 +165,11 @@ def test_a_replay_writes_into_no_topic_with_the_offsets_of_a_source(
     replay = ("quarantine", "replay", shell.stem, orders, "--kind", "dead-letter", "--yes", "--raw")
     assert f"offsets of link {shell.stem}" in refused(shell, *replay, "--into", plain)
     assert oracle.ends(west.bootstrap_servers, plain, 0).high == 0
+
+    # Letters outlive the link's interest in their topic.
+    shell.links[0]["topics"] = {"include": [plain]}
+    shell.configure()
+    other = f"{shell.stem}.other"
+    topics.create(west, other, partitions=2)
+    assert len(shell.run("quarantine", "show", shell.stem, orders)) == 4
+    assert [each["written_records"] for each in shell.run(*replay, "--into", other)] == [2, 2]

@@ -7,7 +7,9 @@ from typing import NamedTuple, Protocol
 
 from isthmus.engine.batches.rebatch import Record
 from isthmus.errors import ClusterError
+from isthmus.kafka.metadata import NO_TOPIC_ID
 from isthmus.model.lane import Lane
+from isthmus.model.naming import SourceTopic, TargetTopic
 
 
 class Failure(NamedTuple):
@@ -25,6 +27,22 @@ class Portion(NamedTuple):
     lane: Lane
     records: list[Record]
     are_appended: list[bool]
+
+
+def build_portion(
+    topic: str, partition: int, transform: str, records: list[Record], are_appended: list[bool]
+) -> Portion:
+    """Build a portion as a lane of a topic at the source has it, for a transform (its digest) outside of a run."""
+    lane = Lane(
+        source_topic=SourceTopic(topic),
+        source_topic_id=NO_TOPIC_ID,
+        target_topic=TargetTopic(topic),
+        target_topic_id=NO_TOPIC_ID,
+        partition=partition,
+        is_mapped=True,
+        transform=transform,
+    )
+    return Portion(lane, records, are_appended)
 
 
 class Delayed(NamedTuple):

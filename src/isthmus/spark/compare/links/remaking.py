@@ -19,15 +19,12 @@ import pyarrow as pa
 
 from isthmus.engine.batches.rebatch import Record, records_of
 from isthmus.engine.mapped.reworking import Original, portions
-from isthmus.engine.mapped.transformer import Changed, Portion, TransformFailed
+from isthmus.engine.mapped.transformer import Changed, Portion, TransformFailed, build_portion
 from isthmus.kafka.batches.batch import Batch
 from isthmus.kafka.log.reading import OffsetRange, unreadable_error
 from isthmus.kafka.log.spans import spans_of
-from isthmus.kafka.metadata import NO_TOPIC_ID
 from isthmus.model.cluster import Cluster
-from isthmus.model.lane import Lane
 from isthmus.model.links.transform import Transform
-from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.spark.compare.links.changed import (
     ChangedFindings,
     ChangedSlice,
@@ -256,17 +253,8 @@ def _count(found: ChangedFindings, aborted: int, size_bytes: int, target_bytes: 
 
 def portion_of(part: ChangedSlice, origins: Sequence[Original]) -> Portion:
     """Return records as a transform gets them on their way."""
-    lane = Lane(
-        source_topic=SourceTopic(part.source.topic),
-        source_topic_id=NO_TOPIC_ID,
-        target_topic=TargetTopic(part.target.topic),
-        target_topic_id=NO_TOPIC_ID,
-        partition=part.source.partition,
-        is_mapped=True,
-        transform=part.transform,
-        on_error=part.on_error,
-    )
-    return Portion(lane, [each.record for each in origins], [each.is_appended for each in origins])
+    records, are_appended = [each.record for each in origins], [each.is_appended for each in origins]
+    return build_portion(part.source.topic, part.source.partition, part.transform, records, are_appended)
 
 
 # Expressions
