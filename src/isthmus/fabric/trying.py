@@ -267,12 +267,9 @@ def _call(transform: Transform, portion: Portion) -> Sequence[Changed]:
     try:
         return in_loop(change())
     except TransformFailed as error:
-        is_away = isinstance(error.__cause__, ConnectionError | TimeoutError)
         raise PlanRefused(
             f"the transform cannot be applied: {error}",
-            hint="What the function asks does not answer: bring it back, then repeat the command."
-            if is_away
-            else "Correct the name, or install the module where this runs, and on the executors.",
+            hint=error.hint or "Correct the name, or install the module where this runs, and on the executors.",
         ) from error
 
 

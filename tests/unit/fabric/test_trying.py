@@ -21,7 +21,7 @@ def away(rows):
 """
 
 
-@pytest.mark.parametrize(("name", "hint"), [("away", "bring it back"), ("absent", "Correct the name")])
+@pytest.mark.parametrize(("name", "hint"), [("away", "bring that back"), ("absent", "Correct the name")])
 def test_a_function_that_cannot_work_now_is_not_called_missing(tmp_path: Path, name: str, hint: str) -> None:
     """What it asks has to come back; only one that cannot be found has to be installed."""
     module = f"rules_{tmp_path.name.replace('-', '_')}"
