@@ -204,7 +204,7 @@ def _outlook_fields(outlook: Outlook) -> dict[str, Any]:
     return {"state": outlook.state, key: outlook.problem, "gap": outlook.gap}
 
 
-def _left_out(cursor: Cursor | None) -> dict[str, int]:
+def _left_out(cursor: Cursor | None) -> dict[str, Any]:
     return {} if cursor is None else {"filtered": cursor.filtered, "skipped": cursor.skipped}
 
 
