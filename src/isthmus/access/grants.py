@@ -117,22 +117,50 @@ class GrantedSide:
 
 
 def granted_sides(
-    link: Link, principals: Mapping[Side, str | None], *, side: Side | None = None, only_required: bool = False
+    link: Link,
+    principals: Mapping[Side, str | None],
+    *,
+    others: Iterable[Link] = (),
+    side: Side | None = None,
+    only_required: bool = False,
 ) -> list[GrantedSide]:
     """Return the rights of a link's users at both ends, or at one. `principals` are given where a login does not name
-    them.
+    them. Of `others`, links of the same clusters, rules may reach those of the same principal.
 
-    :raises ConfigError: It is not known who Isthmus is at one of them.
+    :raises ConfigError: It is not known who Isthmus is at one of them, or rules would reach a link of somebody else.
     """
     sides: list[GrantedSide] = []
     for one in Side if side is None else (side,):
         cluster = link.source if one is Side.SOURCE else link.target
         principal = _principal(one, cluster, principals.get(one))
         found = grants_of(link, one, principal, only_required=only_required)
-        sides.append(
-            GrantedSide(side=one, cluster=cluster, principal=principal, grants=found.grants, notes=found.notes)
-        )
+        notes = (*found.notes, *_find_reached(found.grants, link, cluster, principal, others))
+        sides.append(GrantedSide(side=one, cluster=cluster, principal=principal, grants=found.grants, notes=notes))
     return sides
+
+
+def _find_reached(
+    grants: Sequence[Grant], link: Link, cluster: Cluster, principal: str, others: Iterable[Link]
+) -> Iterator[str]:
+    """Yield which other links at a cluster, whose principal is not known, have names that rules of a link reach.
+
+    :raises ConfigError: Another principal has such a link.
+    """
+    own = f".{link.name}."
+    names = sorted({each.rule.name for each in grants if each.rule.name.endswith(own)})
+    for other in others if names else ():
+        ends = (each for each in (other.source, other.target) if each.alias == cluster.alias)
+        there = next(ends, None)
+        if there is None or there.principal == principal or not other.name.startswith(f"{link.name}."):
+            continue
+        what = f"what begins with {' or '.join(names)}, as that of link {other.name} does"
+        if there.principal is not None:
+            raise ConfigError(
+                f"{principal} would have rights on {what}, which {there.principal} runs",
+                field=f"links.{link.name}.name",
+                hint="Give one of both links another name before it first runs, or both the same login.",
+            )
+        yield f"these rules are about {what}: have one principal run both, or give one of them another name"
 
 
 def _principal(side: Side, cluster: Cluster, given: str | None) -> str:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from isthmus.access.grants import Grants, fixed_prefix, grants_of
+from isthmus.access.grants import Grants, fixed_prefix, granted_sides, grants_of
+from isthmus.errors import ConfigError
 from isthmus.model.cluster import Cluster
 from isthmus.model.configsettings import ConfigSettings
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
@@ -84,6 +85,27 @@ def test_a_declared_link() -> None:
         }
         of_ledger = {each for _, name, each in found if name == "__isthmus.ledger"}
         assert of_ledger == {"CREATE", "READ", "WRITE", "DESCRIBE_CONFIGS"}
+
+
+def test_rules_reach_no_link_of_another_principal_whose_name_begins_alike() -> None:
+    """Rules by a prefix are about its transactional ids too. Where its principal is not known that is noted."""
+
+    def named(name: str, user: str | None) -> Link:
+        target = replace(LINK.target, security=replace(LINK.target.security, username=user))
+        return replace(LINK, name=name, target=target)
+
+    def at_target(*others: Link) -> tuple[str, ...]:
+        (side,) = granted_sides(own, {}, others=(own, *others), side=Side.TARGET)
+        return side.notes
+
+    own = named("orders", "me")
+    assert at_target(named("orders.eu", "me"), named("orders-us", "other"), named("all.orders", "other")) == ()
+    (note,) = at_target(named("orders.eu", None))
+    assert "what begins with isthmus.orders., as that of link orders.eu does" in note
+    with pytest.raises(
+        ConfigError, match=r"User:me would have rights on .* link orders.eu does, which User:other runs"
+    ):
+        at_target(named("orders.eu", "other"))
 
 
 def test_quotas_of_attached_principals() -> None:

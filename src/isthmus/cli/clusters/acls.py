@@ -85,9 +85,10 @@ def generate(
     link = chosen_link(name, link)
     if link is None:
         raise ConfigError("no link is named", hint="Name the link: isthmus acls generate LINK.")
-    chosen = load_with_declared(path, link).link(link)
+    configuration = load_with_declared(path, link)
+    chosen = configuration.link(link)
     principals = {Side.SOURCE: source_principal, Side.TARGET: target_principal}
-    sides = granted_sides(chosen, principals, side=side, only_required=only_required)
+    sides = granted_sides(chosen, principals, others=configuration.links, side=side, only_required=only_required)
     for one in sides:
         for note in one.notes:
             console.print(Text(printable(f"{one.cluster.alias}: {note}"), style="yellow"))

@@ -311,8 +311,9 @@ def _rights_routes(router: APIRouter, desk: FabricDesk) -> None:
         only_required: Annotated[bool, Query(description="Without optional rights.")] = False,
     ) -> LinkGrants:
         principals = {Side.SOURCE: source_principal, Side.TARGET: target_principal}
-        chosen = (await desk.having(link)).link(link)
-        sides = granted_sides(chosen, principals, side=side, only_required=only_required)
+        configuration = await desk.having(link)
+        chosen, others = configuration.link(link), configuration.links
+        sides = granted_sides(chosen, principals, others=others, side=side, only_required=only_required)
         return LinkGrants(
             rules=[row for each in sides for row in each.rows],
             notes=[f"{each.cluster.alias}: {note}" for each in sides for note in each.notes],
