@@ -29,5 +29,5 @@ def test_a_function_that_cannot_work_now_is_not_called_missing(tmp_path: Path, n
     transform = Transform(python=RecordFunction(module, name, str(tmp_path)))
     portion = Portion(LETTERED, [Record(0, 1, None, b"v", [])], [False])
     with pytest.raises(PlanRefused) as refused:
-        change_portions(transform, [portion], SparkApplication(Configuration(clusters={}, links=())))
+        change_portions(transform, [portion], SparkApplication(Configuration(clusters=(), links=())))
     assert hint in refused.value.hint
