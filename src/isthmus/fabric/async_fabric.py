@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from isthmus.errors import ConfigError, IsthmusError
 from isthmus.fabric.comparing import OpenedWithSpark, comparison
+from isthmus.fabric.expressions import check_expressions
 from isthmus.fabric.names import live_names
 from isthmus.fabric.opening import open_configuration
 from isthmus.fabric.status import FabricStatus
@@ -265,12 +266,20 @@ class AsyncFabric(OpenedWithSpark):
         """What can be changed of trees while they run: clusters that come and leave."""
         return TreeChanges(self.configuration, self.session)
 
-    async def plan(self, *, link: str | None = None, tree: str | None = None, clusters: Collection[str] = ()) -> Plan:
+    async def plan(
+        self,
+        *,
+        link: str | None = None,
+        tree: str | None = None,
+        clusters: Collection[str] = (),
+        with_spark: bool = False,
+    ) -> Plan:
         """What `run` would create and copy, per topic with mode and reasons. Nothing is changed.
 
         The ends of both logs are compared as a run does at its first look, so that both find the same.
         A cluster that does not answer is a problem of its links, not an error. With `clusters` only links into these,
-        with `tree` only its distributors.
+        with `tree` only its distributors. Registries are asked for the schemas that transforms decode by, and
+        `with_spark` Spark for their expressions; it is started for that.
 
         :raises ConfigError: There is no link or tree of that name, no cluster of that alias, or no link into one.
         """
@@ -282,7 +291,9 @@ class AsyncFabric(OpenedWithSpark):
         claims = Claims()
         # One after the other: which link a topic belongs to is settled in the order of the file.
         plans = [await plan_link(each, self.configuration, self.session, claims, links) for each in links]
-        return Plan(links=tuple(plans))
+        pairs = zip(plans, links, strict=True)
+        checked = [await check_expressions(plan, each, self.application, with_spark=with_spark) for plan, each in pairs]
+        return Plan(links=tuple(checked))
 
     filters = read_filters
     filter = write_filters

@@ -35,6 +35,8 @@ from isthmus.spark.transforms.python import build_functions
 from isthmus.spark.transforms.resolving import NO_SCHEMA_HINT, all_subjects, resolve, subjects_of
 
 RECORDS_MAX: Final = 1_000
+WITHIN_S: Final = 60.0
+"""How long a function may take for the records of a trial: a link waits for it without an end."""
 _AT_ONCE: Final = 8
 _LOG_APPEND_TIME: Final = 1
 
@@ -56,10 +58,12 @@ async def transform_trial(
     partition: int | None = None,
     limit: int = 20,
     offset_begin: int | None = None,
+    within_s: float = WITHIN_S,
 ) -> Callable[[], TransformTrial]:
     """What tries the transform of a topic, named as at the source or as at the target, on records of the source: the
     newest that consumers at read_committed see, or those from `offset_begin` on, at most `limit`. They are read here;
-    the function that is returned blocks while the transform works, for which expressions need Spark.
+    the function that is returned blocks while the transform works, for which expressions need Spark; a Python function
+    has to be done `within_s`.
 
     :raises ConfigError: There is no link of that name, it does not mirror the topic, or that has no such partition.
     :raises PlanRefused: The link does not change records of the topic.
@@ -80,7 +84,7 @@ async def transform_trial(
     schemas = await _look_up(chosen, transform, source_topic, records) if transform.has_schemas else None
 
     def try_it() -> TransformTrial:
-        tried, unfound = _try(transform, source_topic, records, opened.application, schemas)
+        tried, unfound = _try(transform, source_topic, records, opened.application, schemas, within_s)
         return TransformTrial(
             link=chosen.name,
             source=chosen.source.alias,
@@ -183,12 +187,13 @@ def _try(
     records: Sequence[tuple[int, StoredRecord]],
     application: SparkApplication,
     schemas: _Schemas | None,
+    within_s: float,
 ) -> tuple[tuple[TriedRecord, ...], Sequence[RecordPath]]:
     parts: dict[int, list[StoredRecord]] = {}
     for partition, record in records:
         parts.setdefault(partition, []).append(record)
     portions = [_portion(transform, topic, partition, part) for partition, part in sorted(parts.items())]
-    outcomes, decoders, unfound = _change(transform, portions, application, schemas)
+    outcomes, decoders, unfound = _change(transform, portions, application, schemas, within_s)
     tried = tuple(
         _describe_trial(portion.lane.partition, record, found, decoders)
         for portion, outcome in zip(portions, outcomes, strict=True)
@@ -223,10 +228,14 @@ def change_portions(
 
 
 def _change(
-    transform: Transform, portions: Sequence[Portion], application: SparkApplication, schemas: _Schemas | None
+    transform: Transform,
+    portions: Sequence[Portion],
+    application: SparkApplication,
+    schemas: _Schemas | None,
+    within_s: float | None = None,
 ) -> _Changes:
     if transform.way is not TransformWay.SQL:
-        return _Changes([_call(transform, portion) for portion in portions])
+        return _Changes(_call(transform, portions, within_s))
     # It loads Spark and pyarrow, which other commands do without.
     from isthmus.spark.transforms.trial import try_expressions
 
@@ -254,23 +263,36 @@ def _portion(transform: Transform, topic: SourceTopic, partition: int, stored: S
     return build_portion(topic, partition, transform.digest, records, are_appended)
 
 
-def _call(transform: Transform, portion: Portion) -> Sequence[Changed]:
-    """Return what a function makes of records of one partition.
+def _call(transform: Transform, portions: Sequence[Portion], within_s: float | None) -> list[Sequence[Changed]]:
+    """Return what a function makes of records of each partition.
 
-    :raises PlanRefused: The transform cannot be applied at all.
+    :raises PlanRefused: The transform cannot be applied at all, or takes too long.
     """
     (transformer,) = build_functions([transform], Calls()).values()
+    found: list[Sequence[Changed]] = []
 
-    async def change() -> Sequence[Changed]:
-        return await transformer.change(portion)
+    async def change() -> None:
+        async with asyncio.timeout(within_s):
+            for portion in portions:
+                found.append(await transformer.change(portion))
 
     try:
-        return in_loop(change())
+        in_loop(change())
     except TransformFailed as error:
         raise PlanRefused(
             f"the transform cannot be applied: {error}",
             hint=error.hint or "Correct the name, or install the module where this runs, and on the executors.",
         ) from error
+    except TimeoutError as error:
+        portion = portions[len(found)]
+        first, last = portion.records[0].offset, portion.records[-1].offset
+        raise PlanRefused(
+            f"{transform.python} is not done after {within_s:g} s: it was called with records of partition "
+            f"{portion.lane.partition}, offsets {first} to {last}",
+            hint="A link would wait for it, and copy nothing of that partition. See what it waits for; --limit and "
+            "--from-offset find the record.",
+        ) from error
+    return found
 
 
 def _describe_trial(

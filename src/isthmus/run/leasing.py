@@ -44,7 +44,10 @@ class LeasedLanes:
         self._pauses = pauses
         self._progress = progress
         self._limits, self._transforms = link.context.limits, link.context.transforms
-        self._schemas = SchemaWatch(link.context.source, link.context.transforms)
+        cursors = lane_cursors(link.name, link.ledger.documents).values()
+        begun = {cursor.transform for cursor in cursors}
+        first = [each for each in link.context.transforms if each.digest not in begun]
+        self._schemas = SchemaWatch(link.context.source, first)
         self._scheduler: LeaseScheduler | None = None
         self._known: dict[LaneKey, LaneReport] = {}
         self._idle = IdleLanes(link.source, link.target)

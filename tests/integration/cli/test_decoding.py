@@ -74,6 +74,8 @@ def test_decoding_is_tried_and_mistakes_are_refused_before_anything_is_copied(
     """What people see is decoded; the password of the registry is shown nowhere."""
     orders = f"{shell.stem}.orders"
     shell.run("transform", "try", shell.stem, "--topic", orders, code=6)
+    (planned,) = shell.run("plan")["links"][0]["topics"]
+    assert f"has no schema for {orders}-key" in planned["notes"][-1]["message"]
     key_id = registry.register(f"{orders}-key", '"string"')
     schema_id = registry.register(f"{orders}-value", SCHEMA)
     records = [order(50), order(1, "US"), order(0)]
@@ -84,6 +86,15 @@ def test_decoding_is_tried_and_mistakes_are_refused_before_anything_is_copied(
 
     said = shell.run("plan")
     assert "never-shown" not in json.dumps(said)
+    registry.faults += [503] * 3
+    (planned,) = shell.run("plan", code=1)["links"][0]["topics"]
+    assert "does not answer" in planned["reasons"][0]["message"]
+    shell.links[0]["transform"] = [{"topics": [orders], **TRANSFORM, "where": "value.countri = 'DE'"}]
+    shell.configure()
+    (planned,) = shell.run("plan", code=1)["links"][0]["topics"]
+    assert f"value.countri is in no schema of {orders}-value" in planned["reasons"][0]["message"]
+    shell.links[0]["transform"] = [{"topics": [orders], **TRANSFORM}]
+    shell.configure()
     found = shell.run("transform", "try", shell.stem, "--topic", orders, "--partition", "0", code=1)
     assert "never-shown" not in json.dumps(found)
     assert [each["result"] for each in found["records"]] == ["changed", "left out", "failed", "waits for the registry"]
@@ -103,6 +114,8 @@ def test_decoding_is_tried_and_mistakes_are_refused_before_anything_is_copied(
     other = registry.register(f"{orders}-value", {**SCHEMA, "fields": [{"name": "country", "type": "int"}]})
     shell.links[0]["transform"] = [{"topics": [orders], **TRANSFORM, "set": {}, "drop": []}]
     shell.configure()
+    (planned,) = shell.run("plan")["links"][0]["topics"]
+    assert f"(id {other})" in planned["notes"][-1]["message"]
     with shell.start("run", "--until", "caught-up") as command:
         _, told = command.communicate(timeout=shell.term_s)
     assert command.returncode == 2

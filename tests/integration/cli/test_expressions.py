@@ -96,8 +96,19 @@ def test_expressions_are_tried_and_a_mistake_is_refused_before_anything_is_copie
     shell.configure()
     shell.run("transform", "try", shell.stem, "--topic", orders, code=2)
 
+    shell.links[0]["transform"][0] = {"topics": [orders], **copy.deepcopy(TRANSFORM)}
+    shell.links[0]["transform"][0]["decode"] = {"value": {"format": "json", "fields": "country STRIN, id INT"}}
+    shell.configure()
+    refused, plain = shell.run("plan", code=1)["links"][0]["topics"]
+    assert (refused["mode"], plain["mode"]) == ("refused", "identity")
+    assert "decode.value.fields: " in refused["reasons"][0]["message"]
+    assert "STRIN" in refused["reasons"][0]["message"]
+    shell.run("transform", "try", shell.stem, "--topic", orders, code=2)
+
+    shell.links[0]["transform"][0] = {"topics": [orders], **copy.deepcopy(TRANSFORM)}
     shell.links[0]["transform"][0]["where"] = "value.country = nope(1)"
     shell.configure()
+    assert "nope" in shell.run("plan", code=1)["links"][0]["topics"][0]["reasons"][0]["message"]
     shell.run("run", "--until", "caught-up", code=2)
     assert [oracle.records(west.bootstrap_servers, f"{shell.stem}.{name}") for name in ("orders", "plain")] == [
         [[]],

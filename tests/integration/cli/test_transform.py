@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from isthmus import config
+from isthmus.errors import PlanRefused
+from isthmus.fabric.fabric import Fabric
 from isthmus.local import LocalCluster
 from testing.groups.consumers import await_position, commit
 from testing.records import oracle, topics
@@ -31,6 +34,12 @@ def clean(rows):
             values.append(json.dumps(order).encode())
     return rows.take(pa.array(kept, pa.int32())).set_column(1, "value", pa.array(values, pa.binary()))
 '''
+HANGING = """
+import time
+
+def hang(rows):
+    time.sleep(3600)
+"""
 COUNTRIES = ("DE", "US", "FR")
 
 
@@ -62,7 +71,7 @@ def test_a_transform_is_planned_and_tried(shell: Shell, east: LocalCluster) -> N
     assert "changed on the way" in changed["notes"][0]["message"]
 
     found = shell.run("transform", "try", shell.stem, "--topic", orders, "--limit", "6")
-    assert found["counts"] == {"unchanged": 0, "changed": 4, "left_out": 2, "failed": 0}
+    assert found["counts"] == {"unchanged": 0, "changed": 4, "left_out": 2, "failed": 0, "waits_for_the_registry": 0}
     assert [each["offset"] for each in found["records"]] == [*range(24, 30)]
     first = found["records"][0]
     assert json.loads(first["before"]["value"]) == {"id": 24, "country": "DE", "note": "private"}
@@ -90,6 +99,16 @@ def test_a_transform_is_planned_and_tried(shell: Shell, east: LocalCluster) -> N
     refused, plain = shell.run("plan", code=1)["links"][0]["topics"]
     assert (refused["mode"], plain["mode"]) == ("refused", "identity")
     assert "rules:cleaned cannot be imported" in refused["reasons"][0]["message"]
+
+
+def test_a_trial_of_a_function_that_hangs_has_an_end(shell: Shell, tmp_path: Path) -> None:
+    """It says which records the function has, and what a link would do."""
+    (tmp_path / "hanging.py").write_text(HANGING)
+    shell.links[0]["transform"][0]["python"] = "hanging:hang"
+    shell.configure()
+    says = r"hanging:hang is not done after 2 s: .* partition 0, offsets 25 to 29"
+    with Fabric(config.load(tmp_path / "isthmus.yaml")) as fabric, pytest.raises(PlanRefused, match=says):
+        fabric.transform_trial(shell.stem, f"{shell.stem}.orders", limit=5, within_s=2.0)
 
 
 def test_a_link_with_a_transform_runs(shell: Shell, east: LocalCluster, west: LocalCluster) -> None:

@@ -85,7 +85,7 @@ def plan(
     be run, with the code of the first reason, as a run does.
     """
     link = chosen_link(name, link)
-    found = ask_fabric(load_with_declared(path, link), lambda fabric: fabric.plan(link=link))
+    found = ask_fabric(load_with_declared(path, link), lambda fabric: fabric.plan(link=link, with_spark=True))
     show_plan(found, output)
     if found.exit_code:
         raise typer.Exit(found.exit_code)

@@ -31,7 +31,8 @@ _FORMATS: Final[Mapping[RecordFormat, Callable[[WriterSchema], FormatSchema]]] =
 
 class DecodedColumns(NamedTuple):
     """A part of records as expressions see it: the fields that are `wanted`, of a `type`, and the types of the fields
-    that are set, by their paths; `drops` are left out. The `subjects` are those of its schemas.
+    that are set, by their paths; `drops` are left out. The `subjects` are those of its schemas. Those in `aside` do not
+    go with the others: by their ids, why and what to do.
     """
 
     format: RecordFormat
@@ -40,6 +41,7 @@ class DecodedColumns(NamedTuple):
     targets: tuple[tuple[RecordPath, FieldType], ...] = ()
     drops: tuple[RecordPath, ...] = ()
     subjects: tuple[str, ...] = ()
+    aside: tuple[tuple[int, str], ...] = ()
 
 
 class Prepared(NamedTuple):
@@ -153,7 +155,8 @@ class PartDecoder:
                 schema.check_drop(path.names)
             return _Known(schema, schema.build_reader(columns.type))
         except NotDecoded as error:
-            return _Known(schema, unfit=f"schema {written.id} does not fit what expressions were prepared for: {error}")
+            why = dict(columns.aside).get(written.id) or f"it does not fit what expressions were prepared for: {error}"
+            return _Known(schema, unfit=f"schema {written.id}: {why}")
 
     def read(self, data: bytes | None, asked: Asked = NOTHING_ASKED) -> Any:
         """Return what expressions see of a key or value, by what was `asked` for it.

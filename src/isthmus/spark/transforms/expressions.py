@@ -137,6 +137,7 @@ def compile_transforms(spark: SparkSession, prepared: Sequence[Prepared]) -> Com
     kinds, read = [], list[set[str]]()
     for each in prepared:
         _parse(spark, each.transform)
+        _check_fields(spark, each.transform)
         _check_whole_parts(spark, each.transform)
         alone = Compiled((each,), tuple(_COLUMNS), ())
         rows = spark.createDataFrame([], alone.fed_ddl)
@@ -359,6 +360,26 @@ def _parse(spark: SparkSession, transform: Transform) -> None:
             _parser(spark).parseExpression(expression)
         except PySparkException as error:
             raise ConfigError(f"{name}: {describe_error(error)}", field=name, hint=_HINT) from error
+
+
+def _check_fields(spark: SparkSession, transform: Transform) -> None:
+    """Require that Spark understands the fields that are given.
+
+    :raises ConfigError: It does not.
+    """
+    from pyspark.errors import PySparkException
+
+    for part in _DECODED:
+        fields = transform.decoding(part).fields
+        try:
+            if fields:
+                _parser(spark).parseTableSchema(fields)
+        except PySparkException as error:
+            raise ConfigError(
+                f"decode.{part}.fields: {describe_error(error)}",
+                field=f"decode.{part}.fields",
+                hint='Fields are written as columns of a table in Spark\'s SQL: "country STRING, amount DOUBLE".',
+            ) from error
 
 
 def _check_whole_parts(spark: SparkSession, transform: Transform) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from isthmus.errors import ConfigError
@@ -24,6 +25,7 @@ NO_SCHEMA_HINT: Final = (
 )
 _T = TypeVar("_T")
 _Found = Sequence[tuple[SchemaOrigin, FormatSchema]]
+_Versions = Sequence[tuple[SchemaOrigin, WriterSchema]]
 
 
 def subjects_of(transform: Transform, part: RecordPart, topics: Iterable[str]) -> frozenset[str]:
@@ -40,10 +42,18 @@ def all_subjects(transform: Transform, topics: Collection[str]) -> frozenset[str
 
 
 def resolve(
-    spark: SparkSession, transform: Transform, topics: Collection[str], subjects: Subjects, registry: str
+    spark: SparkSession,
+    transform: Transform,
+    topics: Collection[str],
+    subjects: Subjects,
+    registry: str,
+    settled: Collection[SchemaOrigin] | None = None,
 ) -> Prepared:
     """Return the columns of a transform for these topics, by the schemas of their subjects; where there are none yet,
     records wait.
+
+    If some are `settled`, as a link copies by them, others that do not go with them are set aside: their records wait,
+    and all others go on.
 
     :raises ConfigError: It names fields that no schema has, or that cannot be set or dropped, or schemas disagree.
     :raises HostError: A library for a format is not installed.
@@ -53,24 +63,77 @@ def resolve(
         names = sorted(subjects_of(transform, part, topics))
         if not transform.decoding(part).format.has_schema:
             continue
-        found = _build_all(transform, part, {name: subjects.get(name, ()) for name in names})
-        if not found:
+        versions = [
+            (SchemaOrigin(name, each.id), each)
+            # The first ones of all subjects come first.
+            for _, name, each in sorted(
+                ((place, name, each) for name in names for place, each in enumerate(subjects.get(name, ()))),
+                key=lambda one: one[:2],
+            )
+        ]
+        if not versions:
             listed = ", ".join(names) or "any topic"
             return Prepared(transform, problem=f"{registry} has no schema for {listed} yet")
-        columns[part] = _columns(spark, transform, part, found)
+        build = partial(_build_columns, spark, transform, part)
+        columns[part] = build(versions) if settled is None else _build_most(build, versions, settled)
     return Prepared(transform, columns.get(RecordPart.KEY), columns.get(RecordPart.VALUE))
 
 
-def _build_all(transform: Transform, part: RecordPart, subjects: Subjects) -> _Found:
+def _build_most(
+    build: Callable[[_Versions], DecodedColumns], versions: _Versions, settled: Collection[SchemaOrigin]
+) -> DecodedColumns:
+    """Build the columns of settled versions and of all others that go with them.
+
+    :raises ConfigError: No version goes with the transform.
+    """
+    taken, aside = _take(build, [], [each for each in versions if each[0] in settled])
+    taken, also = _take(build, taken, [each for each in versions if each[0] not in settled])
+    if aside or also:
+        # A field that expressions name may be in later versions alone.
+        taken, left = _take(build, taken, [each for each, _ in (*aside, *also)])
+        if not taken:
+            raise left[0][1]
+        reasons = {origin.schema_id: set_aside(error) for (origin, _), error in left}
+        return build(taken)._replace(aside=tuple(sorted(reasons.items())))
+    return build(taken)
+
+
+def set_aside(error: ConfigError) -> str:
+    """Return why records of a schema wait that does not go with those that are copied, and what to do."""
+    return (
+        f"it does not go with the schemas that are copied: {error.message}. Give its topics a mapping of their own in "
+        "transform, or change this one so that it goes with all of them."
+    )
+
+
+def _take(
+    build: Callable[[_Versions], DecodedColumns], taken: _Versions, more: _Versions
+) -> tuple[_Versions, list[tuple[tuple[SchemaOrigin, WriterSchema], ConfigError]]]:
+    """Return what was taken with all of `more` that go with it, and the others, each with the reason."""
+    if not more:
+        return taken, []
+    try:
+        build([*taken, *more])
+    except ConfigError as error:
+        if len(more) == 1:
+            return taken, [(more[0], error)]
+    else:
+        return [*taken, *more], []
+    half = len(more) // 2
+    taken, aside = _take(build, taken, more[:half])
+    taken, also = _take(build, taken, more[half:])
+    return taken, [*aside, *also]
+
+
+def _build_columns(spark: SparkSession, transform: Transform, part: RecordPart, versions: _Versions) -> DecodedColumns:
     wanted = transform.decoding(part).format
     found: list[tuple[SchemaOrigin, FormatSchema]] = []
-    for subject, versions in subjects.items():
-        for each in versions:
-            try:
-                found.append((SchemaOrigin(subject, each.id), build_schema(each, wanted)))
-            except NotDecoded as error:
-                raise _mistake(f"decode.{part}", f"subject {subject}: {error}") from error
-    return found
+    for origin, each in versions:
+        try:
+            found.append((origin, build_schema(each, wanted)))
+        except NotDecoded as error:
+            raise _mistake(f"decode.{part}", f"subject {origin.subject}: {error}") from error
+    return _columns(spark, transform, part, found)
 
 
 def _columns(spark: SparkSession, transform: Transform, part: RecordPart, found: _Found) -> DecodedColumns:

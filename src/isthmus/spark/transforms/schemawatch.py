@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Iterable, Sequence
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from isthmus.errors import ConfigError, IsthmusError
@@ -13,8 +14,9 @@ from isthmus.model.lane import Lane
 from isthmus.model.links.transform import Transform, TransformWay
 from isthmus.registry.lookup import SchemaBook, describe_registry, registry_of
 from isthmus.spark.formats.decoding import Prepared
+from isthmus.spark.formats.types import SchemaOrigin
 from isthmus.spark.transforms.expressions import parsing_session, require_sound
-from isthmus.spark.transforms.resolving import Subjects, all_subjects, resolve
+from isthmus.spark.transforms.resolving import Subjects, all_subjects, resolve, set_aside
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -22,21 +24,23 @@ if TYPE_CHECKING:
 INTERVAL_S: Final = 30.0
 RETRY_S: Final = 5.0
 """How soon schemas are looked at again that records wait for."""
+_log = logging.getLogger(__name__)
 
 
 class _Look(NamedTuple):
-    """What was found of a transform's schemas, for these topics of the source."""
+    """What was found of a transform's schemas, for these topics of the source. Columns are those of `settled` ones."""
 
     topics: frozenset[str]
     prepared: Prepared
     subjects: Subjects | None = None
+    settled: frozenset[SchemaOrigin] = frozenset()
 
 
 class SchemaWatch:
     """Knows the columns of the transforms that decode by schemas of the `source`'s registry. Close it.
 
-    A mistake in one of the `first` transforms is an error, before anything is copied by it; in others it makes records
-    wait, as a link that runs goes on with all other topics.
+    A mistake in one of the `first` transforms is an error, before anything is copied by it. In others the columns stay
+    as they were: a schema that does not go with those that are copied makes its own records wait.
     """
 
     def __init__(self, source: Cluster, first: Iterable[Transform]) -> None:
@@ -97,30 +101,81 @@ class SchemaWatch:
             subjects = await self._book.find_subjects(all_subjects(transform, topics))
             if before is not None and (before.topics, before.subjects) == (topics, subjects):
                 return
+            is_first = before is None and transform.digest in self._first
+            settled = None if is_first else before.settled if before is not None else frozenset()
             prepared = await asyncio.to_thread(
-                _prepare, spark, transform, topics, subjects, describe_registry(registry)
+                prepare_columns, spark, transform, topics, subjects, describe_registry(registry), settled
             )
         except IsthmusError as error:
             if isinstance(error, ConfigError) and before is None and transform.digest in self._first:
                 raise
             # What was known of the schemas is true as long as nothing else is known.
-            known = before.prepared if before is not None and not isinstance(error, ConfigError) else None
-            prepared = known or Prepared(transform, problem=f"{error} {error.hint}".strip())
-            self._looks[transform.digest] = _Look(topics, prepared)
+            if before is None or before.prepared.problem:
+                before = _Look(topics, Prepared(transform, problem=f"{error} {error.hint}".strip()))
+            self._looks[transform.digest] = before._replace(topics=topics, subjects=None)
         else:
-            self._looks[transform.digest] = _Look(topics, prepared, subjects)
+            _tell_aside(before, prepared)
+            self._looks[transform.digest] = _Look(topics, prepared, subjects, _settle(prepared, subjects))
 
 
-def _prepare(
-    spark: SparkContext, transform: Transform, topics: frozenset[str], subjects: Subjects, registry: str
+def _settle(prepared: Prepared, subjects: Subjects) -> frozenset[SchemaOrigin]:
+    """The schemas that columns are made of."""
+    aside = _aside(prepared)
+    origins = (SchemaOrigin(name, each.id) for name, found in subjects.items() for each in found)
+    return frozenset(each for each in origins if not prepared.problem and each.schema_id not in aside)
+
+
+def _aside(prepared: Prepared) -> dict[int, str]:
+    return dict(each for _, columns in prepared.decoded for each in columns.aside)
+
+
+def _tell_aside(before: _Look | None, prepared: Prepared) -> None:
+    known = {} if before is None else _aside(before.prepared)
+    for schema_id, reason in _aside(prepared).items():
+        if schema_id not in known:
+            _log.warning("records of schema %d wait: %s", schema_id, reason)
+
+
+def prepare_columns(
+    spark: SparkContext,
+    transform: Transform,
+    topics: frozenset[str],
+    subjects: Subjects,
+    registry: str,
+    settled: frozenset[SchemaOrigin] | None,
 ) -> Prepared:
     """Prepare a transform for the schemas of its topics.
 
     :raises ConfigError: It does not go with them, or Spark does not understand it.
     """
-    prepared = resolve(parsing_session(spark), transform, topics, subjects, registry)
-    require_sound(spark, (prepared,))
-    return prepared
+    aside: dict[int, str] = {}
+    while True:
+        prepared = resolve(parsing_session(spark), transform, topics, subjects, registry, settled)
+        try:
+            require_sound(spark, (prepared,))
+        except ConfigError as error:
+            # A type that became wider may not go with an expression any more.
+            newest = _newest(subjects, settled or ())
+            subjects = {name: [each for each in found if each.id != newest] for name, found in subjects.items()}
+            if settled is None or not newest or not any(subjects.values()):
+                raise
+            aside[newest] = set_aside(error)
+        else:
+            return _with_aside(prepared, aside)
+
+
+def _newest(subjects: Subjects, settled: Collection[SchemaOrigin]) -> int:
+    """The newest schema that is not settled; ids ascend."""
+    late = (each.id for name, found in subjects.items() for each in found if SchemaOrigin(name, each.id) not in settled)
+    return max(late, default=0)
+
+
+def _with_aside(prepared: Prepared, aside: Mapping[int, str]) -> Prepared:
+    key, value = (
+        each and each._replace(aside=tuple(sorted({**dict(each.aside), **aside}.items())))
+        for each in (prepared.key, prepared.value)
+    )
+    return prepared._replace(key=key, value=value)
 
 
 def _with_schemas(transforms: Iterable[Transform]) -> Sequence[Transform]:
