@@ -129,7 +129,7 @@ requirements: ## pin the dependencies anew (needs uv)
 		--custom-compile-command "make requirements" \
 		pyproject.toml requirements/dev.in --output-file requirements/dev.txt
 	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-		--extra avro --extra keyring --extra schemas --extra spark --extra terminal --extra web --extra zookeeper --constraint requirements/dev.txt \
+		--extra keyring --extra schemas --extra spark --extra terminal --extra web --extra zookeeper --constraint requirements/dev.txt \
 		--custom-compile-command "make requirements" pyproject.toml --output-file requirements/run.txt
 
 browser-files: ## fetch the scripts for browsers anew, as requirements/browser.lock names them (needs npm)

@@ -86,7 +86,7 @@ def test_the_wheel_holds_all_there_is(wheel: Path) -> None:
     assert held == {f"isthmus/{name}" if name.startswith("docs/") else name for name in found}
 
 
-@pytest.mark.parametrize("extra", ["avro", "keyring", "schemas", "spark", "terminal", "web", "zookeeper"])
+@pytest.mark.parametrize("extra", ["keyring", "schemas", "spark", "terminal", "web", "zookeeper"])
 @pytest.mark.parametrize("pins", ["dev.txt", "run.txt"])
 def test_what_the_wheel_needs_is_pinned(wheel: Path, extra: str, pins: str) -> None:
     """Each requirement has a version in the files of requirements/, and one that it allows."""

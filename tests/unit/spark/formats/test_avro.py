@@ -101,6 +101,11 @@ def decoded(schema: object, data: bytes | None) -> Any:
     return found
 
 
+def number_of(value: int) -> bytes:
+    """A number as Avro has it."""
+    return encoded("long", value)[len(PREFIX) :]
+
+
 def address(chance: random.Random) -> dict[str, Any]:
     return {"city": chance.choice(["", "Köln", "x" * 100]), "zip": chance.choice([None, "50667"])}
 
@@ -356,7 +361,250 @@ def test_schemas_that_refer_to_others() -> None:
     assert decoded(whole, found.edit(data, {"i": {"x": result(4)}})) == {"i": {"x": 4}}
 
 
-def test_a_text_that_is_no_schema_is_refused() -> None:
-    """With the id of it."""
+def record(*fields: dict[str, Any], name: str = "R") -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": list(fields)}
+
+
+def named(kind: object) -> dict[str, Any]:
+    return {"name": "x", "type": kind}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        record(named("Nowhere")),
+        record(named("int"), named("int")),
+        record(named(["null", ["int"]])),
+        record(named({"type": "enum", "name": "E", "symbols": "AB"})),
+        record(named({"type": "enum", "name": "E", "symbols": [1]})),
+        record(named({"type": "fixed", "name": "F", "size": -1})),
+        record(named({"type": "fixed", "name": "F", "size": "4"})),
+        record(named({"type": "array"})),
+        record(named({"type": "map", "values": 5})),
+        record({"name": "x"}),
+        record({"name": ["x"], "type": "int"}),
+        record(named({"type": "record", "name": "R", "fields": []})),
+        {"type": "record", "name": "R", "fields": "none"},
+        {"type": "record", "fields": []},
+        {"type": {}},
+        5,
+        None,
+        "R",
+        json.loads("[" * 100 + "]" * 100),
+    ],
+)
+def test_what_is_no_schema_is_refused(schema: object) -> None:
+    """With its id, whatever it is."""
     with pytest.raises(NotDecoded, match="schema 7 is no Avro that can be read"):
-        avro({"type": "record", "name": "R", "fields": [{"name": "x", "type": "Nowhere"}]})
+        avro(schema)
+
+
+def test_a_text_that_is_no_json_is_refused() -> None:
+    """Also one that is nested more deeply than Python reads."""
+    for text in ("", "{", "[" * 100_000):
+        with pytest.raises(NotDecoded, match="schema 7 is no Avro that can be read"):
+            AvroSchema(WriterSchema(id=7, schema=Schema(text=text)))
+
+
+def test_logical_types_that_make_no_sense_count_for_nothing() -> None:
+    """Avro has it so: the type below is what is read."""
+    given: list[dict[str, Any]] = [{"logicalType": {}}, {"logicalType": "decimal", "precision": "9"}]
+    for odd in [*given, {"logicalType": "decimal"}]:
+        assert avro({"type": "bytes", **odd}).type_of(ReadFields()).ddl == "BINARY"
+
+
+@pytest.mark.parametrize(
+    ("kind", "default"),
+    [
+        ("int", "5"),
+        ("int", 2**31),
+        ("long", 0.5),
+        ("boolean", 0),
+        ("string", 5),
+        ("bytes", 5),
+        ("bytes", "\u20ac"),
+        ("double", "NaN?"),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, "B"),
+        ({"type": "fixed", "name": "F", "size": 2}, "a"),
+        ({"type": "array", "items": "int"}, {}),
+        ({"type": "map", "values": "int"}, ["a"]),
+        (record(named("int"), name="I"), {}),
+        (record(named("int"), name="I"), []),
+        (["string", "null"], 5),
+        ({"type": "int", "logicalType": "date"}, "yesterday"),
+    ],
+)
+def test_a_default_that_is_no_value_of_its_type_cannot_be_dropped_to(kind: object, default: object) -> None:
+    """It is said before the first byte. All else of such a schema can be used."""
+    schema = avro(record({"name": "x", "type": kind, "default": default}, {"name": "y", "type": "int"}))
+    with pytest.raises(NotDecoded, match="its default in the schema"):
+        schema.check_drop(["x"])
+    assert schema.type_of(ReadFields.of([["y"]])).ddl == "STRUCT<`y`: INT>"
+
+
+def test_defaults_and_types_without_an_end_are_refused() -> None:
+    """A few types that name one another twice would have more values than any memory."""
+    levels = 40
+    inner: Any = "int"
+    for level in range(levels):
+        name = f"R{level}"
+        known = inner if level == 0 else f"R{level - 1}"
+        fields = [{"name": "a", "type": inner, "default": {}}, {"name": "b", "type": known, "default": {}}]
+        if level == 0:
+            fields = [{"name": each, "type": "int", "default": 1} for each in "ab"]
+        inner = {"type": "record", "name": name, "fields": fields}
+    schema = avro(record({"name": "x", "type": inner, "default": {}}))
+    with pytest.raises(NotDecoded, match="more than 10000 values"):
+        schema.check_drop(["x"])
+    with pytest.raises(NotDecoded, match="more than 5000 fields"):
+        schema.type_of(ReadFields())
+    itself = record({"name": "n", "type": "R", "default": {}})
+    with pytest.raises(NotDecoded, match="its default"):
+        avro(itself).check_drop(["n"])
+
+
+def with_secret(*before: object) -> dict[str, Any]:
+    """A record with some fields, and the field `secret` behind them."""
+    fields = [{"name": f"f{place}", "type": kind} for place, kind in enumerate(before)]
+    return record(*fields, {"name": "secret", "type": "string", "default": ""})
+
+
+ARRAY = {"type": "array", "items": "int"}
+MAP = {"type": "map", "values": "string"}
+KIND = {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        (ARRAY, b"\1\0\2\0"),  # one item in 0 bytes, and one in 1 byte
+        (ARRAY, b"\1\4\2\0"),  # one item in 2 bytes
+        (ARRAY, b"\1\3\2\0"),  # one item in -2 bytes
+        (ARRAY, b"\1\x7f\2\0"),
+        (ARRAY, number_of(-(2**63)) + b"\2\2\0"),
+        (ARRAY, number_of(2**40) + b"\2"),
+        ({"type": "array", "items": "double"}, number_of(2**60) + b"\2"),
+        ({"type": "array", "items": "string"}, b"\2\x03abc\0"),
+        (MAP, b"\1\2\2k\2v\0"),
+        (MAP, b"\2\x03k\2v\0"),
+        (KIND, b"\1"),
+        (KIND, b"\4"),
+        (["null", "int"], b"\1\2"),
+        (["null", "int"], b"\4\2"),
+        ("bytes", b"\x03abc"),
+        ("string", number_of(2**62) + b"abc"),
+        ("int", number_of(2**31)),
+        ("long", b"\xff" * 9 + b"\2"),
+        ("long", b"\x80" * 10 + b"\0"),
+    ],
+)
+def test_sizes_and_choices_have_to_be_right(kind: object, data: bytes) -> None:
+    """Else a block that says another size than it has would shift what is dropped into what is kept."""
+    schema = with_secret(kind)
+    whole = PREFIX + data + b"\x0cSECRET"
+    read = avro(schema).build_reader(avro(schema).type_of(ReadFields.of([["secret"]])))
+    for attempt in (read, avro(schema).show):
+        with pytest.raises(ValueError, match="is no Avro of schema 7"):
+            attempt(whole)
+    with pytest.raises(ValueError, match=r"byte|ends too soon"):
+        avro(schema).edit(whole, {"secret": DROPPED})
+
+
+def test_an_array_whose_items_have_no_bytes_takes_no_time() -> None:
+    """Its count may be anything. It is passed, and dropped; expressions cannot see it."""
+    empty = record(name="Empty")
+    for items in ("null", {"type": "fixed", "name": "F", "size": 0}, empty):
+        kind = {"type": "array", "items": items}
+        schema = record({"name": "x", "type": kind, "default": []}, {"name": "y", "type": "int"})
+        data = PREFIX + number_of(2**40) + b"\0\2"
+        assert avro(schema).edit(data, {"y": result(2)}) == data[:-1] + b"\4"
+        assert avro(schema).check_drop(["x"])
+        assert avro(schema).edit(data, {"x": DROPPED}) == PREFIX + b"\0\2"
+        assert seen(schema, data, "y") == {"y": 1}
+        with pytest.raises(NotDecoded, match="nothing but how many"):
+            avro(schema).type_of(ReadFields())
+        with pytest.raises(NotDecoded, match="nothing but how many"):
+            avro(schema).type_at(["x"])
+
+
+NODE = record({"name": "v", "type": "int"}, {"name": "next", "type": ["null", "Node"]}, name="Node")
+
+
+def test_records_within_one_another_have_a_bound() -> None:
+    """Whoever writes a record decides how deep it is; a stack has an end."""
+    schema = record({"name": "node", "type": NODE}, {"name": "y", "type": "int"})
+    for levels in (1, 200):
+        data = PREFIX + b"\2\2" * levels + b"\2\0" + b"\6"
+        assert seen(schema, data, "y") == {"y": 3}
+        assert avro(schema).edit(data, {"y": result(4)}) == data[:-1] + b"\x08"
+        assert '"y": 3' in avro(schema).show(data)
+    for levels in (201, 1_000_000):
+        data = PREFIX + b"\2\2" * levels + b"\2\0" + b"\6"
+        read = avro(schema).build_reader(avro(schema).type_of(ReadFields.of([["y"]])))
+        for attempt in (read, lambda data: avro(schema).edit(data, {"y": result(4)}), avro(schema).show):
+            with pytest.raises(ValueError, match="nested too deeply"):
+                attempt(data)
+
+
+def test_a_record_that_never_ends_fails() -> None:
+    """Its schema has no value at all."""
+    schema = record({"name": "n", "type": "R"})
+    with pytest.raises(ValueError, match="nested too deeply"):
+        avro(schema).edit(PREFIX, {})
+
+
+def test_a_result_as_a_whole_keeps_the_bytes_of_what_is_the_same() -> None:
+    """As in `if(..., NULL, value)`: a field that is wider in a later version comes as a fraction."""
+    schema = record(
+        {"name": "n", "type": "int"},
+        {"name": "f", "type": "float"},
+        {"name": "a", "type": ARRAY},
+        {"name": "m", "type": ["null", MAP]},
+        {"name": "s", "type": "string"},
+    )
+    # The array in two blocks, the first one with its size; the key and the length of it written longer than needed.
+    data = PREFIX + b"\x0a" + struct.pack("<f", 0.1) + b"\3\4\2\4\2\6\0" + b"\2\2\x82\0k\2v\0" + b"\2s"
+    wide = struct.unpack("<f", struct.pack("<f", 0.1))[0]
+    same = {"n": 5.0, "f": wide, "a": [1, 2, 3], "m": {"k": "v"}, "s": "s", "new": None}
+    assert avro(schema).edit(data, result(same)) == data
+    changed = avro(schema).edit(data, result({**same, "n": 6.0, "s": "t"}))
+    assert changed == PREFIX + b"\x0c" + data[6:-1] + b"t"
+    assert decoded(schema, avro(schema).edit(data, result({**same, "a": [1.0, 2, 4]})))["a"] == [1, 2, 4]
+    with pytest.raises(ValueError, match=r"0\.5 is no int"):
+        avro(schema).edit(data, result({**same, "n": 0.5}))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("id", "1e400"),
+        ("id", "9223372036854775808"),
+        ("id", "0.5"),
+        ("id", '"5"'),
+        ("id", "true"),
+        ("count", "-2147483649"),
+        ("share", "1e39"),
+        ("share", '"wide"'),
+        ("is_new", "1"),
+        ("name", "5"),
+        ("name", '"\\ud800"'),
+        ("data", '"no base64!"'),
+        ("data", "[]"),
+        ("kind", "[]"),
+        ("price", '"five"'),
+        ("price", "0.001"),
+        ("price", "1" * 30),
+        ("tags", "{}"),
+        ("tags", "5"),
+        ("sizes", "[]"),
+        ("address", "5"),
+        ("address", "[]"),
+        ("at", '"yesterday"'),
+        ("day", "[]"),
+    ],
+)
+def test_a_result_of_another_type_is_a_failure_of_its_record(name: str, text: str) -> None:
+    """Whatever it is: nothing else is raised than what the record's policy is for."""
+    value = {**order(random.Random(1)), "address": ("com.acme.Address", {"city": "a", "zip": None})}
+    with pytest.raises(ValueError, match="does not fit"):
+        edited(EVERYTHING, value, {name: f'{{"v":{text}}}'})
