@@ -19,14 +19,22 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.sql import SparkSession
 
 from isthmus import config
+from isthmus.engine.batches.rebatch import Record
+from isthmus.engine.mapped.transformer import Changed, Portion
 from isthmus.errors import ConfigError
 from isthmus.kafka.metadata import NO_TOPIC_ID
 from isthmus.local import LocalCluster
 from isthmus.local.apicurio import ApicurioServer
 from isthmus.local.ports import free_ports
 from isthmus.model.lane import Lane, LaneState
+from isthmus.model.links.transform import Transform
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.schemas.content import Schema as Content
+from isthmus.registry.lookup import WriterSchema
+from isthmus.spark.formats.decoding import PartDecoder
+from isthmus.spark.transforms.resolving import resolve
 from isthmus.spark.transforms.schemawatch import SchemaWatch
+from isthmus.spark.transforms.trial import try_expressions
 from testing.brokers.proxy import Proxy
 from testing.brokers.registry import registry_server
 from testing.records import oracle, topics
@@ -236,6 +244,135 @@ def test_what_does_not_go_with_the_schemas_is_refused(spark: SparkSession, chang
 
         with pytest.raises(ConfigError, match=says):
             asyncio.run(look())
+
+
+def mapping_of(changes: dict[str, Any]) -> Transform:
+    """The transform of a file."""
+    file = {
+        "clusters": {
+            "east": {"bootstrap_servers": "127.0.0.1:1", "schema_registry": {"url": "http://127.0.0.1:3"}},
+            "west": {"bootstrap_servers": "127.0.0.1:2"},
+        },
+        "links": [
+            {"name": "l", "source": "east", "target": "west", "transform": {"decode": {"value": "avro"}, **changes}}
+        ],
+    }
+    return config.parse(json.dumps(file)).link("l").transforms[0]
+
+
+def tried(spark: SparkSession, schemas: Sequence[object], changes: dict[str, Any], *values: bytes) -> list[Changed]:
+    """What becomes of records by versions of a schema, whose ids are 1, 2 and so on."""
+    written = [WriterSchema(id=place + 1, schema=Content(text=json.dumps(each))) for place, each in enumerate(schemas)]
+    prepared = resolve(spark, mapping_of(changes), ["orders"], {"orders-value": written}, "the registry")
+    decoders = {part: PartDecoder(part, columns) for part, columns in prepared.decoded}
+    for each in decoders.values():
+        each.learn({one.id: one for one in written})
+    records = [Record(place, 0, None, value, []) for place, value in enumerate(values)]
+    trial = try_expressions(spark, prepared, [Portion(LANE, records, [False] * len(records))], decoders)
+    return list(trial.outcomes[0])
+
+
+def fields(*given: tuple[str, object]) -> dict[str, Any]:
+    return {"type": "record", "name": "R", "fields": [{"name": name, "type": kind} for name, kind in given]}
+
+
+def framed(schema_id: int, data: bytes) -> bytes:
+    return b"\0" + schema_id.to_bytes(4) + data
+
+
+def test_all_fields_of_a_value_may_be_read_at_once(spark: SparkSession) -> None:
+    """By a star; each of them is decoded for that."""
+    inner = {"type": "record", "name": "I", "fields": [{"name": "x", "type": "int"}]}
+    changes = {"set": {"headers.all": "to_json(struct(value.*))", "headers.inner": "to_json(struct(value.i.*))"}}
+    (found,) = tried(spark, [fields(("a", "int"), ("b", "string"), ("i", inner))], changes, framed(1, b"\2\2b\4"))
+    assert isinstance(found, Record)
+    assert found.headers == [("all", b'{"a":1,"b":"b","i":{"x":2}}'), ("inner", b'{"x":2}')]
+
+
+def test_a_value_may_be_a_map_of_bytes(spark: SparkSession) -> None:
+    """As the headers are one."""
+    found = tried(
+        spark,
+        [{"type": "map", "values": "bytes"}],
+        {"where": "value['k'] IS NOT NULL", "set": {"headers.k": "value['k']"}},
+        framed(1, b"\2\2k\2v\0"),
+        framed(1, b"\0"),
+    )
+    assert isinstance(found[0], Record)
+    assert (found[0].headers, found[1]) == ([("k", b"v")], None)
+
+
+def test_an_array_without_values_is_dropped(spark: SparkSession) -> None:
+    """To its default."""
+    schema = fields(("a", "int"), ("n", {"type": "array", "items": "null"}))
+    schema["fields"][1]["default"] = []
+    changes = {"drop": ["value.n"], "where": "value.a = 1"}
+    (found,) = tried(spark, [schema], changes, framed(1, b"\2\x7e\0"))
+    assert isinstance(found, Record)
+    assert found.value == framed(1, b"\2\0")
+
+
+def test_a_record_of_an_older_schema_keeps_its_bytes(spark: SparkSession) -> None:
+    """A number that is wider in a later version stays as narrow as it was."""
+    older, later = fields(("id", "long"), ("n", "int")), fields(("id", "long"), ("n", "double"), ("new", "string"))
+    values = [framed(1, b"\2\x0a"), framed(1, b"\2\x0c"), framed(2, b"\2" + b"\0" * 8 + b"\2s")]
+    changes = {"set": {"value": "if(value.n = 6, NULL, value)"}}
+    found = tried(spark, [older, later], changes, *values)
+    assert [each.value for each in found if isinstance(each, Record)] == [values[0], None, values[2]]
+
+
+RENAMED = {"name": "email", "type": "string", "default": "", "aliases": ["mail"]}
+
+
+@pytest.mark.parametrize(
+    ("versions", "changes", "says"),
+    [
+        ([fields(("mail", "string")), {"fields": [RENAMED]}], {"drop": ["value.email"]}, "value.mail of orders-value"),
+        (
+            [{"fields": [{"name": "mail", "type": "string", "default": ""}]}, {"fields": [RENAMED]}],
+            {"drop": ["value.mail"]},
+            r"value.email of orders-value \(id 2\)",
+        ),
+        (
+            [fields(("mail", "string")), {"fields": [RENAMED]}],
+            {"set": {"value.email": "sha2(value.email, 256)"}},
+            r"value.mail of orders-value \(id 1\)",
+        ),
+        (
+            [fields(("Email", "string")), {"fields": [{"name": "email", "type": "string", "default": ""}]}],
+            {"drop": ["value.email"]},
+            "value.Email of orders-value",
+        ),
+    ],
+)
+def test_a_field_that_has_another_name_in_some_schema_has_to_be_named(
+    spark: SparkSession, versions: list[dict[str, Any]], changes: dict[str, Any], says: str
+) -> None:
+    """Else records of that schema would keep what is dropped or masked."""
+    with pytest.raises(ConfigError, match=says):
+        tried(spark, [{**fields(), **each} for each in versions], changes)
+
+
+def test_a_field_goes_under_all_of_its_names(spark: SparkSession) -> None:
+    """Each schema has one of them."""
+    older = fields(("mail", "string"), ("id", "int"))
+    later = {**fields(), "fields": [RENAMED, {"name": "id", "type": "int"}]}
+    changes = {"set": {"value.mail": "sha2(value.mail, 256)", "value.email": "'x'"}}
+    found = tried(spark, [older, later], changes, framed(1, b"\2m\2"), framed(2, b"\2m\2"))
+    values = [each.value for each in found if isinstance(each, Record)]
+    assert values == [framed(1, b"\x80\1" + sha("m").encode() + b"\2"), framed(2, b"\2x\2")]
+
+
+@pytest.mark.parametrize(
+    "name", ["a`b", "a b", "a.b", "select", "a'b", "ä\n", 'a"b', "_nothing", "value", "_corrupt_record"]
+)
+def test_fields_may_have_any_name(spark: SparkSession, name: str) -> None:
+    """Not all registries look at them, and what stands beside them is of use."""
+    schema = fields((name, "string"), ("id", "int"))
+    changes = {"set": {"headers.all": "to_json(value)"}}
+    (found,) = tried(spark, [schema], changes, framed(1, b"\2m\2"))
+    assert isinstance(found, Record)
+    assert json.loads(found.headers[0][1] or b"") == {name: "m", "id": 1}
 
 
 def kept(producer: Producer) -> int:

@@ -21,6 +21,7 @@ class FormatSchema(Protocol):
     def type_of(self, wanted: ReadFields) -> FieldType: ...
     def type_at(self, names: Sequence[str]) -> FieldType | None: ...
     def check_drop(self, names: Sequence[str]) -> bool: ...
+    def fields_like(self, ways: Sequence[frozenset[str]]) -> Sequence[tuple[tuple[str, ...], frozenset[str]]]: ...
     def build_reader(self, shape: FieldType) -> Callable[[bytes], Any]: ...
     def show(self, data: bytes) -> str: ...
     def edit(self, data: bytes, edits: Edits) -> bytes | None: ...
@@ -32,7 +33,7 @@ _FORMATS: Final[Mapping[RecordFormat, Callable[[WriterSchema], FormatSchema]]] =
 class DecodedColumns(NamedTuple):
     """A part of records as expressions see it: the fields that are `wanted`, of a `type`, and the types of the fields
     that are set, by their paths; `drops` are left out. The `subjects` are those of its schemas. Those in `aside` do not
-    go with the others: by their ids, why and what to do.
+    go with the others: by their ids, why and what to do. `alike` are all names of what is set or dropped.
     """
 
     format: RecordFormat
@@ -42,6 +43,18 @@ class DecodedColumns(NamedTuple):
     drops: tuple[RecordPath, ...] = ()
     subjects: tuple[str, ...] = ()
     aside: tuple[tuple[int, str], ...] = ()
+    alike: tuple[tuple[frozenset[str], ...], ...] = ()
+
+    def find_unnamed(self, schema: FormatSchema) -> str:
+        """Return a field of a schema that has another name of one that is set or dropped, and that no path names; ""
+        if there is none.
+        """
+        named = {path.names for path in (*(path for path, _ in self.targets), *self.drops)}
+        for ways in self.alike:
+            for names, _ in schema.fields_like(ways):
+                if not any(names[:count] in named for count in range(len(names) + 1)):
+                    return ".".join(names)
+        return ""
 
 
 class Prepared(NamedTuple):
@@ -153,6 +166,8 @@ class PartDecoder:
                     _check_fit(own, target)
             for path in columns.drops:
                 schema.check_drop(path.names)
+            if unnamed := columns.find_unnamed(schema):
+                raise NotDecoded(f"its field {unnamed} is one that is set or dropped, by another name")
             return _Known(schema, schema.build_reader(columns.type))
         except NotDecoded as error:
             why = dict(columns.aside).get(written.id) or f"it does not fit what expressions were prepared for: {error}"

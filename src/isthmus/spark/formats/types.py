@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,7 +79,8 @@ def merge(one: FieldType, other: FieldType) -> FieldType:
     if one == other:
         return one
     if one.name == other.name == STRUCT:
-        known, more = dict(one.members), dict(other.members)
+        # They differ, so one of both has a field.
+        known, more = ({name: each for name, each in given.members if name != NOTHING} for given in (one, other))
         both = {name: _merge_field(name, each, more[name]) if name in more else each for name, each in known.items()}
         return struct_of({**both, **{name: each for name, each in more.items() if name not in known}}.items())
     if one.name == other.name and one.name in (ARRAY, MAP):
@@ -123,6 +124,30 @@ class ReadFields(NamedTuple):
             yield ()
         for name, below in self.names:
             yield from ((name, *rest) for rest in below.paths())
+
+
+class NamedFields(Protocol):
+    """A schema whose fields may have several names."""
+
+    def fields_like(self, ways: Sequence[frozenset[str]]) -> Sequence[tuple[tuple[str, ...], frozenset[str]]]:
+        """Return the fields that one of these names leads to on each level, by their paths, each with its own names."""
+
+
+def names_alike(schemas: Collection[NamedFields], names: Sequence[str]) -> tuple[frozenset[str], ...]:
+    """Return all names that a field has over schemas, level by level: an alias in one of them is the name in another.
+    Capital letters are not told from small ones.
+    """
+    ways: list[frozenset[str]] = []
+    for name in names:
+        found = frozenset({name.lower()})
+        while True:
+            labels = (own for each in schemas for _, own in each.fields_like([*ways, found]))
+            more = found.union(*labels)
+            if more == found:
+                break
+            found = more
+        ways.append(found)
+    return tuple(ways)
 
 
 class SchemaOrigin(NamedTuple):

@@ -78,6 +78,19 @@ class Editor:
 
     def edit(self, record: Record, result: bytes | None) -> Changed:
         """Return what becomes of a record by the results for it, `None` if an expression failed for it."""
+        try:
+            return self._change(record, result)
+        except RecursionError:
+            return Failure(record, "it is nested too deeply")
+        except ValueError as error:
+            return Failure(record, str(error))
+        except MemoryError:
+            # No fault of the record.
+            raise
+        except Exception as error:  # noqa: BLE001 - its policy decides about it, and others go on
+            return Failure(record, f"it cannot be changed: {type(error).__name__}: {error}")
+
+    def _change(self, record: Record, result: bytes | None) -> Changed:
         if self._reads_time and not is_time(record.timestamp):
             return Failure(record, f"its timestamp {record.timestamp} lies before the year 1 or after the year 9999")
         for part in self._texts:
@@ -91,14 +104,7 @@ class Editor:
             return Failure(record, f"its {json.loads(found[CORRUPT])} is no JSON with these fields")
         if found[KEPT] != "true":
             return None
-        if not self._edits:
-            return record
-        try:
-            return self._edit(record, found)
-        except RecursionError:
-            return Failure(record, "it is nested too deeply")
-        except ValueError as error:
-            return Failure(record, str(error))
+        return self._edit(record, found) if self._edits else record
 
     def _edit(self, record: Record, found: Mapping[str, str]) -> Record:
         headers = record.headers

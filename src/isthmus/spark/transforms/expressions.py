@@ -454,16 +454,34 @@ def named_expressions(transform: Transform) -> Iterator[tuple[str, str]]:
 
 
 def _references(spark: SparkSession, expression: str) -> Iterator[tuple[str, ...]]:
-    """Yield the names that an expression reads, by Spark's own parser; none if it cannot be parsed."""
+    """Yield the names that an expression reads, by Spark's own parser; none if it cannot be parsed. `value.*` reads all
+    of the value, and `*` all that there is.
+    """
     from pyspark.errors import PySparkException
 
     try:
-        found = _parser(spark).parseExpression(expression).references().iterator()
+        parsed = _parser(spark).parseExpression(expression)
     except PySparkException:
         return
+    found = parsed.references().iterator()
     while found.hasNext():
-        parts = found.next().nameParts()
-        yield tuple(parts.apply(place) for place in range(parts.size()))
+        yield _names_in(found.next().nameParts())
+    for each in _below(parsed):
+        if each.getClass().getSimpleName().startswith("UnresolvedStar"):
+            target = each.target()
+            yield from ((name,) for name in _COLUMNS) if target.isEmpty() else (_names_in(target.get()),)
+
+
+def _names_in(parts: Any) -> tuple[str, ...]:
+    return tuple(parts.apply(place) for place in range(parts.size()))
+
+
+def _below(expression: Any) -> Iterator[Any]:
+    """Yield an expression, and all within it."""
+    yield expression
+    children = expression.children()
+    for place in range(children.size()):
+        yield from _below(children.apply(place))
 
 
 def _columns_read(spark: SparkSession, transform: Transform) -> set[str]:

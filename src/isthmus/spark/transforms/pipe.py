@@ -32,7 +32,7 @@ from isthmus.engine.mapped.transformer import Changed, Delayed, Failure, Portion
 from isthmus.kafka.batches.records import header_key
 from isthmus.model.links.transform import RecordPart
 from isthmus.registry.lookup import SchemaBook
-from isthmus.spark.formats.decoding import Asked, NotNow, PartDecoder, Prepared
+from isthmus.spark.formats.decoding import NOTHING_ASKED, Asked, NotNow, PartDecoder, Prepared
 from isthmus.spark.formats.types import to_arrow
 from isthmus.spark.transforms.editing import Editor, is_time
 from isthmus.spark.transforms.expressions import ROWS_PER_BATCH, Compiled, decoded_name
@@ -42,7 +42,6 @@ _PRIMING_ROWS: Final = ROWS_PER_BATCH + 1
 _FILLER: Final = -1
 _CONNECT_S: Final = 60.0
 _PAUSE_S: Final = 0.01
-_MAP: Final = pa.map_(pa.string(), pa.binary())
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PATH_BYTES: Final = 100
 """The longest path of a socket that all systems accept."""
@@ -51,7 +50,7 @@ _UTC: Final = pa.timestamp("us", tz="UTC")
 _TYPES: Final[Mapping[str, pa.DataType]] = {
     "key": pa.binary(),
     "value": pa.binary(),
-    "headers": _MAP,
+    "headers": pa.map_(pa.string(), pa.binary()),
     "topic": pa.string(),
     "partition": pa.int32(),
     "offset": pa.int64(),
@@ -258,7 +257,7 @@ def _fail(future: asyncio.Future[list[bytes | None]], failure: BaseException) ->
 def _filler_rows(schema: pa.Schema) -> pa.RecordBatch:
     """Build a batch without a record."""
     return pa.record_batch(
-        [_array([_missing(field.name)] * _PRIMING_ROWS, field.type) for field in schema], schema=schema
+        [pa.array([_missing(field.name)] * _PRIMING_ROWS, field.type) for field in schema], schema=schema
     )
 
 
@@ -283,13 +282,13 @@ def build_rows(
         found = known.get(field.name)
         if found is None:
             found = row_values(field.name[1:], portion) if field.name[1:] in _TYPES else [None] * count
-        arrays.append(_array([*found, *[_missing(field.name)] * filler], field.type))
+        arrays.append(pa.array([*found, *[_missing(field.name)] * filler], field.type))
     return pa.record_batch(arrays, schema=schema)
 
 
 def build_columns(names: Sequence[str], portion: Portion) -> dict[str, pa.Array]:
     """Build the columns of a portion that are fed, by their names there."""
-    return {f"_{name}": _array(row_values(name, portion), _TYPES[name]) for name in names}
+    return {f"_{name}": pa.array(row_values(name, portion), _TYPES[name]) for name in names}
 
 
 def row_values(column: str, portion: Portion) -> Sequence[Any]:
@@ -303,18 +302,13 @@ def row_values(column: str, portion: Portion) -> Sequence[Any]:
         return list(map(int, are_appended))
     if column == "headers":
         # Of equal names the last one counts; a name that is no text can only be read as one with other characters.
-        return [{header_key(name).decode(errors="replace"): held for name, held in each.headers} for each in records]
+        named = ({header_key(name).decode(errors="replace"): held for name, held in each.headers} for each in records)
+        return [list(each.items()) for each in named]
     if column == "timestamp":
         # Records without a time that Spark knows fail, if their transform reads it (`Editor`).
         times = [each.timestamp if is_time(each.timestamp) else None for each in records]
         return [None if each is None else _EPOCH + timedelta(milliseconds=each) for each in times]
     return [getattr(record, column) for record in records]
-
-
-def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    if kind == _MAP:
-        return pa.array([None if each is None else list(each.items()) for each in values], kind)
-    return pa.array(values, kind)
 
 
 class RefusedTransformer:
@@ -383,13 +377,17 @@ def decode_parts(
     outcomes: dict[int, Failure | Delayed] = {}
     for part, decoder in decoders.items():
         values: list[Any] = []
+        told = asked.get(part, NOTHING_ASKED)
         for place, record in enumerate(portion.records):
             value = None
             try:
-                value = decoder.read(getattr(record, part), asked[part])
+                value = decoder.read(getattr(record, part), told)
             except NotNow as error:
                 outcomes[place] = Delayed(f"its {part}: {error}")
-            except ValueError as error:
+            except MemoryError:
+                # No fault of the record.
+                raise
+            except Exception as error:  # noqa: BLE001 - its policy decides about it, and others go on
                 outcomes.setdefault(place, Failure(record, f"its {part} cannot be decoded: {error}"))
             values.append(value)
         columns[decoded_name(part, number)] = values

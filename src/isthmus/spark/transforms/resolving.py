@@ -10,7 +10,17 @@ from isthmus.errors import ConfigError
 from isthmus.model.links.transform import RecordPart, RecordPath, Transform
 from isthmus.registry.lookup import WriterSchema
 from isthmus.spark.formats.decoding import DecodedColumns, FormatSchema, Prepared, build_schema
-from isthmus.spark.formats.types import ARRAY, STRUCT, VOID, FieldType, NotDecoded, ReadFields, SchemaOrigin, merge_all
+from isthmus.spark.formats.types import (
+    ARRAY,
+    STRUCT,
+    VOID,
+    FieldType,
+    NotDecoded,
+    ReadFields,
+    SchemaOrigin,
+    merge_all,
+    names_alike,
+)
 from isthmus.spark.transforms.expressions import paths_read
 
 if TYPE_CHECKING:
@@ -153,7 +163,19 @@ def _columns(spark: SparkSession, transform: Transform, part: RecordPart, found:
         if not any(held for _, held in _of_all(f"drop {path}", found, _dropping(path))):
             raise _mistake(f"drop {path}", f"it is in no schema of {_list(found)}")
     subjects = tuple(sorted({origin.subject for origin, _ in found}))
-    return DecodedColumns(transform.decoding(part).format, wanted, merged, tuple(targets), drops, subjects)
+    alike = [names_alike([schema for _, schema in found], path.names) for path in (*dict(targets), *drops)]
+    columns = DecodedColumns(
+        transform.decoding(part).format, wanted, merged, tuple(targets), drops, subjects, alike=tuple(alike)
+    )
+    for origin, schema in found:
+        if unnamed := columns.find_unnamed(schema):
+            raise ConfigError(
+                f"{part}.{unnamed} of {origin} is a field that is set or dropped, by another name: an alias, or other "
+                "capitals. Records of that schema would keep it",
+                field="transform",
+                hint=f"Set or drop {part}.{unnamed} as well, or give the topics of each name a mapping of their own.",
+            )
+    return columns
 
 
 def _dropping(path: RecordPath) -> Callable[[FormatSchema], bool]:

@@ -15,7 +15,7 @@ from isthmus.model.links.transform import Transform, TransformWay
 from isthmus.registry.lookup import SchemaBook, describe_registry, registry_of
 from isthmus.spark.formats.decoding import Prepared
 from isthmus.spark.formats.types import SchemaOrigin
-from isthmus.spark.transforms.expressions import parsing_session, require_sound
+from isthmus.spark.transforms.expressions import describe_error, parsing_session, require_sound
 from isthmus.spark.transforms.resolving import Subjects, all_subjects, resolve, set_aside
 
 if TYPE_CHECKING:
@@ -148,6 +148,26 @@ def prepare_columns(
 
     :raises ConfigError: It does not go with them, or Spark does not understand it.
     """
+    try:
+        return _prepare(spark, transform, topics, subjects, registry, settled)
+    except IsthmusError:
+        raise
+    except Exception as error:  # a schema is anybody's, and other topics of the link go on
+        raise ConfigError(
+            f"the schemas of {', '.join(sorted(subjects))} cannot be used: {describe_error(error)}",
+            field="transform",
+            hint="Give the topics of other subjects a mapping of their own in transform.",
+        ) from error
+
+
+def _prepare(
+    spark: SparkContext,
+    transform: Transform,
+    topics: frozenset[str],
+    subjects: Subjects,
+    registry: str,
+    settled: frozenset[SchemaOrigin] | None,
+) -> Prepared:
     aside: dict[int, str] = {}
     while True:
         prepared = resolve(parsing_session(spark), transform, topics, subjects, registry, settled)

@@ -20,7 +20,7 @@ import pytest
 from isthmus.model.schemas.content import Schema
 from isthmus.registry.lookup import WriterSchema
 from isthmus.spark.formats.avro import AvroSchema
-from isthmus.spark.formats.types import FieldType, NotDecoded, ReadFields, to_arrow
+from isthmus.spark.formats.types import FieldType, NotDecoded, ReadFields, names_alike, to_arrow
 from isthmus.spark.formats.values import DROPPED, Edits
 
 PREFIX = b"\0\0\0\0\7"
@@ -608,3 +608,16 @@ def test_a_result_of_another_type_is_a_failure_of_its_record(name: str, text: st
     value = {**order(random.Random(1)), "address": ("com.acme.Address", {"city": "a", "zip": None})}
     with pytest.raises(ValueError, match="does not fit"):
         edited(EVERYTHING, value, {name: f'{{"v":{text}}}'})
+
+
+def test_all_names_of_a_field_lead_to_it() -> None:
+    """Its name and its aliases in any schema, on each level, and whatever the capitals are."""
+    older = avro(record({"name": "addr", "type": record({"name": "City", "type": "string"}, name="A")}))
+    address = {"name": "address", "aliases": ["Addr"], "type": ["null", record(named("int"), name="A")]}
+    address["type"][1]["fields"][0] |= {"name": "town", "aliases": ["city"]}  # type: ignore[index]
+    later = avro(record(address))
+    ways = names_alike([older, later], ["ADDRESS", "Town"])
+    assert list(map(sorted, ways)) == [["addr", "address"], ["city", "town"]]
+    assert [names for names, _ in older.fields_like(ways)] == [("addr", "City")]
+    assert [names for names, _ in later.fields_like(ways)] == [("address", "town")]
+    assert names_alike([older], ["nowhere", "x"]) == (frozenset({"nowhere"}), frozenset({"x"}))

@@ -155,3 +155,20 @@ def test_a_null_is_not_written_by_a_schema() -> None:
     assert decoder.edit(None, '{"v":null}') is None
     with pytest.raises(ValueError, match="has no schema"):
         decoder.edit(None, '{"v":1}')
+
+
+def test_a_schema_that_has_another_name_for_what_is_dropped_makes_its_records_wait() -> None:
+    """It came later than the columns: its records would keep the field."""
+    with registry_server() as server:
+        renamed = server.register(
+            "o-value",
+            record(
+                {"name": "id", "type": "long"}, {"name": "e", "type": "string", "aliases": ["email"], "default": ""}
+            ),
+        )
+        other = server.register("p-value", record({"name": "id", "type": "long"}, {"name": "e", "type": "string"}))
+        found = columns(id=ID, drops=("value.email",))._replace(alike=((frozenset({"email"}),),))
+        decoder = prepared(server, found, framed(renamed, b"\2\2e"), framed(other, b"\2\2e"))
+        with pytest.raises(NotNow, match="field e is one that is set or dropped, by another name"):
+            decoder.read(framed(renamed, b"\2\2e"))
+        assert decoder.read(framed(other, b"\2\2e")) == {"id": 1}

@@ -28,6 +28,13 @@ def test_fields_of_all_schemas_are_there() -> None:
     assert found.ddl == "STRUCT<`id`: BIGINT, `inner`: STRUCT<`a`: STRING, `b`: INT>, `note`: STRING>"
 
 
+def test_a_struct_of_which_nothing_is_read_goes_with_all() -> None:
+    """Records of a schema that has none of the fields that are read do not wait for ever."""
+    nothing = orders(_nothing=FieldType("BOOLEAN"))
+    assert merge(orders(id=INT), nothing) == merge(nothing, orders(id=INT)) == orders(id=INT)
+    assert merge(nothing, nothing) == nothing
+
+
 def test_a_type_holds_each_value_of_a_narrower_one() -> None:
     """Whichever comes first; a whole number of 64 bits is no double, which would round it."""
     for narrow, wide in (("INT", "BIGINT"), ("FLOAT", "DOUBLE"), ("INT", "DOUBLE")):

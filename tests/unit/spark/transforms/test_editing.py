@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from decimal import Decimal
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from isthmus.engine.batches.rebatch import Record
 from isthmus.engine.mapped.transformer import Changed, Failure
 from isthmus.model.links.transform import Decoding, PartAssignment, RecordFormat, RecordPart, RecordPath, Transform
+from isthmus.spark.formats.values import Edits
 from isthmus.spark.transforms.editing import Editor, ResultKind, build_fields, has_path
 
 JSON = Decoding(format=RecordFormat.JSON)
@@ -52,6 +54,41 @@ def test_a_record_for_which_where_is_not_true_is_left_out() -> None:
 def test_a_record_without_a_change_keeps_its_bytes() -> None:
     """Spaces included."""
     assert value_of(edit(b'{ "a" : 1 }', {"w": True})) == b'{ "a" : 1 }'
+
+
+class Broken:
+    """Edits nothing."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def edit(self, data: bytes | None, edits: Edits, /) -> bytes | None:
+        raise self._error
+
+
+def test_whatever_is_raised_for_a_record_is_its_failure() -> None:
+    """Its policy decides about it alone, and its lane tells its offset. What is no fault of it is raised."""
+    transform = Transform(value=Decoding(format=RecordFormat.AVRO), drop=(RecordPath.parse("value.a"),))
+    record = Record(5, 7, None, b"v", [])
+    for error in (
+        IndexError("1"),
+        OverflowError("2"),
+        struct.error("3"),
+        TypeError("4"),
+        KeyError("5"),
+        RecursionError(),
+    ):
+        failure = Editor(transform, [], {RecordPart.VALUE: Broken(error)}).edit(record, b'{"w":true}')
+        assert isinstance(failure, Failure)
+        assert failure.record == record
+    with pytest.raises(MemoryError):
+        Editor(transform, [], {RecordPart.VALUE: Broken(MemoryError())}).edit(record, b'{"w":true}')
+
+
+@pytest.mark.parametrize("value", [b"{", b'{"a"', b'{"a":1.5', b'{"a":1.5,', b"[" * 100_000, b'{"a":1.5} 1'])
+def test_a_text_that_is_cut_off_fails(value: bytes) -> None:
+    """Spark may have read fields of it all the same."""
+    assert isinstance(edit(value, {"w": True, "0": "x"}, sets=("value.a",)), Failure)
 
 
 def test_a_record_without_a_result_fails() -> None:

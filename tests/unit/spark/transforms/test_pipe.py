@@ -8,15 +8,19 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from isthmus.engine.batches.rebatch import Record
-from isthmus.engine.mapped.transformer import Portion, TransformFailed
+from isthmus.engine.mapped.transformer import Failure, Portion, TransformFailed
+from isthmus.model.links.transform import RecordFormat, RecordPart, Transform
+from isthmus.spark.formats.decoding import DecodedColumns, Prepared
+from isthmus.spark.formats.types import FieldType, ReadFields
 from isthmus.spark.transforms import pipe
 from isthmus.spark.transforms.expressions import Compiled
-from isthmus.spark.transforms.pipe import SqlPipe, build_rows, feed_schema, prepare_folder, socket_of
+from isthmus.spark.transforms.pipe import SqlPipe, build_rows, decode_parts, feed_schema, prepare_folder, socket_of
 from testing.values.leases import lane
 
 COMPILED = Compiled((), ("offset",), ())
@@ -40,6 +44,38 @@ def test_a_timestamp_that_is_no_time_is_missing() -> None:
     given = portion(-1, 1_700_000_000_000, 2**62, -(2**62))
     rows = build_rows(feed_schema(Compiled((), ("timestamp",), ())), 1, 0, given)
     assert [each is None for each in rows.column("_timestamp").to_pylist()[:4]] == [False, False, True, True]
+
+
+def test_a_map_of_bytes_is_no_map_of_headers() -> None:
+    """Both have the same type for Spark."""
+    kind = FieldType("MAP", (("element", FieldType("BINARY")),))
+    prepared = Prepared(Transform(), value=DecodedColumns(RecordFormat.AVRO, ReadFields(), kind))
+    compiled = Compiled((prepared,), ("headers",), ())
+    given = portion(0, 0)
+    given.records[0] = given.records[0]._replace(headers=[("a", b"1"), ("a", b"2")])
+    rows = build_rows(feed_schema(compiled), 1, 0, given, {"_value0": [[("k", b"v")], None]})
+    assert rows.column("_value0").to_pylist()[:2] == [[("k", b"v")], None]
+    assert rows.column("_headers").to_pylist()[:2] == [[("a", b"2")], []]
+
+
+class Broken:
+    """Decodes and edits nothing."""
+
+    def read(self, data: bytes | None, *_: object) -> object:
+        if data == b"good":
+            return {}
+        raise OverflowError("it does not fit")
+
+
+def test_whatever_is_raised_for_a_record_is_its_failure() -> None:
+    """The policy decides about it alone, and those before and behind it go on."""
+    given = portion(0, 0, 0)
+    for place, value in enumerate((b"good", b"bad", b"good")):
+        given.records[place] = given.records[place]._replace(value=value)
+    decoders: Any = {RecordPart.VALUE: Broken()}
+    found = decode_parts(0, decoders, given, {})
+    assert found.columns == {"_value0": [{}, None, {}]}
+    assert found.outcomes == {1: Failure(given.records[1], "its value cannot be decoded: it does not fit")}
 
 
 def test_the_path_of_a_socket_is_short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
