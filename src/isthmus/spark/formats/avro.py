@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from isthmus.registry.lookup import WriterSchema
 from isthmus.spark.formats.avronodes import NO_DEFAULT, AvroField, AvroNode, parse_avro
-from isthmus.spark.formats.avroreading import LEVELS_MAX, Read, Reads, Skips
+from isthmus.spark.formats.avroreading import LEVELS_MAX, AvroReads, AvroSkips, ReadAvro
 from isthmus.spark.formats.avrowriting import AvroWriter, encode_dropped
 from isthmus.spark.formats.types import (
     ELEMENT,
@@ -60,7 +60,7 @@ class AvroSchema:
             self._root = parse_avro(written.schema.text, (each.text for _, each in written.referenced))
         except NotDecoded as error:
             raise NotDecoded(f"schema {written.id} is no Avro that can be read: {error}") from error
-        self._skips = Skips()
+        self._skips = AvroSkips()
         self._writer = AvroWriter(self._root, self._skips)
 
     # Types
@@ -121,9 +121,9 @@ class AvroSchema:
         """Return what decodes a value into one of Arrow's for a type, that of this schema or a wider one. It raises
         ValueError for bytes that are no such value.
         """
-        return self._build_whole(Reads(self._skips).build(self._root, shape))
+        return self._build_whole(AvroReads(self._skips).build(self._root, shape))
 
-    def _build_whole(self, read: Read) -> Callable[[bytes], Any]:
+    def _build_whole(self, read: ReadAvro) -> Callable[[bytes], Any]:
         def read_whole(data: bytes) -> Any:
             try:
                 value, end = read(data, PREFIX_BYTES, LEVELS_MAX)
@@ -149,7 +149,7 @@ class AvroSchema:
 
         :raises ValueError: It is no such value, or none that Python can have.
         """
-        read = self._build_whole(Reads(self._skips, for_people=True).build(self._root, None))
+        read = self._build_whole(AvroReads(self._skips, for_people=True).build(self._root, None))
         return json.dumps(read(data), ensure_ascii=False, default=str)
 
     def edit(self, data: bytes, edits: Edits) -> bytes | None:

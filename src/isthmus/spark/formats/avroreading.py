@@ -17,9 +17,9 @@ from isthmus.spark.formats.avronodes import AvroNode
 from isthmus.spark.formats.types import FieldType
 from isthmus.spark.formats.values import date_of, decimal_of, time_of
 
-Skip = Callable[[bytes, int, int], int]
+SkipAvro = Callable[[bytes, int, int], int]
 """Returns where a value ends."""
-Read = Callable[[bytes, int, int], tuple[Any, int]]
+ReadAvro = Callable[[bytes, int, int], tuple[Any, int]]
 """Returns a value, and where it ends."""
 
 LEVELS_MAX: Final = 200
@@ -102,14 +102,14 @@ def read_choice(data: bytes, at: int, count: int) -> tuple[int, int]:
 # Passed
 
 
-class Skips:
+class AvroSkips:
     """What passes the values of a schema, composed once for each of its types."""
 
     def __init__(self) -> None:
-        self._known: dict[AvroNode, Skip] = {}
+        self._known: dict[AvroNode, SkipAvro] = {}
         self._open: set[AvroNode] = set()
 
-    def find(self, node: AvroNode) -> Skip:
+    def find(self, node: AvroNode) -> SkipAvro:
         """Return what passes values of a type."""
         if node in self._open:
             return self._build_again(node)
@@ -119,7 +119,7 @@ class Skips:
             self._open.remove(node)
         return self._known[node]
 
-    def _build_again(self, node: AvroNode) -> Skip:
+    def _build_again(self, node: AvroNode) -> SkipAvro:
         """Return what passes a record within one of the same type."""
         known = self._known
 
@@ -130,7 +130,7 @@ class Skips:
 
         return skip_again
 
-    def _build(self, node: AvroNode) -> Skip:
+    def _build(self, node: AvroNode) -> SkipAvro:
         if node.bytes_always is not None:
             return _build_gap(node.bytes_always)
         match node.kind:
@@ -151,9 +151,9 @@ class Skips:
                 return _skip_long
         return _skip_bytes
 
-    def build_run(self, nodes: Sequence[AvroNode]) -> Skip:
+    def build_run(self, nodes: Sequence[AvroNode]) -> SkipAvro:
         """Return what passes values that stand behind one another."""
-        steps: list[tuple[int, Skip]] = []
+        steps: list[tuple[int, SkipAvro]] = []
         gap = 0
         for each in nodes:
             if each.bytes_always is not None:
@@ -172,7 +172,7 @@ class Skips:
         return skip_run
 
 
-def _build_gap(size: int) -> Skip:
+def _build_gap(size: int) -> SkipAvro:
     return lambda data, at, levels: at + size
 
 
@@ -184,7 +184,7 @@ def _skip_bytes(data: bytes, at: int, _: int) -> int:
     return begin + size
 
 
-def _build_union_skip(branches: Sequence[Skip]) -> Skip:
+def _build_union_skip(branches: Sequence[SkipAvro]) -> SkipAvro:
     count = len(branches)
     limit = min(2 * count, 0x80)
 
@@ -198,7 +198,7 @@ def _build_union_skip(branches: Sequence[Skip]) -> Skip:
     return skip_union
 
 
-def _build_blocks_skip(node: AvroNode, skip: Skip) -> Skip:
+def _build_blocks_skip(node: AvroNode, skip: SkipAvro) -> SkipAvro:
     size, is_map = node.below[0].bytes_always, node.kind == "map"
 
     def skip_blocks(data: bytes, at: int, levels: int) -> int:
@@ -219,7 +219,7 @@ def _build_blocks_skip(node: AvroNode, skip: Skip) -> Skip:
     return skip_blocks
 
 
-def _build_numbers_skip(bits: int) -> Skip:
+def _build_numbers_skip(bits: int) -> SkipAvro:
     """Return what passes an array of numbers: one call for all of them."""
     short = bits // 7
 
@@ -255,18 +255,18 @@ def _require_end(at: int, end: int | None) -> None:
         raise ValueError(f"a block says that it ends at byte {end}, and ends at byte {at}")
 
 
-# Read
+# Values read
 
 
-class Reads:
+class AvroReads:
     """What reads values of a schema as Arrow takes them, or `for_people`, who see all of them."""
 
-    def __init__(self, skips: Skips, *, for_people: bool = False) -> None:
+    def __init__(self, skips: AvroSkips, *, for_people: bool = False) -> None:
         self._skips = skips
         self._for_people = for_people
-        self._known: dict[AvroNode, list[Read]] = {}
+        self._known: dict[AvroNode, list[ReadAvro]] = {}
 
-    def build(self, node: AvroNode, shape: FieldType | None) -> Read:
+    def build(self, node: AvroNode, shape: FieldType | None) -> ReadAvro:
         """Return what reads values of a type; of records the fields that a type of Spark's has, or all of them."""
         match node.kind:
             case "union":
@@ -289,7 +289,7 @@ class Reads:
                 return self._convert(node, _build_fixed(node.size))
         return self._convert(node, _PLAIN[node.kind])
 
-    def _build_union(self, node: AvroNode, shape: FieldType | None) -> Read:
+    def _build_union(self, node: AvroNode, shape: FieldType | None) -> ReadAvro:
         read = [self.build(each, shape) for each in node.below]
         count = len(read)
         limit = min(2 * count, 0x80)
@@ -303,8 +303,8 @@ class Reads:
 
         return read_union
 
-    def _build_record(self, node: AvroNode, shape: FieldType | None) -> Read:
-        found: list[Read] = []
+    def _build_record(self, node: AvroNode, shape: FieldType | None) -> ReadAvro:
+        found: list[ReadAvro] = []
         members = None
         if shape is not None:
             members = dict(shape.members)
@@ -312,7 +312,7 @@ class Reads:
             return _build_again(self._known[node])
         else:
             self._known[node] = found
-        steps: list[tuple[Skip | None, str, Read]] = []
+        steps: list[tuple[SkipAvro | None, str, ReadAvro]] = []
         passed: list[AvroNode] = []
         for each in node.fields:
             if members is not None and each.name not in members:
@@ -334,7 +334,7 @@ class Reads:
         found.append(read_record)
         return read_record
 
-    def _build_blocks(self, node: AvroNode, shape: FieldType | None) -> Read:
+    def _build_blocks(self, node: AvroNode, shape: FieldType | None) -> ReadAvro:
         item = node.below[0]
         if node.kind == "map":
             return _build_map(self.build(item, shape), for_people=self._for_people)
@@ -344,7 +344,7 @@ class Reads:
             return _build_numbers(_BITS[item.kind])
         return _build_array(self.build(item, shape), item.bytes_always)
 
-    def _convert(self, node: AvroNode, read: Read) -> Read:
+    def _convert(self, node: AvroNode, read: ReadAvro) -> ReadAvro:
         convert = _converter(node, for_people=self._for_people)
         if convert is None:
             return read
@@ -356,7 +356,7 @@ class Reads:
         return read_converted
 
 
-def _build_again(found: Sequence[Read]) -> Read:
+def _build_again(found: Sequence[ReadAvro]) -> ReadAvro:
     """Return what reads a record within one of the same type."""
 
     def read_again(data: bytes, at: int, levels: int) -> tuple[Any, int]:
@@ -367,7 +367,7 @@ def _build_again(found: Sequence[Read]) -> Read:
     return read_again
 
 
-def _build_array(read: Read, size: int | None) -> Read:
+def _build_array(read: ReadAvro, size: int | None) -> ReadAvro:
     def read_array(data: bytes, at: int, levels: int) -> tuple[list[Any], int]:
         items: list[Any] = []
         while True:
@@ -385,7 +385,7 @@ def _build_array(read: Read, size: int | None) -> Read:
     return read_array
 
 
-def _build_fractions(letter: str, size: int) -> Read:
+def _build_fractions(letter: str, size: int) -> ReadAvro:
     def read_fractions(data: bytes, at: int, _: int) -> tuple[list[float], int]:
         items: list[float] = []
         while True:
@@ -401,7 +401,7 @@ def _build_fractions(letter: str, size: int) -> Read:
     return read_fractions
 
 
-def _build_numbers(bits: int) -> Read:
+def _build_numbers(bits: int) -> ReadAvro:
     """Return what reads an array of numbers: one call for all of them."""
 
     def read_numbers(data: bytes, at: int, _: int) -> tuple[list[int], int]:
@@ -427,7 +427,7 @@ def _build_numbers(bits: int) -> Read:
     return read_numbers
 
 
-def _build_map(read: Read, *, for_people: bool) -> Read:
+def _build_map(read: ReadAvro, *, for_people: bool) -> ReadAvro:
     def read_map(data: bytes, at: int, levels: int) -> tuple[Any, int]:
         # Of equal names the last one counts.
         items: dict[str, Any] = {}
@@ -443,7 +443,7 @@ def _build_map(read: Read, *, for_people: bool) -> Read:
     return read_map
 
 
-def _build_fixed(size: int) -> Read:
+def _build_fixed(size: int) -> ReadAvro:
     return lambda data, at, levels: (data[at : at + size], at + size)
 
 
@@ -473,7 +473,7 @@ def _read_double(data: bytes, at: int, _: int) -> tuple[float, int]:
     return _DOUBLE.unpack_from(data, at)[0], at + 8
 
 
-_PLAIN: Final[Mapping[str, Read]] = {
+_PLAIN: Final[Mapping[str, ReadAvro]] = {
     "boolean": _read_boolean,
     "int": _read_int,
     "long": _read_long,

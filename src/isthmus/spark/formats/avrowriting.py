@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from isthmus.spark.formats.avronodes import NO_DEFAULT, AvroField, AvroNode
-from isthmus.spark.formats.avroreading import LEVELS_MAX, Skips, factor_of, is_time, read_choice, read_number
+from isthmus.spark.formats.avroreading import LEVELS_MAX, AvroSkips, factor_of, is_time, read_choice, read_number
 from isthmus.spark.formats.types import NotDecoded
 from isthmus.spark.formats.values import DROPPED, days_of, decimal_of, micros_of, result_of, unscaled_of
 
@@ -28,7 +28,7 @@ _SHOWN: Final = 60
 class AvroWriter:
     """Writes the values of one schema."""
 
-    def __init__(self, root: AvroNode, skips: Skips) -> None:
+    def __init__(self, root: AvroNode, skips: AvroSkips) -> None:
         self._root = root
         self._skips = skips
 

@@ -82,7 +82,6 @@ def build_schema(written: WriterSchema, wanted: RecordFormat) -> FormatSchema:
     """Build a schema of a format.
 
     :raises NotDecoded: It is of another format, or cannot be read.
-    :raises HostError: The library for it is not installed.
     """
     if written.schema.type != wanted.upper():
         raise NotDecoded(f"schema {written.id} is of {written.schema.type}, and not of {wanted.upper()}")

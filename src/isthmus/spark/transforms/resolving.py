@@ -66,7 +66,6 @@ def resolve(
     and all others go on.
 
     :raises ConfigError: It names fields that no schema has, or that cannot be set or dropped, or schemas disagree.
-    :raises HostError: A library for a format is not installed.
     """
     columns: dict[RecordPart, DecodedColumns] = {}
     for part in _PARTS:

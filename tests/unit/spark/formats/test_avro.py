@@ -14,16 +14,15 @@ from decimal import Decimal
 from typing import Any
 
 import fastavro
-import pyarrow as pa
 import pytest
 
 from isthmus.model.schemas.content import Schema
 from isthmus.registry.lookup import WriterSchema
 from isthmus.spark.formats.avro import AvroSchema
-from isthmus.spark.formats.types import FieldType, NotDecoded, ReadFields, names_alike, to_arrow
+from isthmus.spark.formats.types import FieldType, NotDecoded, ReadFields, names_alike
 from isthmus.spark.formats.values import DROPPED, Edits
+from testing.records.avro import PREFIX, avro, decoded, encoded, number_of, result, seen
 
-PREFIX = b"\0\0\0\0\7"
 EVERYTHING: dict[str, Any] = {
     "type": "record",
     "name": "Order",
@@ -77,35 +76,6 @@ EVERYTHING: dict[str, Any] = {
 }
 
 
-def avro(schema: object, *referenced: object) -> AvroSchema:
-    texts = tuple((f"r{place}", Schema(text=json.dumps(each))) for place, each in enumerate(referenced))
-    return AvroSchema(WriterSchema(id=7, schema=Schema(text=json.dumps(schema)), referenced=texts))
-
-
-def encoded(schema: object, value: object) -> bytes:
-    """A value as fastavro writes it."""
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(json.dumps(schema))), value)
-    return PREFIX + out.getvalue()
-
-
-def decoded(schema: object, data: bytes | None) -> Any:
-    """A value as fastavro reads it, to its last byte."""
-    assert data is not None
-    assert data[:5] == PREFIX
-    stream = io.BytesIO(data[5:])
-    found = fastavro.schemaless_reader(
-        stream, fastavro.parse_schema(json.loads(json.dumps(schema))), None, return_named_type=True
-    )
-    assert stream.read() == b""
-    return found
-
-
-def number_of(value: int) -> bytes:
-    """A number as Avro has it."""
-    return encoded("long", value)[len(PREFIX) :]
-
-
 def address(chance: random.Random) -> dict[str, Any]:
     return {"city": chance.choice(["", "Köln", "x" * 100]), "zip": chance.choice([None, "50667"])}
 
@@ -137,22 +107,8 @@ def order(chance: random.Random) -> dict[str, Any]:
     }
 
 
-def result(value: object) -> str:
-    """A result as Spark writes it."""
-    return json.dumps({"v": value})
-
-
 def edited(schema: object, value: object, edits: Edits) -> Any:
     return decoded(schema, avro(schema).edit(encoded(schema, value), edits))
-
-
-def seen(schema: object, data: bytes, *paths: str) -> Any:
-    """What expressions see of a value, by way of Arrow."""
-    found = avro(schema)
-    wanted = ReadFields.of(each.split(".") for each in paths) if paths else ReadFields()
-    shape = found.type_of(wanted)
-    (row,) = pa.array([found.build_reader(shape)(data)], to_arrow(shape)).to_pylist()
-    return row
 
 
 def test_values_are_seen_as_fastavro_reads_them(chance: random.Random) -> None:

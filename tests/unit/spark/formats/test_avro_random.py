@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from isthmus.spark.formats.avro import AvroSchema
 from isthmus.spark.formats.types import NotDecoded, ReadFields, to_arrow
 from isthmus.spark.formats.values import DROPPED
-from tests.unit.spark.formats.test_avro import PREFIX, avro, decoded, encoded, result, seen
+from testing.records.avro import PREFIX, avro, decoded, encoded, result, seen
 
 
 class Drawn(NamedTuple):
