@@ -228,13 +228,14 @@ FILTERED = MetricDescription(
     "isthmus_transform_filtered_records_total",
     _COUNTER,
     _TOPIC,
-    "Records that the transform left out, since the topic began.",
+    "Records that the transform filtered out (where, or a function that returns fewer rows), since the topic began.",
 )
 TRANSFORM_FAILURES = MetricDescription(
     "isthmus_transform_failures_total",
     _COUNTER,
     _TOPIC,
-    "Records for which the transform failed and that were left out since their partitions began; on_error is whether "
+    "Records for which the transform has failed since their partitions began, those included whose dead letters were "
+    "replayed; on_error is whether "
     "such records are skipped or become dead letters now.",
     ("on_error",),
 )

@@ -40,8 +40,8 @@ _WAYS: Final = {
 }
 _FAILURES: Final = {
     OnError.STOP: "stops its partition",
-    OnError.SKIP: "is left out, and counted",
-    OnError.DEAD_LETTER: "is left out, and kept as a dead letter",
+    OnError.SKIP: "is skipped, and counted",
+    OnError.DEAD_LETTER: "becomes a dead letter",
 }
 
 _COLUMNS: Final = (

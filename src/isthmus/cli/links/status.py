@@ -229,10 +229,10 @@ def _describe_transforms(link: LinkProgress) -> Iterator[str]:
 def _describe_skipped(link: LinkProgress, topic: TopicProgress) -> str:
     """Return how many records a transform has failed for, and where they are."""
     count = format_count(topic.skipped, "record")
-    has_letters = topic.transform is not None and topic.transform.on_error is OnError.DEAD_LETTER
-    where = f" Dead letters are shown by isthmus quarantine show {link.link} {topic.topic}" if has_letters else ""
-    is_one = topic.skipped == 1
-    return f"since it began the transform has failed for {count}, which {'was' if is_one else 'were'} left out.{where}"
+    if topic.transform is not None and topic.transform.on_error is OnError.DEAD_LETTER:
+        shown = f"isthmus quarantine list {link.link} {topic.topic}"
+        return f"the transform has failed for {count} so far; {shown} counts dead letters, and how many were replayed"
+    return f"the transform has failed for {count} so far, skipped for it"
 
 
 def _tell_controllers(links: Sequence[LinkProgress]) -> None:
