@@ -32,7 +32,7 @@ def _load(function: RecordFunction) -> Problem | None:
     except TransformFailed as error:
         return Problem(
             f"records cannot be changed (transform): {error}",
-            "Correct the name. Its module has to be where Python finds it, here and on the executors, or beside the "
-            "configuration file.",
+            "Correct the module, or its name, and have the run read the file again (SIGHUP). A module has to be where "
+            "Python finds it, or beside the configuration file.",
         )
     return None
