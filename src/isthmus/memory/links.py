@@ -20,6 +20,7 @@ from isthmus.ledger.documents.kinds import (
     ForgottenDocument,
     GapDocument,
     GroupDocument,
+    LeaseDocument,
     LinkDocument,
     LoopDocument,
     PauseDocument,
@@ -42,7 +43,7 @@ from isthmus.model.links.promotion import TornTransaction
 from isthmus.model.loop import LoopProgress, LoopState
 from isthmus.model.naming import TargetTopic
 from isthmus.model.problem import Problem, problem_of
-from isthmus.model.state import ControllerState
+from isthmus.model.state import AGED_S, ControllerState
 
 _MS_PER_S: Final = 1000
 _NEVER_MS: Final = -1
@@ -231,6 +232,17 @@ class LinkMemory:
         """
         lease = self._reporters.get(key)
         return None if lease is None else _age_s(self._reported_ms[lease], now_ms)
+
+    def has_lost_task(self, key: LaneKey, now_ms: int) -> bool:
+        """Return whether the task that last reported a lane has ended, and none has reported it for long since: the
+        next one reports it within a moment.
+        """
+        lease = self._reporters.get(key)
+        if lease is None or (self.report_age_s(key, now_ms) or 0.0) <= AGED_S:
+            return False
+        document = LeaseDocument.find(self.documents, self.link, str(lease.slot))
+        is_same = document is not None and document.controller == lease.controller
+        return document is not None and is_same and lease.generation <= document.ended_through
 
     def source_age_s(self, key: LaneKey, now_ms: int) -> float | None:
         """Return how long ago (s) the source of a lane was last heard, at most; `None` where it never was, infinite

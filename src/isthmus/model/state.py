@@ -25,7 +25,7 @@ UNHEARD: Final = Problem(
 )
 
 LOST: Final = Problem(
-    "the process of its task has ended, though its controller is alive",
+    "its task has ended and no other one has reported it since, though its controller is alive",
     "The controller starts another task by itself. If this goes on, Spark's UI and the kernel's log tell why it ends.",
 )
 

@@ -419,7 +419,8 @@ def _partition(reading: _Reading, before: _Reading | None, lane: LaneKey, ends: 
     if lane in reading.ended:
         report, reported_age_s = reading.ended[lane], known.document_age_s(reading.recorded[lane.topic], moment_ms)
     evidence = replace(
-        _evidence(reading, lane.topic, report, reported_age_s or 0.0), has_lost_task=lane in reading.lost
+        _evidence(reading, lane.topic, report, reported_age_s or 0.0),
+        has_lost_task=lane in reading.lost or known.has_lost_task(lane, moment_ms),
     )
     state = lane_state(evidence)
     is_reported = report is not None and state == report.state

@@ -17,6 +17,7 @@ from isthmus.ledger.documents.kinds import (
     ControllerDocument,
     Document,
     GatewayDocument,
+    LeaseDocument,
     PauseDocument,
     ProgressDocument,
     encode_document,
@@ -94,6 +95,23 @@ def test_what_was_last_known_outlives_its_controller() -> None:
     assert (known.reports, known.last_known[key].position) == ({}, 5)
     assert known.report_age_s(key, NOW_MS + 61_000) == 60.0
     assert known.report_age_s(LaneKey(TargetTopic("orders"), 1), NOW_MS) is None
+
+
+def test_a_lane_whose_task_has_ended_is_lost_until_another_reports_it() -> None:
+    """The ledger says which tasks have ended, and the next one reports all its lanes at once."""
+    key, later = LaneKey(TargetTopic("orders"), 0), NOW_MS + 60_000
+
+    def lease(ended_through: int, controller: int = 1) -> LeaseDocument:
+        return LeaseDocument(
+            link="l", slot=0, controller=controller, generation=2, revision=1, lanes=(), ended_through=ended_through
+        )
+
+    known = read([controller(1), progress(1, (0, 5)), lease(1)])
+    assert known.has_lost_task(key, later)
+    assert not known.has_lost_task(key, NOW_MS + 5_000)
+    assert not known.has_lost_task(LaneKey(TargetTopic("orders"), 1), later)
+    assert not read([controller(1), progress(1, (0, 5)), lease(0)]).has_lost_task(key, later)
+    assert not read([controller(1), progress(1, (0, 5)), lease(1, controller=2)]).has_lost_task(key, later)
 
 
 def test_a_task_confirms_the_lanes_it_leaves_out() -> None:
