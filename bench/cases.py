@@ -20,6 +20,8 @@ OWN: Final = (
     "isthmus-mesh",
 )
 """Isthmus in other ways, each in a case of its own that has plain Isthmus beside it."""
+CHANGING: Final = ("isthmus-function", "isthmus-expressions")
+"""Isthmus that changes records on the way, in cases of its own."""
 OTHER: Final = "isthmus-other"
 """Isthmus of another checkout, where one is given: in all cases between two clusters that have plain Isthmus."""
 LINKS: Final = 16
@@ -224,7 +226,20 @@ CASES: Final[tuple[Case, ...]] = (
         records=4_000_000,
         contenders=("isthmus", "isthmus-tree", "isthmus-tree-header", "mm2-tuned"),
     ),
+    replace(
+        _JAVA,
+        name="changed",
+        description="16 KiB batches (61 JSON records), uncompressed, 4 partitions: copied, and with one field changed",
+        records=1_000_000,
+        records_quick=100_000,
+        contenders=("isthmus", *CHANGING, "mm2-tuned"),
+    ),
     LatencyCase(name="latency", description="1,000 records of 256 bytes a second into 4 partitions"),
+    LatencyCase(
+        name="latency-changed",
+        description="1,000 records of 256 bytes a second into 4 partitions, with a header or value changed",
+        contenders=("isthmus", *CHANGING),
+    ),
     IdleCase(name="idle", description="1,000 partitions, everything copied, nothing new"),
     TreeCase(
         name="tree-8",

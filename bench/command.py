@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from bench.cases import CASES, COPYING, OTHER, OWN, Case, TreeCase
+from bench.cases import CASES, CHANGING, COPYING, OTHER, OWN, Case, TreeCase
 from bench.copying import CopyFailed
 from bench.report import OURS, as_json, document, print_table
 from bench.session import measure
@@ -74,7 +74,10 @@ def _parser() -> argparse.ArgumentParser:
         "--case", action="append", choices=[case.name for case in CASES], help="only this case (may be repeated)"
     )
     parser.add_argument(
-        "--contender", action="append", choices=(*COPYING, *OWN, OTHER), help="only this one (may be repeated)"
+        "--contender",
+        action="append",
+        choices=(*COPYING, *OWN, *CHANGING, OTHER),
+        help="only this one (may be repeated)",
     )
     parser.add_argument(
         "--other", type=Path, metavar="CHECKOUT", help="another checkout of Isthmus, after make env, takes part as well"

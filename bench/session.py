@@ -43,6 +43,17 @@ CONTENDERS: Mapping[str, Contender] = {
         },
     ),
     "isthmus-16-links": Isthmus("isthmus-16-links", is_split=True),
+    # Records in cases of latency are no JSON: there the pattern of the function meets nothing.
+    "isthmus-function": Isthmus("isthmus-function", more={"transform": {"python": "bench.masking:mask_tail_numbers"}}),
+    "isthmus-expressions": Isthmus(
+        "isthmus-expressions",
+        more={
+            "transform": [
+                {"topics": ["bench-latency*"], "set": {"headers.length": "string(length(value))"}},
+                {"decode": {"value": "json"}, "set": {"value.tailnum": "sha2(value.tailnum, 256)"}},
+            ]
+        },
+    ),
     "isthmus-tree": IsthmusTree("isthmus-tree", flags="producer-id"),
     "isthmus-tree-header": IsthmusTree("isthmus-tree-header", flags="header"),
     "mm2-tuned": MirrorMaker(tuned=True),
