@@ -94,11 +94,13 @@ def look(spark: SparkSession, link: Link, *, has_begun: bool, again: Callable[[]
 
     async def scenario() -> list[DecodedColumns]:
         watched = Watched(spark, link, has_begun=has_begun)
-        found = [await watched.look()]
-        if again is not None:
-            again()
-            found.append(await watched.look())
-        await watched.aclose()
+        try:
+            found = [await watched.look()]
+            if again is not None:
+                again()
+                found.append(await watched.look())
+        finally:
+            await watched.aclose()
         return found
 
     return asyncio.run(scenario())
