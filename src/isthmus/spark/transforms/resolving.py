@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from isthmus.errors import ConfigError
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 Subjects = Mapping[str, Sequence[WriterSchema]]
 """The schemas of subjects, by their names."""
-_PARTS: Final = (RecordPart.KEY, RecordPart.VALUE)
+DECODED_PARTS: Final = (RecordPart.KEY, RecordPart.VALUE)
 NO_SCHEMA_HINT: Final = (
     "isthmus schemas list shows the subjects. Those of topics by the usual names are looked at, TOPIC-key and "
     "TOPIC-value; others are named in decode (subjects)."
@@ -48,63 +47,33 @@ def subjects_of(transform: Transform, part: RecordPart, topics: Iterable[str]) -
 
 def all_subjects(transform: Transform, topics: Collection[str]) -> frozenset[str]:
     """Return the subjects of all parts."""
-    return frozenset(each for part in _PARTS for each in subjects_of(transform, part, topics))
+    return frozenset(each for part in DECODED_PARTS for each in subjects_of(transform, part, topics))
 
 
 def resolve(
-    spark: SparkSession,
-    transform: Transform,
-    topics: Collection[str],
-    subjects: Subjects,
-    registry: str,
-    settled: Collection[SchemaOrigin] | None = None,
+    spark: SparkSession, transform: Transform, topics: Collection[str], subjects: Subjects, registry: str
 ) -> Prepared:
     """Return the columns of a transform for these topics, by the schemas of their subjects; where there are none yet,
     records wait.
 
-    If some are `settled`, as a link copies by them, others that do not go with them are set aside: their records wait,
-    and all others go on.
-
     :raises ConfigError: It names fields that no schema has, or that cannot be set or dropped, or schemas disagree.
     """
-    columns: dict[RecordPart, DecodedColumns] = {}
-    for part in _PARTS:
-        names = sorted(subjects_of(transform, part, topics))
+    versions: dict[RecordPart, _Versions] = {}
+    for part in DECODED_PARTS:
         if not transform.decoding(part).format.has_schema:
             continue
-        versions = [
-            (SchemaOrigin(name, each.id), each)
-            # The first ones of all subjects come first.
-            for _, name, each in sorted(
-                ((place, name, each) for name in names for place, each in enumerate(subjects.get(name, ()))),
-                key=lambda one: one[:2],
-            )
-        ]
-        if not versions:
+        names = sorted(subjects_of(transform, part, topics))
+        # The first ones of all subjects come first.
+        placed = sorted(
+            ((place, name, each) for name in names for place, each in enumerate(subjects.get(name, ()))),
+            key=lambda one: one[:2],
+        )
+        if not placed:
             listed = ", ".join(names) or "any topic"
             return Prepared(transform, problem=f"{registry} has no schema for {listed} yet")
-        build = partial(_build_columns, spark, transform, part)
-        columns[part] = build(versions) if settled is None else _build_most(build, versions, settled)
+        versions[part] = [(SchemaOrigin(name, each.id), each) for _, name, each in placed]
+    columns = {part: _build_columns(spark, transform, part, found) for part, found in versions.items()}
     return Prepared(transform, columns.get(RecordPart.KEY), columns.get(RecordPart.VALUE))
-
-
-def _build_most(
-    build: Callable[[_Versions], DecodedColumns], versions: _Versions, settled: Collection[SchemaOrigin]
-) -> DecodedColumns:
-    """Build the columns of settled versions and of all others that go with them.
-
-    :raises ConfigError: No version goes with the transform.
-    """
-    taken, aside = _take(build, [], [each for each in versions if each[0] in settled])
-    taken, also = _take(build, taken, [each for each in versions if each[0] not in settled])
-    if aside or also:
-        # A field that expressions name may be in later versions alone.
-        taken, left = _take(build, taken, [each for each, _ in (*aside, *also)])
-        if not taken:
-            raise left[0][1]
-        reasons = {origin.schema_id: set_aside(error) for (origin, _), error in left}
-        return build(taken)._replace(aside=tuple(sorted(reasons.items())))
-    return build(taken)
 
 
 def set_aside(error: ConfigError) -> str:
@@ -113,25 +82,6 @@ def set_aside(error: ConfigError) -> str:
         f"it does not go with the schemas that are copied: {error.message}. Give its topics a mapping of their own in "
         "transform, or change this one so that it goes with all of them."
     )
-
-
-def _take(
-    build: Callable[[_Versions], DecodedColumns], taken: _Versions, more: _Versions
-) -> tuple[_Versions, list[tuple[tuple[SchemaOrigin, WriterSchema], ConfigError]]]:
-    """Return what was taken with all of `more` that go with it, and the others, each with the reason."""
-    if not more:
-        return taken, []
-    try:
-        build([*taken, *more])
-    except ConfigError as error:
-        if len(more) == 1:
-            return taken, [(more[0], error)]
-    else:
-        return [*taken, *more], []
-    half = len(more) // 2
-    taken, aside = _take(build, taken, more[:half])
-    taken, also = _take(build, taken, more[half:])
-    return taken, [*aside, *also]
 
 
 def _build_columns(spark: SparkSession, transform: Transform, part: RecordPart, versions: _Versions) -> DecodedColumns:

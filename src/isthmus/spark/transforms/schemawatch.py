@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from isthmus.errors import ConfigError, IsthmusError
@@ -16,7 +16,8 @@ from isthmus.registry.lookup import SchemaBook, describe_registry, registry_of
 from isthmus.spark.formats.decoding import Prepared
 from isthmus.spark.formats.types import SchemaOrigin
 from isthmus.spark.transforms.expressions import describe_error, parsing_session, require_sound
-from isthmus.spark.transforms.resolving import Subjects, all_subjects, resolve, set_aside
+from isthmus.spark.transforms.fitting import find_fitting
+from isthmus.spark.transforms.resolving import DECODED_PARTS, Subjects, all_subjects, resolve, set_aside, subjects_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -168,33 +169,81 @@ def _prepare(
     registry: str,
     settled: frozenset[SchemaOrigin] | None,
 ) -> Prepared:
-    aside: dict[int, str] = {}
-    while True:
-        prepared = resolve(parsing_session(spark), transform, topics, subjects, registry, settled)
-        try:
-            require_sound(spark, (prepared,))
-        except ConfigError as error:
-            # A type that became wider may not go with an expression any more.
-            newest = _newest(subjects, settled or ())
-            subjects = {name: [each for each in found if each.id != newest] for name, found in subjects.items()}
-            if settled is None or not newest or not any(subjects.values()):
-                raise
-            aside[newest] = set_aside(error)
-        else:
-            return _with_aside(prepared, aside)
+    checked: dict[Prepared, ConfigError | None] = {}
+
+    def require(among: Subjects) -> Prepared:
+        found = resolve(parsing_session(spark), transform, topics, among, registry)
+        # Spark is not asked of the same columns again, whichever schemas lead to them.
+        seen = _without_subjects(found)
+        if seen not in checked:
+            checked[seen] = _check(spark, found)
+        if (error := checked[seen]) is not None:
+            raise error
+        return found
+
+    try:
+        return require(subjects)
+    except ConfigError:
+        # A type that became wider may not go with an expression any more.
+        if settled is None:
+            raise
+    return _prepare_most(require, _origins(transform, topics, subjects), subjects, settled)
 
 
-def _newest(subjects: Subjects, settled: Collection[SchemaOrigin]) -> int:
-    """The newest schema that is not settled; ids ascend."""
-    late = (each.id for name, found in subjects.items() for each in found if SchemaOrigin(name, each.id) not in settled)
-    return max(late, default=0)
+def _check(spark: SparkContext, prepared: Prepared) -> ConfigError | None:
+    try:
+        require_sound(spark, (prepared,))
+    except ConfigError as error:
+        return error
+    return None
+
+
+def _without_subjects(prepared: Prepared) -> Prepared:
+    key, value = (each and each._replace(subjects=()) for each in (prepared.key, prepared.value))
+    return prepared._replace(key=key, value=value)
+
+
+def _origins(transform: Transform, topics: frozenset[str], subjects: Subjects) -> Sequence[Sequence[SchemaOrigin]]:
+    """The schemas of each part, the oldest first: ids ascend."""
+    named = [names for part in DECODED_PARTS if (names := subjects_of(transform, part, topics))]
+    return [
+        sorted(
+            (SchemaOrigin(name, each.id) for name in names for each in subjects.get(name, ())),
+            key=lambda origin: (origin.schema_id, origin.subject),
+        )
+        for names in named
+    ]
+
+
+def _prepare_most(
+    require: Callable[[Subjects], Prepared],
+    parts: Sequence[Sequence[SchemaOrigin]],
+    subjects: Subjects,
+    settled: frozenset[SchemaOrigin],
+) -> Prepared:
+    """Prepare a transform for all schemas of its parts that go together, and set the others aside.
+
+    :raises ConfigError: None do.
+    """
+
+    def require_some(origins: Sequence[SchemaOrigin]) -> Prepared:
+        chosen = set(origins)
+        prepared = require(
+            {
+                name: [each for each in found if SchemaOrigin(name, each.id) in chosen]
+                for name, found in subjects.items()
+            }
+        )
+        if prepared.problem:
+            raise ConfigError(prepared.problem)
+        return prepared
+
+    taken, left = find_fitting(require_some, parts, settled)
+    return _with_aside(require_some(taken), {origin.schema_id: set_aside(error) for origin, error in left})
 
 
 def _with_aside(prepared: Prepared, aside: Mapping[int, str]) -> Prepared:
-    key, value = (
-        each and each._replace(aside=tuple(sorted({**dict(each.aside), **aside}.items())))
-        for each in (prepared.key, prepared.value)
-    )
+    key, value = (each and each._replace(aside=tuple(sorted(aside.items()))) for each in (prepared.key, prepared.value))
     return prepared._replace(key=key, value=value)
 
 
