@@ -11,6 +11,7 @@ from isthmus.model.lane import Lane
 from isthmus.model.link import Link
 from isthmus.model.links.transform import Transform
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.recordfunction import FunctionSource, RecordFunction
 from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.topics.reloading import awaiting_reload
 
@@ -54,3 +55,12 @@ def test_a_run_with_another_transform_awaits_a_reload() -> None:
     assert not awaiting_reload(LINK, documents(lane("orders", NEW.digest), lane("plain", "")))
     assert not awaiting_reload(LINK, documents(*lanes, controller=2))
     assert not awaiting_reload(LINK, {})
+
+
+def test_a_run_of_an_earlier_version_awaits_no_reload_for_its_id_alone() -> None:
+    """It does not say which source its function has."""
+    function = RecordFunction("rules", "clean")
+    link = replace(LINK, transforms=(Transform(python=function.with_source(FunctionSource("now", ()))),))
+    earlier = Transform(python=function).digest
+    assert not awaiting_reload(link, documents(lane("orders", earlier)))
+    assert awaiting_reload(link, documents(lane("orders", f"{earlier}-former")))

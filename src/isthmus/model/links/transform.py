@@ -235,9 +235,12 @@ class Transform(PlainValue):
         return self._written_digest() if source is None else f"{self._written_digest()}-{source.digest}"
 
     def is_generation(self, digest: str) -> bool:
-        """Return whether it is of this generation, as far as the source of a function is known here."""
-        is_known = self.python is None or self.python.source is not None
-        return digest == self.digest if is_known else digest.partition("-")[0] == self.digest
+        """Return whether it may be of this generation: the source of a function is known neither everywhere, nor to
+        runs of earlier versions.
+        """
+        if self.python is None or self.python.source is None or "-" not in digest:
+            return digest.partition("-")[0] == self._written_digest()
+        return digest == self.digest
 
     def _written_digest(self) -> str:
         said = {

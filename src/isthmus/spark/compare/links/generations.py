@@ -36,6 +36,8 @@ class LinkTransforms:
         """Return why nobody can say how the records of a slice have to be, "" if they can be made again."""
         if part.transform == AS_THEY_ARE or part.transform in self.known:
             return ""
+        if any(each.is_generation(part.transform) for each in self.known.values()):
+            return f"made by a function ({part.transform}) whose source may be another one than now"
         return f"made by an earlier transform ({part.transform}), which the link does not have any more"
 
 

@@ -8,13 +8,18 @@ from typing import Any, cast
 from isthmus.kafka.log.reading import OffsetRange
 from isthmus.ledger.documents.transforms import TransformDocument
 from isthmus.ledger.maps import LaneMap
+from isthmus.model.cluster import Cluster
+from isthmus.model.link import Link
 from isthmus.model.links.transform import OnError, Transform
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
+from isthmus.model.recordfunction import FunctionSource, RecordFunction
+from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.model.translation import MappedRange, OffsetMap
 from isthmus.spark.compare.links.extent import ComparedRange, ComparedSlice, TransformSpan
 from isthmus.spark.compare.links.generations import LinkTransforms, cut_by_transform, transform_spans
 
+EAST, WEST = (Cluster(alias=name, bootstrap_servers=("127.0.0.1:1",)) for name in ("east", "west"))
 ORDERS = SourceTopic("orders")
 RANGES = (MappedRange(0, 50, 10), MappedRange(20, 60, 30))
 EXTENT = ComparedRange(
@@ -54,6 +59,19 @@ def test_the_present_transform_makes_what_is_still_to_come() -> None:
         TransformSpan(55, "two"),
     )
     assert transform_spans([], 0, "one") == (TransformSpan(0, ""), TransformSpan(0, "one"))
+
+
+def test_a_function_whose_source_is_not_known_is_called_neither_equal_nor_gone() -> None:
+    """Whether its source was known when records were made, or is known now: both have to be, to make them again."""
+    topics = TopicSettings(include=(TopicPattern.parse("*"),))
+    with_source, without = (
+        Transform(python=RecordFunction("rules", "clean", source=source)) for source in (FunctionSource("s", ()), None)
+    )
+    for now, then in ((with_source, without), (without, with_source)):
+        link = Link(name="l", source=EAST, target=WEST, topics=topics, transforms=(now,))
+        known = LinkTransforms.of(link, [ORDERS])
+        assert "source may be another" in known.why_unknown(whole()._replace(transform=then.digest))
+        assert known.why_unknown(whole()._replace(transform=now.digest)) == ""
 
 
 def test_a_slice_is_cut_where_its_transform_changes() -> None:
