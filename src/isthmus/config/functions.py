@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from isthmus.errors import ConfigError
-from isthmus.model.recordfunction import FunctionSource, ModuleSource, RecordFunction
+from isthmus.model.recordfunction import FunctionFolder, FunctionSource, ModuleSource, RecordFunction
 
 _BYTES_MAX: Final = 4 << 20
 _DIGEST_CHARACTERS: Final = 12
@@ -27,7 +27,8 @@ _LIBRARIES: Final = ("site-packages", "dist-packages")
 def read_function(text: str, folder: str) -> RecordFunction:
     """Parse the name of a function, and read the source of its module, if that is found here.
 
-    :raises ConfigError: It is no such name, or there is more source than tasks should be given.
+    :raises ConfigError: It is no such name, a module cannot be read or parsed, or there is more source than tasks
+        should be given.
     """
     function = RecordFunction.parse(text, folder)
     # Files may have come since modules were last looked for.
@@ -44,16 +45,19 @@ def read_function(text: str, folder: str) -> RecordFunction:
             hint="Tasks get the source of the function and of what it imports from its own folder or package. Move it "
             "to a package of its own, and install what it needs as a library.",
         )
-    return function.with_source(FunctionSource(_digest(found), found))
+    return function.with_source(FunctionSource(_digest(found), found, frozenset(modules.missing)))
 
 
 class _Modules:
-    """The modules that were `found`, by name."""
+    """The modules that were `found`, by name, and the names that are `missing`: no file was found for these."""
 
     def __init__(self, folder: str) -> None:
-        self._path = [*sys.path, folder] if folder and folder not in sys.path else list(sys.path)
+        self._path = [each for each in sys.path if not isinstance(each, FunctionFolder)]
+        if folder and folder not in self._path:
+            self._path.append(folder)
         self.found: dict[str, ModuleSource] = {}
-        self._missing: set[str] = set()
+        self.missing: set[str] = set()
+        self._others: set[str] = set()
         self._roots: set[Path] = set()
 
     def add(self, name: str) -> None:
@@ -61,11 +65,11 @@ class _Modules:
         waiting = [name]
         while waiting:
             for each in _with_parents(waiting.pop()):
-                if each in self.found or each in self._missing:
+                if each in self.found or each in self._others:
                     continue
                 module = self._read(each)
                 if module is None:
-                    self._missing.add(each)
+                    self._others.add(each)
                     break
                 self.found[each] = module
                 waiting += _imported(module)
@@ -74,7 +78,10 @@ class _Modules:
         """Read a module whose packages are found already; `None` if it has no source, or is an installed library."""
         package = name.rpartition(".")[0]
         spec = PathFinder.find_spec(name, self.found[package].locations if package else self._path)
-        if spec is None or not (package or self._is_own(spec)):
+        if spec is None:
+            self.missing.add(name)
+            return None
+        if not (package or self._is_own(spec)):
             return None
         if not self.found:
             self._roots = {each for each in _folders(spec) if each.name not in _LIBRARIES}
@@ -82,8 +89,8 @@ class _Modules:
         if isinstance(spec.loader, SourceFileLoader):
             path = Path(spec.loader.path)
             return ModuleSource(name, str(path), _text(path), spec.submodule_search_locations is not None, locations)
-        # A package without a file of its own.
-        return ModuleSource(name, "", "", True, locations) if locations else None
+        # A package without a file of its own has no loader either. Others are compiled, or zipped.
+        return ModuleSource(name, "", "", True, locations) if spec.loader is None and locations else None
 
     def _is_own(self, spec: ModuleSpec) -> bool:
         """Whether a module is the first one, or lies in the folder of that, which is none of libraries."""
@@ -112,10 +119,13 @@ def _text(path: Path) -> str:
 def _imported(module: ModuleSource) -> Sequence[str]:
     """Return the names that import statements of a module may mean."""
     try:
-        tree = ast.parse(module.text)
-    except (SyntaxError, ValueError):
-        # Whoever loads it tells that.
-        return ()
+        tree = ast.parse(module.text, module.path)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        # The last two are for expressions that are nested too deeply.
+        raise ConfigError(
+            f"{module.path} cannot be parsed: {type(error).__name__}: {error}",
+            hint="It is the source of a transform. Correct it.",
+        ) from error
     package = module.name if module.is_package else module.name.rpartition(".")[0]
     names: list[str] = []
     for node in ast.walk(tree):

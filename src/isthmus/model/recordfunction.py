@@ -11,6 +11,14 @@ from isthmus.errors import ConfigError
 _FUNCTION: Final = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*(?:\.[^\W\d]\w*)*)")
 
 
+class FunctionFolder(str):
+    """A folder that `sys.path` has for what functions import while they run. No function of another folder is searched
+    in it.
+    """
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class ModuleSource:
     """The text of a module. `path` is the file where it was read, "" for a package without one, and `locations` are the
@@ -26,10 +34,13 @@ class ModuleSource:
 
 @dataclass(frozen=True, slots=True)
 class FunctionSource:
-    """The modules of a function: what another `digest` belongs to is another source."""
+    """The modules of a function: what another `digest` belongs to is another source. `missing` are names that its
+    import statements may mean, and that no file was found for.
+    """
 
     digest: str
     modules: tuple[ModuleSource, ...] = field(repr=False, compare=False)
+    missing: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from isthmus.model.link import Link
 from isthmus.model.links.outcome import RunOutcome, Until
 from isthmus.model.links.progress import LinkProgress
 from isthmus.model.process.latency import merge
-from isthmus.run.following import Following, Reread, as_far_as_known
+from isthmus.run.following import Acceptance, Following, as_far_as_known
 from isthmus.run.pace import Pace
 from isthmus.run.recovering import SelfRecovery
 from isthmus.run.state.candidacy import WhenOccupied
@@ -73,6 +73,7 @@ class Controller:
         self._stop_request = stopping or StopRequest()
         self._links = Supervisor(configuration, links, workers, when_occupied=when_occupied, takes=takes)
         self._following = following or Following()
+        self._acceptance = Acceptance(self._following, self.timings.follow_s)
         self._hung_up = asyncio.Event()
         self._refused = ""
         self._workers = workers
@@ -131,7 +132,7 @@ class Controller:
         following = self._following
         if following.written is None:
             if following.reread is not None:
-                await self._follow_file(following.reread)
+                await self._follow_file()
             return
         written = following.written
         while True:
@@ -143,8 +144,8 @@ class Controller:
         async with ClientSession() as session:
             declarations = Declarations(written.clusters, session, written.ledger)
             while True:
-                if await self._wait_to_reread(self.timings.follow_s) and following.reread is not None:
-                    before, written = written, await self._reread(following.reread) or written
+                if await self._wait_to_reread(self.timings.follow_s):
+                    before, written = written, await self._reread(written) or written
                     if (written.clusters, written.ledger) != (before.clusters, before.ledger):
                         return written
                 try:
@@ -158,10 +159,10 @@ class Controller:
                     following.on_configuration(configuration)
                     await keeper.keep(configuration, declared, declarations.client, self._links.is_run)
 
-    async def _follow_file(self, reread: Reread) -> None:
+    async def _follow_file(self) -> None:
         while True:
             is_asked = await self._wait_to_reread(self.timings.follow_s if self._following.is_constant else None)
-            if is_asked and (configuration := await self._reread(reread)) is not None:
+            if is_asked and (configuration := await self._reread(self._links.configuration)):
                 await self._links.take(configuration)
                 self._following.on_configuration(configuration)
 
@@ -174,15 +175,20 @@ class Controller:
         self._hung_up.clear()
         return is_asked
 
-    async def _reread(self, reread: Reread) -> Configuration | None:
-        """Return the configuration as it is written now, `None` where it cannot be used."""
+    async def _reread(self, before: Configuration) -> Configuration | None:
+        """Return the configuration as it is written now, `None` where it cannot be used, or not yet."""
+        if self._following.reread is None:
+            return None
+        begun = time.monotonic()
         try:
-            configuration = await asyncio.to_thread(reread)
+            configuration = await asyncio.to_thread(self._following.reread)
+            accepted = self._acceptance.accept(before, configuration, begun)
         except IsthmusError as error:
+            self._acceptance.break_off()
             self._tell_refused(error)
             return None
         self._refused = ""
-        return configuration
+        return accepted
 
     def _tell_refused(self, error: IsthmusError) -> None:
         if self._refused != str(error):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
+from isthmus.errors import ConfigError
 from isthmus.memory.declared import Declared
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
@@ -13,6 +14,7 @@ from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.link import Link
 from isthmus.model.namespace import NamespaceMap, NamespaceNaming
 from isthmus.model.naming import Naming
+from isthmus.model.recordfunction import RecordFunction
 from isthmus.model.selection import TopicSettings
 
 Reread = Callable[[], Configuration]
@@ -77,6 +79,56 @@ def as_far_as_known(before: Configuration, now: Configuration, declared: Declare
         declared=(now.declared or frozenset()) | {link.name for link in kept if not link.tree},
         declared_trees=now.declared_trees | (trees - {""}),
     )
+
+
+class Acceptance:
+    """Whether a run takes a configuration that it has read again, by the sources of the functions in it.
+
+    Where files are read all the time, as `following` says, functions are taken that were the same ones in two readings
+    in a row, `follow_s` apart: modules come one after the other.
+    """
+
+    def __init__(self, following: Following, follow_s: float) -> None:
+        self._steady_s = follow_s if following.is_constant else 0.0
+        self._awaited: tuple[frozenset[RecordFunction], float] | None = None
+
+    def accept(self, before: Configuration, now: Configuration, begun: float) -> Configuration | None:
+        """Return what was read from `begun` on, `None` if it is not to be taken yet.
+
+        :raises ConfigError: A module that functions of `before` had is gone.
+        """
+        _require_sources(before, now)
+        functions, awaited = _list_functions(now), self._awaited
+        since = awaited[1] if awaited is not None and awaited[0] == functions else begun
+        is_taken = functions <= _list_functions(before) or begun - since >= self._steady_s
+        self._awaited = None if is_taken else (functions, since)
+        return now if is_taken else None
+
+    def break_off(self) -> None:
+        """Begin anew, after a reading that cannot be used."""
+        self._awaited = None
+
+
+def _list_functions(configuration: Configuration) -> frozenset[RecordFunction]:
+    transforms = (transform for link in configuration.links for transform in link.transforms)
+    return frozenset(each.python for each in transforms if each.python is not None)
+
+
+def _require_sources(before: Configuration, now: Configuration) -> None:
+    had = {replace(each, source=None): each.source for each in _list_functions(before)}
+    for function in _list_functions(now):
+        source = had.get(replace(function, source=None))
+        if source is None:
+            continue
+        # Without any source it is the function's own module.
+        missing = {function.module} if function.source is None else function.source.missing
+        gone = next((each for each in source.modules if each.name in missing), None)
+        if gone is not None:
+            raise ConfigError(
+                f"module {gone.name} of transform {function} is not found any more, or has no source: it was read from "
+                f"{gone.path or ', '.join(gone.locations)}",
+                hint="Put it back. To do without its source, start the run again.",
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

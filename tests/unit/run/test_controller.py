@@ -6,12 +6,19 @@ import asyncio
 import os
 import signal
 import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import pytest
 
+from isthmus.config import load
 from isthmus.model.configuration import Configuration, SparkSettings
 from isthmus.model.links.outcome import RunOutcome
+from isthmus.model.process.timings import Timings
 from isthmus.run.controller import Controller, kept_up
+from isthmus.run.following import Following
 from isthmus.run.pace import LONGEST_S
 from isthmus.run.workers import Workers
 
@@ -99,3 +106,40 @@ def test_progress_that_takes_long_is_told_less_often() -> None:
 
     assert len(asked) == 2
     assert len(told) == 1 or asked[1] - told[0] >= LONGEST_S
+
+
+FILE = """
+clusters:
+  east: {bootstrap_servers: "127.0.0.1:1"}
+  west: {bootstrap_servers: "127.0.0.1:2"}
+links:
+  - {name: l, source: east, target: west, topics: {include: [orders]}, transform: {python: "rules:clean"}}
+"""
+
+
+def test_modules_that_are_being_written_change_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The run goes on by those that it had, says why, and takes the new ones when they are there."""
+    file, words = tmp_path / "isthmus.yaml", tmp_path / "words.py"
+    file.write_text(FILE)
+    (tmp_path / "rules.py").write_text("import words\n\n\ndef clean(rows):\n    return rows\n")
+    words.write_text("A = 1\n")
+    reread, taken = partial(load, file, {}), list[Configuration]()
+    former = replace(reread(), timings=Timings(follow_s=0.05))
+    steps: list[tuple[str, Callable[[], object]]] = [
+        ("", lambda: words.write_text("A = (\n")),
+        ("words.py cannot be parsed", words.unlink),
+        ("module words of transform rules:clean is not found", lambda: words.write_text("A = 2\n")),
+    ]
+
+    def is_done(_: object) -> bool:
+        if steps and steps[0][0] in caplog.text:
+            steps.pop(0)[1]()
+        return any(each.links != former.links for each in taken)
+
+    following = Following(reread, is_constant=True, on_configuration=taken.append)
+    workers = _NoWorkers(SparkSettings(), links=())
+    controller = Controller(former, (), workers, until=is_done, following=following, takes=lambda _: False)
+    asyncio.run(controller.run())
+
+    assert not steps
+    assert taken[-1].links == reread().links != former.links

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from isthmus.errors import ConfigError
 from isthmus.memory.declared import Declared, Merged
 from isthmus.model.cluster import ClientProperties, Cluster
 from isthmus.model.configsettings import ConfigSettings
@@ -15,15 +16,17 @@ from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.kafka.access import AccessPolicy, AccessSettings
 from isthmus.model.link import DistributorRole, Limits, Link
 from isthmus.model.links.declaration import Declaration
+from isthmus.model.links.transform import Transform
 from isthmus.model.mirrormaker import MirrorMakerNames, MirrorMakerSettings, MirrorMakerTopics
 from isthmus.model.namespace import NamespaceKind, NamespaceMap, NamespaceNaming
 from isthmus.model.naming import PrefixNaming
 from isthmus.model.offsets import LATEST, OffsetPolicy
+from isthmus.model.recordfunction import FunctionSource, ModuleSource, RecordFunction
 from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.model.trees.tree import Tree, TreeNode, TreeSettings
 from isthmus.model.trees.treedeclaration import TreeDeclaration
 from isthmus.run import following
-from isthmus.run.following import as_far_as_known, change_of, without_detached
+from isthmus.run.following import Acceptance, Following, as_far_as_known, change_of, without_detached
 
 EAST, WEST, NORTH = (Cluster(alias=alias, bootstrap_servers=(f"{alias}:1",)) for alias in ("east", "west", "north"))
 ORDERS, BILLS = (TopicPattern.parse(name) for name in ("orders", "bills"))
@@ -184,3 +187,58 @@ def test_each_setting_is_followed_or_known_to_wait() -> None:
         *("transforms", "on_data_gap", "on_divergence", "on_source_deleted", "compaction_holes_max"),
         "topics_interval_s",
     }
+
+
+def reading(digest: str, *modules: str, missing: tuple[str, ...] = (), name: str = "l") -> Configuration:
+    """A configuration with a function of this source, "" for none."""
+    found = tuple(ModuleSource(each, f"/etc/{each}.py", "", is_package=False, locations=()) for each in modules)
+    source = FunctionSource(digest, found, frozenset(missing)) if digest else None
+    transform = Transform(python=RecordFunction("rules", "clean", "/etc", source))
+    return Configuration(clusters=(EAST, WEST), links=(replace(LINK, name=name, transforms=(transform,)),))
+
+
+BEFORE = reading("one", "rules", "words")
+
+
+def test_modules_that_come_one_after_the_other_are_taken_together() -> None:
+    """What is read every few seconds is taken when two readings in a row, so long apart, have the same modules."""
+    half, both = reading("two", "rules", "words"), reading("three", "rules", "words")
+    acceptance = Acceptance(Following(is_constant=True), 2.0)
+    assert acceptance.accept(BEFORE, half, 0.0) is None
+    assert acceptance.accept(BEFORE, both, 2.0) is None
+    assert acceptance.accept(BEFORE, half, 4.0) is None
+    assert acceptance.accept(BEFORE, both, 6.0) is None
+    assert acceptance.accept(BEFORE, both, 7.0) is None
+    assert acceptance.accept(BEFORE, both, 8.0) is both
+
+
+def test_what_changes_no_module_is_taken_at_once() -> None:
+    """So is all that is read for SIGHUP alone."""
+    renamed, edited = reading("one", "rules", "words", name="other"), reading("two", "rules", "words")
+    assert Acceptance(Following(is_constant=True), 2.0).accept(BEFORE, renamed, 0.0) is renamed
+    assert Acceptance(Following(), 2.0).accept(BEFORE, edited, 0.0) is edited
+
+
+def test_a_reading_that_is_refused_breaks_the_row() -> None:
+    """Files change still."""
+    edited = reading("two", "rules", "words")
+    acceptance = Acceptance(Following(is_constant=True), 2.0)
+    assert acceptance.accept(BEFORE, edited, 0.0) is None
+    acceptance.break_off()
+    assert acceptance.accept(BEFORE, edited, 4.0) is None
+    assert acceptance.accept(BEFORE, edited, 6.0) is edited
+
+
+def test_a_module_that_is_gone_is_refused() -> None:
+    """Of the function or of what it imports still: tasks would import whatever is there. One that nothing imports any
+    more may go, and a function without source before needs none.
+    """
+    acceptance = Acceptance(Following(), 2.0)
+    with pytest.raises(ConfigError, match="rules of transform rules:clean is not found") as raised:
+        acceptance.accept(BEFORE, reading(""), 0.0)
+    assert "Put it back" in raised.value.hint
+    with pytest.raises(ConfigError, match="words of transform rules:clean is not found"):
+        acceptance.accept(BEFORE, reading("two", "rules", missing=("words",)), 0.0)
+    less, none = reading("two", "rules", missing=("other",)), reading("")
+    assert acceptance.accept(BEFORE, less, 0.0) is less
+    assert acceptance.accept(none, none, 0.0) is none

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from isthmus.engine.batches.rebatch import Record
 from isthmus.engine.mapped.transformer import Changed, Failure, Portion, Transformer, TransformFailed
 from isthmus.model.links.transform import RecordFunction, Transform
+from isthmus.model.recordfunction import FunctionFolder
 from isthmus.spark.transforms.calls import Calls
 from isthmus.spark.transforms.sources import load_module
 
@@ -67,8 +68,8 @@ def build_functions(transforms: Iterable[Transform], calls: Calls) -> dict[str, 
 
 
 def load_function(function: RecordFunction) -> Callable[[pa.RecordBatch], Any]:
-    """Load a function: as its source has it, if it has that. Else its module is imported, and searched in its folder
-    as well, if that is there.
+    """Load a function: as its source has it, if it has that. Else its module is imported. What is imported is searched
+    in its folder as well, if that is there.
 
     :raises TransformFailed: It cannot be imported here.
     """
@@ -85,10 +86,11 @@ def load_function(function: RecordFunction) -> Callable[[pa.RecordBatch], Any]:
 
 
 def _load_module(function: RecordFunction) -> ModuleType:
+    # What has no source, or is imported by a name that is known only then, may be in the folder as well.
+    if function.folder and function.folder not in sys.path:
+        sys.path.append(FunctionFolder(function.folder))
     if function.source is not None:
         return load_module(function.module, function.source)
-    if function.folder and function.folder not in sys.path:
-        sys.path.append(function.folder)
     return importlib.import_module(function.module)
 
 

@@ -13,6 +13,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib.abc import ExecutionLoader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.readers import MultiplexedPath
+from importlib.resources.abc import Traversable, TraversableResources
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
@@ -71,6 +74,14 @@ class _SourceFinder(MetaPathFinder, ExecutionLoader):
         """Return the file of a module, where it was read."""
         return self._require(fullname).path
 
+    def get_data(self, path: str) -> bytes:
+        """Return what a file beside a module holds now."""
+        return Path(path).read_bytes()
+
+    def get_resource_reader(self, fullname: str) -> TraversableResources:
+        """Return what reads files of a package, where its module was read."""
+        return _PackageFiles(self._require(fullname))
+
     def is_package(self, fullname: str) -> bool:
         """Return whether a module is a package."""
         return self._require(fullname).is_package
@@ -85,6 +96,15 @@ class _SourceFinder(MetaPathFinder, ExecutionLoader):
     def _source(self, fullname: str) -> FunctionSource | None:
         _, mark, digest = fullname.partition(".")[0].partition(_MARK)
         return self.sources.get(digest) if mark else None
+
+
+class _PackageFiles(TraversableResources):
+    def __init__(self, package: ModuleSource) -> None:
+        self._package = package
+
+    def files(self) -> Traversable:
+        path = self._package.path
+        return Path(path).parent if path else MultiplexedPath(*map(Path, self._package.locations))
 
 
 _FINDER: Final = _SourceFinder()
