@@ -4,23 +4,28 @@ one may come behind its address: what was found is asked for again now and then.
 
 from __future__ import annotations
 
+import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
-from isthmus.errors import ConfigError, RegistryRefused, RegistryUnreachable
+from isthmus.deadline import Deadline
+from isthmus.errors import ConfigError, IsthmusError, RegistryRefused, RegistryUnreachable
 from isthmus.kafka.connect.credentials import renewed_registry
 from isthmus.model.cluster import Cluster, SchemaRegistry
 from isthmus.model.schemas.content import Schema, SchemaReference
 from isthmus.model.schemas.subjects import context_of, qualify
 from isthmus.registry.answers import list_of, number_of, schema_of, subject_path
-from isthmus.registry.client import ANSWER_S, RegistryClient
+from isthmus.registry.client import ANSWER_S, WITHIN_S, RegistryClient
 
 _NOT_FOUND: Final = 404
 """The first digits of the registry's own numbers for what it does not have."""
-_DENIALS_MAX: Final = 10_000
+_DENIALS_MAX: Final = 100_000
+_FAR: Final = 1_000_000
+"""Registries count their ids up. An id that is so far above ten times the highest known one is none of the next."""
 _K = TypeVar("_K")
 
 
@@ -50,15 +55,19 @@ NO_SCHEMAS: Final = FoundSchemas({}, frozenset(), {})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """For how long (s) an answer may take, a schema that was found is not asked for again, the same goes for all of
-    them while the registry is silent, and a registry has to deny an id, by how many `denials`.
+    """For how long (s) an answer may take, a schema with all that it refers to may take, a schema that was found is not
+    asked for again, the same goes for all of them while the registry is silent, and a registry has to deny an id, by
+    how many `denials`. In one round ids are asked for `round_s` at most, and `ids_max` of them.
     """
 
     answer_s: float = ANSWER_S
+    schema_s: float = WITHIN_S
     fresh_s: float = 300.0
     silent_s: float = 30.0
     denied_s: float = 60.0
     denials: int = 3
+    round_s: float = 10.0
+    ids_max: int = 1_000
 
 
 class _Held(NamedTuple):
@@ -84,6 +93,8 @@ class _Shelf:
     ids: dict[tuple[str, int], _Held] = field(default_factory=dict)
     versions: dict[tuple[str, int], _Held] = field(default_factory=dict)
     denials: dict[tuple[str, int], _Denial] = field(default_factory=dict)
+    denied_at: dict[str, float] = field(default_factory=dict)
+    """When a denial has counted last, by contexts."""
     silent_until: float = 0.0
 
 
@@ -127,19 +138,46 @@ class SchemaBook:
         A replica of a registry that lags denies what is new. So an id is denied for some time, and the registry has to
         have any of the subjects, before that counts.
         """
+        found, failure = await self._find(ids, subjects)
+        if failure is not None:
+            raise failure
+        return found
+
+    async def find_most(self, ids: Iterable[int], subjects: Collection[str] = ()) -> FoundSchemas:
+        """Return what `find` does, as far as the registry answers; other ids are doubted. It raises nothing."""
+        return (await self._find(ids, subjects))[0]
+
+    async def _find(self, ids: Iterable[int], subjects: Collection[str]) -> tuple[FoundSchemas, IsthmusError | None]:
+        """Ask for one id after the other: those that are known before the registry falls silent count."""
         shelf, context = self._shelf(), context_of(min(subjects, default=""))
-        found, denied, doubted = dict[int, WriterSchema](), set[int](), dict[int, str]()
-        for one in dict.fromkeys(ids):
+        found, unknown, doubted = dict[int, WriterSchema](), list[int](), dict[int, str]()
+        wanted, deadline = list(dict.fromkeys(ids)), Deadline(self._patience.round_s)
+        failure: IsthmusError | None = None
+        for place, one in enumerate(wanted):
+            if place >= self._patience.ids_max or (place and deadline.has_passed):
+                doubted |= dict.fromkeys(wanted[place:], f"it is asked for after {place} others that came before it")
+                break
             key = (context, one)
-            schema = await self._look_up(shelf, shelf.ids, key, partial(self._ask_id, one, context, subjects))
-            if schema is not None:
+            try:
+                schema = await self._look_up(shelf, shelf.ids, key, partial(self._ask_id, one, context, subjects))
+            except IsthmusError as error:
+                failure = error
+                doubted |= dict.fromkeys(wanted[place:], _describe_failure(error))
+                break
+            if schema is None:
+                self._note_denial(shelf, key)
+                unknown.append(one)
+            else:
                 shelf.denials.pop(key, None)
                 found[one] = schema
-            elif doubt := await self._doubt(shelf, key, subjects):
-                doubted[one] = doubt
-            else:
-                denied.add(one)
-        return FoundSchemas(found, frozenset(denied), doubted)
+        try:
+            doubts = await self._judge(shelf, context, unknown, subjects)
+        except IsthmusError as error:
+            failure = failure or error
+            doubts = dict.fromkeys(unknown, _describe_failure(error))
+        denied = frozenset(one for one in unknown if not doubts[one])
+        doubted |= {one: doubts[one] for one in unknown if doubts[one]}
+        return FoundSchemas(found, denied, doubted), failure
 
     async def find_subjects(self, subjects: Collection[str]) -> dict[str, tuple[WriterSchema, ...]]:
         """Return the schemas of subjects in the order of their versions, without deleted ones; none for a subject that
@@ -171,38 +209,73 @@ class SchemaBook:
         if held is not None and (now < shelf.silent_until or now - held.at < self._patience.fresh_s):
             return held.schema
         try:
-            found = await ask()
+            found = await self._ask_within(ask)
         except (RegistryUnreachable, RegistryRefused):
             if held is None:
                 raise
-            shelf.silent_until = now + self._patience.silent_s
+            # It may have been asked for long.
+            shelf.silent_until = time.monotonic() + self._patience.silent_s
             found = None
         if found is not None:
             known[key] = _Held(found, now)
             return found
         return None if held is None else held.schema
 
-    async def _doubt(self, shelf: _Shelf, key: tuple[str, int], subjects: Collection[str]) -> str:
-        """Return why it does not count yet that the registry denies an id, "" if it does."""
-        now, patience = time.monotonic(), self._patience
-        before = shelf.denials.get(key)
-        if before is None or now - before.last > 2 * patience.denied_s:
-            before = _Denial(now, now, 0)
-            while len(shelf.denials) >= _DENIALS_MAX:
-                del shelf.denials[next(iter(shelf.denials))]
-        denial = shelf.denials[key] = _Denial(before.since, now, before.answers + 1)
-        says = f"{describe_registry(self._registry)} has no schema {key[1]}"
-        if denial.answers < patience.denials or now - denial.since < patience.denied_s:
-            return f"{says}, which counts when it has said so for {patience.denied_s:g} s: a replica of it may lag"
-        if not await self._has_any(subjects):
-            return f"{says}, nor any version of {', '.join(sorted(subjects)) or 'a subject'}: it may be another one"
-        return ""
+    async def _ask_within(self, ask: Callable[[], Awaitable[WriterSchema | None]]) -> WriterSchema | None:
+        try:
+            async with asyncio.timeout(self._patience.schema_s):
+                return await ask()
+        except TimeoutError as error:
+            raise RegistryUnreachable(
+                f"{describe_registry(self._registry)} does not answer: no schema with all that it refers to within "
+                f"{self._patience.schema_s:g} s",
+                cluster=self._registry.alias,
+                hint="See why it is so slow.",
+            ) from error
 
-    async def _has_any(self, subjects: Collection[str]) -> bool:
-        for each in sorted(subjects):
-            if await self._ask(f"{subject_path(each)}/versions", deleted="true"):
-                return True
-        return not subjects and bool(await self._ask("/subjects", deleted="true"))
+    def _note_denial(self, shelf: _Shelf, key: tuple[str, int]) -> None:
+        now, before = time.monotonic(), shelf.denials.pop(key, None)
+        # A round is much shorter, so nobody waited for it meanwhile: what it means now may be new.
+        if before is None or now - before.last > 2 * self._patience.denied_s:
+            before = _Denial(now, now, 0)
+        while len(shelf.denials) >= _DENIALS_MAX:
+            del shelf.denials[next(iter(shelf.denials))]
+        shelf.denials[key] = _Denial(before.since, now, before.answers + 1)
+
+    async def _judge(
+        self, shelf: _Shelf, context: str, ids: Collection[int], subjects: Collection[str]
+    ) -> dict[int, str]:
+        """Return for ids that were just denied why that does not count yet, "" if it does."""
+        now, patience = time.monotonic(), self._patience
+        says = f"{describe_registry(self._registry)} has no schema"
+        counted = {one for one in ids if _is_steady(shelf.denials[context, one], patience)}
+        has_counted = now - shelf.denied_at.get(context, -math.inf) <= 2 * patience.denied_s
+        if counted or (ids and has_counted):
+            highest = await self._find_highest(shelf, context, subjects)
+            if highest is None:
+                other = f"nor any version of {', '.join(sorted(subjects)) or 'a subject'}: it may be another one"
+                return {one: f"{says} {one}, {other}" for one in ids}
+            # Ids that no schema will have soon need no proof of their own: with many of them it would never come.
+            counted |= {one for one in ids if highest and one > 10 * highest + _FAR}
+        if counted:
+            shelf.denied_at[context] = now
+        lags = f"which counts when it has said so for {patience.denied_s:g} s: a replica of it may lag"
+        return {one: "" if one in counted else f"{says} {one}, {lags}" for one in ids}
+
+    async def _find_highest(self, shelf: _Shelf, context: str, subjects: Collection[str]) -> int | None:
+        """Return the highest id that is known, 0 if none is; `None` if there is no subject."""
+        names = sorted(subjects)
+        if not names:
+            listed = await self._ask("/subjects", deleted="true")
+            names = list_of(listed or [], str, self._registry.alias)[:1]
+        for name in names:
+            listed = await self._ask(f"{subject_path(name)}/versions", deleted="true")
+            if listed:
+                number = max(list_of(listed, int, self._registry.alias))
+                newest = await self._ask(subject_path(name, number), deleted="true")
+                newest_id = 0 if newest is None else number_of(newest, "id", self._registry.alias)
+                return max(newest_id, *(one for within, one in shelf.ids if within == context), 0)
+        return None
 
     async def _ask_version(self, subject: str, number: int) -> WriterSchema | None:
         answer = await self._ask(subject_path(subject, number))
@@ -264,6 +337,15 @@ class SchemaBook:
             if refused.code // 100 == _NOT_FOUND:
                 return None
             raise
+
+
+def _describe_failure(error: IsthmusError) -> str:
+    return f"cannot be asked for: {error} {error.hint}".strip()
+
+
+def _is_steady(denial: _Denial, patience: Patience) -> bool:
+    """Whether an id was denied often and long enough."""
+    return denial.answers >= patience.denials and denial.last - denial.since >= patience.denied_s
 
 
 def registry_of(cluster: Cluster) -> SchemaRegistry:

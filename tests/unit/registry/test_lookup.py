@@ -88,6 +88,45 @@ def test_a_registry_without_its_subjects_decides_nothing(subjects: list[str]) ->
         assert "may be another one" in asked(server, find, Patience(denied_s=0.05))
 
 
+def test_rubbish_far_from_all_ids_is_denied_at_once_among_other_rubbish() -> None:
+    """Each such record would else wait for a minute. An id that a new schema may have is doubted as before."""
+    with registry_server() as server:
+        one = server.register("a", '"string"')
+        patience = Patience(denied_s=0.5)
+        text = int.from_bytes(b"abcd")
+
+        async def find(book: SchemaBook) -> list[frozenset[int]]:
+            seen = [(await book.find([text, each], ["a"])).denied for each in (text + 1, text + 5)]
+            await asyncio.sleep(0.6)
+            seen.append((await book.find([text], ["a"])).denied)
+            seen.append((await book.find([text + 2, one + 1, text + 3], ["a"])).denied)
+            server.store.versions.clear()
+            seen.append((await book.find([text + 4], ["a"])).denied)
+            return seen
+
+        assert asked(server, find, patience) == [
+            frozenset(),
+            frozenset(),
+            frozenset({text}),
+            frozenset({text + 2, text + 3}),
+            frozenset(),
+        ]
+
+
+def test_a_round_of_questions_has_an_end() -> None:
+    """The first ids are asked for, and the others wait: however many come, the first are decided about in time."""
+    with registry_server() as server:
+        one = server.register("a", '"string"')
+        many = [9, one, *range(100, 200)]
+        for patience, count in ((Patience(ids_max=5), 5), (Patience(round_s=0.0), 1)):
+            server.asked.clear()
+            found = asked(server, lambda book: book.find(many, ["a"]), patience)
+            assert server.asked[0] == "GET /schemas/ids/9"
+            assert len(server.asked) <= count
+            assert set(found.doubted) | set(found.schemas) == set(many)
+            assert f"after {count} others" in found.doubted[199]
+
+
 def test_schemas_that_a_schema_refers_to_come_with_it() -> None:
     """Those first that others need, and each once."""
     with registry_server() as server:
@@ -242,3 +281,32 @@ def test_an_answer_in_drops_has_an_end() -> None:
         with pytest.raises(RegistryUnreachable, match=r"no complete answer within 0\.5 s"):
             asked(server, lambda book: book.find([1]), Patience(answer_s=0.5))
         assert time.monotonic() - begun < 2
+
+
+def test_a_schema_has_to_come_in_time_with_all_that_it_refers_to() -> None:
+    """Each answer is quick enough, and all together are not."""
+    with registry_server() as server:
+        server.register("x", '"string"')
+        to_x = [{"name": f"X{place}", "subject": "x", "version": 1} for place in range(20)]
+        top = server.register("z", '"int"', references=to_x)
+        server.pause_s = 0.001
+        begun = time.monotonic()
+        with pytest.raises(RegistryUnreachable, match=r"with all that it refers to within 0\.3 s"):
+            asked(server, lambda book: book.find([top]), Patience(schema_s=0.3))
+        assert time.monotonic() - begun < 2
+
+
+def test_a_silent_registry_is_left_alone_from_its_failure_on() -> None:
+    """However long the failure took to come: what is known holds meanwhile."""
+    with registry_server() as server:
+        one = server.register("a", '"string"')
+
+        async def find(book: SchemaBook) -> list[int]:
+            await book.find([one])
+            server.pause_s, counts = 0.2, []
+            for _ in range(2):
+                assert set((await book.find([one])).schemas) == {one}
+                counts.append(len(server.asked))
+            return counts
+
+        assert asked(server, find, Patience(answer_s=0.4, fresh_s=0.0, silent_s=0.3)) == [2, 2]

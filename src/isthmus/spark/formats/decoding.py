@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
-from isthmus.errors import IsthmusError
 from isthmus.model.links.transform import RecordFormat, RecordPart, RecordPath, Transform
 from isthmus.model.schemas.gate import schema_id
 from isthmus.registry.lookup import SchemaBook, WriterSchema
@@ -132,20 +131,11 @@ class PartDecoder:
 
     async def prepare(self, values: Iterable[bytes | None], book: SchemaBook) -> Asked:
         """Learn the schemas of these values, as far as the registry answers; return what it says of the others."""
-        ids = sorted({one for each in values if (one := schema_id(each)) is not None} - self._known.keys())
-        denied, waiting = set[int](), dict[int, str]()
-        for place, one in enumerate(ids):
-            try:
-                # One after the other: those that are known before the registry falls silent count.
-                found = await book.find([one], self._columns.subjects)
-            except IsthmusError as error:
-                why = f"cannot be asked for: {error} {error.hint}".strip()
-                waiting |= dict.fromkeys(ids[place:], why)
-                break
-            self.learn(found.schemas)
-            denied |= found.denied
-            waiting |= found.doubted
-        return Asked(frozenset(denied), waiting)
+        # In the order of records: those before the first one that has to wait go on.
+        ids = dict.fromkeys(one for each in values if (one := schema_id(each)) is not None and one not in self._known)
+        found = await book.find_most(ids, self._columns.subjects)
+        self.learn(found.schemas)
+        return Asked(found.denied, found.doubted)
 
     def learn(self, written: Mapping[int, WriterSchema]) -> None:
         """Learn schemas by their ids."""

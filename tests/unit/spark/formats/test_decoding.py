@@ -88,6 +88,21 @@ def test_a_record_whose_schema_is_not_there_fails() -> None:
                 decoder.read(value)
 
 
+def test_a_record_fails_whatever_the_registry_says_of_later_ones() -> None:
+    """It alone is asked about; a later schema that cannot be completed makes its own records wait."""
+    with registry_server() as server:
+        server.register("o-value", record({"name": "id", "type": "int"}))
+        missing = [{"name": "X", "subject": "x", "version": 1}]
+        server.strange["/schemas/ids/5"] = {"schema": '"X"', "references": missing}
+        values = (framed(77, b"\2"), framed(5, b"\2"))
+        found = columns(id=ID)._replace(subjects=("o-value",))
+        decoder = prepared(server, found, *values, patience=Patience(denied_s=0.05), times=6)
+        with pytest.raises(ValueError, match="no schema 77"):
+            decoder.read(values[0])
+        with pytest.raises(NotNow, match="not what it refers to: version 1 of x"):
+            decoder.read(values[1])
+
+
 def test_a_schema_that_is_not_there_may_come() -> None:
     """A replica that lags denies it: its records wait until it was denied for a while."""
     with registry_server() as server:
