@@ -125,7 +125,8 @@ async def load_letters(client: Client, key: PartitionKey, places: Sequence[Store
             async for answer in answers:
                 for batch, _ in answer:
                     records = [] if batch.is_control else decode_records(batch, client.cluster.alias, span)
-                    found |= {each.offset: letter for each in records if (letter := read_letter(each)) is not None}
+                    asked = (each for each in records if each.offset in wanted)
+                    found |= {each.offset: letter for each in asked if (letter := read_letter(each)) is not None}
     if lacking := wanted - found.keys():
         raise ClusterError(
             f"topic {key[0]} of {client.cluster.alias} has no dead letter at offset {min(lacking)} any more",

@@ -84,6 +84,8 @@ def _partition(topic: TopicPlan, decision: PartitionDecision, view: LanesView) -
     if source_end < 0 and source is not None:
         source_end = source.stable_end
     count, place = view.counts.get(key, Count(0, 0)), view.places.get(key, LanePlace(-1, -1))
+    # Before the lane has its place, the plan knows from the ledger what was left out.
+    left_out = decision if place.position < 0 else place
     return PartitionProgress(
         topic=topic.topic,
         partition=decision.partition,
@@ -98,9 +100,8 @@ def _partition(topic: TopicPlan, decision: PartitionDecision, view: LanesView) -
         records=count.records,
         size_bytes=count.size_bytes,
         flags_replaced=place.flags_replaced,
-        # What the lane has not told yet, the plan knows from the ledger.
-        skipped=max(place.skipped, decision.skipped),
-        filtered=max(place.filtered, decision.filtered),
+        skipped=left_out.skipped,
+        filtered=left_out.filtered,
         problem=None if state is LaneState.PAUSED else problem,
         gaps=() if report is None else report.gaps,
         state_age_s=age_s if state is reported else 0.0,

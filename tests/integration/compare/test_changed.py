@@ -323,3 +323,23 @@ def test_letters_whose_topic_was_deleted_are_not_called_missing(pair: Pair, mark
     assert findings(partition) == [(DiscrepancyKind.MISSING, 4, 5, ())]
     assert partition.not_compared == 2
     assert "2 letters fewer than its lane had records that failed" in str(partition.uncompared[0])
+
+
+def test_what_an_earlier_transform_skipped_hides_no_loss(pair: Pair, mark: Transform) -> None:
+    """There are fewer letters than records that failed, as those that were skipped have none."""
+    made = Changed(pair, "skipped", replace(mark, on_error=OnError.DEAD_LETTER))
+    assert made.transform is not None
+    create(pair.target, dead_letters_of(made.name, TargetTopic(made.name)))
+    made.made_by(EARLIER)
+    made.copy(several(0, 1), at_target=marked(several(0, 1)))
+    made.leave_out([given(1, b"bad")])
+    made.made_by(made.transform.digest)
+    made.copy(several(2, 3), at_target=marked(several(2, 3)))
+    made.leave_out([given(3)])
+    made.copy(several(4, 5), at_target=marked(several(4, 5)))
+    made.failed = 1
+    made.told()
+
+    (partition,) = made.verify().partitions
+    assert (DiscrepancyKind.MISSING, 3, 4, ()) in findings(partition)
+    assert partition.not_compared == 2

@@ -115,6 +115,28 @@ def test_what_was_left_out_is_known_before_the_lane_has_its_place() -> None:
     assert (before.skipped, before.filtered) == (7, 20)
 
 
+def test_a_lane_with_a_place_says_itself_what_it_left_out() -> None:
+    """Its topic may have begun again since the plan was made."""
+    topic = TopicPlan(
+        topic=TargetTopic("orders"),
+        source_topic=SourceTopic("orders"),
+        action=Action.COPY,
+        partition_count=1,
+        partitions=(decision(0, copied_end=60, skipped=7, filtered=20),),
+        is_mapped=True,
+    )
+    key = LaneKey(TargetTopic("orders"), 0)
+    view = LanesView(
+        controller=ControllerState.ALIVE,
+        reports={key: report(0, LaneState.ACTIVE, 10)},
+        counts=COUNTS,
+        ages_s={},
+        places={key: LanePlace(10, 100, skipped=1, filtered=2)},
+    )
+    (found,) = topics_of(LinkPlan(link="l", source="a", target="b", topics=(topic,)), view)
+    assert (found.skipped, found.filtered) == (1, 2)
+
+
 def test_a_mapped_lane_tells_its_place_at_the_source() -> None:
     """Its lag follows from that, whatever the target holds; before it has reported, from what was planned. Once it has
     moved on, the target's end that was planned with is none of now, and unknown.

@@ -56,9 +56,17 @@ async def read_letters(
             continue
         ids = topics[each.source_topic].topic_id, copies[each.target_topic].topic_id
         places = sorted({one.place for one in letters if (one.topic_id, one.target_id) == ids})
-        skipped = 0 if each.lane is None else each.lane.cursor.skipped
-        found[each] = SourceLetters(tuple(places), _find_gap(key[0], logs.values[key], lacks=skipped - len(places)))
+        gap = _find_gap(key[0], logs.values[key], lacks=_count_written(each) - len(places))
+        found[each] = SourceLetters(tuple(places), gap)
     return found
+
+
+def _count_written(extent: ComparedRange) -> int:
+    """Return how many letters the lane of a partition has written at least, 0 if that is unknown: an earlier transform
+    may have skipped records without letters, and the count has these too.
+    """
+    is_only_one = len({each.transform for each in extent.transforms if each.transform}) == 1
+    return extent.lane.cursor.skipped if is_only_one and extent.lane is not None else 0
 
 
 def _find_gap(topic: str, log: LogRange, *, lacks: int) -> str:
