@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+from dataclasses import replace
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
 from isthmus.kafka.client import Client
 from isthmus.local import LocalCluster
+from isthmus.model.cluster import SchemaRegistry
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.text.plain import plain
 from isthmus.spark.compare.links import DiscrepancyKind, TopicVerdict, verify
@@ -48,9 +50,10 @@ def without(*offsets: int) -> Tamper:
 
 
 class Pair:
-    """A source and a target."""
+    """A source and a target; the source's schema `registry`, if it has one."""
 
     def __init__(self, spark: SparkSession, source: LocalCluster, target: LocalCluster) -> None:
+        self.registry: SchemaRegistry | None = None
         self._spark = spark
         self.source, self.target = source, target
 
@@ -86,7 +89,8 @@ class Pair:
     def verify_into(self, given: dict[str, str], **options: Any) -> dict[str, TopicVerdict]:
         """The verdicts of topics by the names they have at the source."""
         named = {SourceTopic(own): TargetTopic(copy) for own, copy in given.items()}
-        verdict = verify(self._spark, self.source.cluster(), self.target.cluster(), named, **options)
+        source = replace(self.source.cluster(), schema_registry=self.registry)
+        verdict = verify(self._spark, source, self.target.cluster(), named, **options)
         json.dumps(plain(verdict))
         return {topic.source_topic: topic for topic in verdict.topics}
 

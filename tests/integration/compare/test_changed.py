@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,6 +17,7 @@ from isthmus.engine.mapped.letters import as_letter
 from isthmus.engine.mapped.transformer import DeadLetter
 from isthmus.kafka.client import Client
 from isthmus.local import LocalCluster
+from isthmus.model.cluster import SchemaRegistry
 from isthmus.model.lane import Lane
 from isthmus.model.links.deadletters import dead_letters_of
 from isthmus.model.links.transform import (
@@ -32,6 +34,8 @@ from isthmus.model.links.verdict import DiscrepancyKind, PartitionVerdict, Topic
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.translation import MappedRange
 from isthmus.spark.compare.links import LinkTransforms
+from testing.brokers.registry import RegistryServer, registry_server
+from testing.records.avro import encoded
 from testing.records.mapped import HandMade
 from testing.records.pair import Pair
 from testing.records.topics import SEPTEMBER, Given, compact, create, produce
@@ -68,6 +72,14 @@ BY_SQL: Final = Transform(
     sets=(PartAssignment(RecordPath(RecordPart.VALUE), "if(value = 'bad', string(int('x')), concat(value, '!'))"),),
     on_error=OnError.SKIP,
 )
+BY_SCHEMAS: Final = Transform(
+    value=Decoding(format=RecordFormat.AVRO),
+    where="value IS NULL OR value.country = 'DE'",
+    sets=(PartAssignment(RecordPath(RecordPart.VALUE, ("email",)), "sha2(value.email, 256)"),),
+    on_error=OnError.SKIP,
+)
+FIELDS: Final = [{"name": "country", "type": "string"}, {"name": "email", "type": "string"}]
+LATER: Final = {"name": "note", "type": "string", "default": ""}
 EARLIER: Final = "0123456789abcdef"
 
 
@@ -343,3 +355,55 @@ def test_what_an_earlier_transform_skipped_hides_no_loss(pair: Pair, mark: Trans
     (partition,) = made.verify().partitions
     assert (DiscrepancyKind.MISSING, 3, 4, ()) in findings(partition)
     assert partition.not_compared == 2
+
+
+class PeopleSchema:
+    """One of the schemas of a topic, whose records are people."""
+
+    def __init__(self, registry: RegistryServer, topic: str, *more: object) -> None:
+        self._schema = {"type": "record", "name": "Person", "fields": [*FIELDS, *more]}
+        self._frame = b"\0" + registry.register(f"{topic}-value", self._schema).to_bytes(4)
+
+    def given(self, number: int, country: str = "DE", *, is_hidden: bool = False) -> Given:
+        email = f"{number}@example.com"
+        shown = hashlib.sha256(email.encode()).hexdigest() if is_hidden else email
+        held = encoded(self._schema, {"country": country, "email": shown, "note": "n"})
+        return given(number, self._frame + held[len(self._frame) :])
+
+
+def test_copies_by_schemas_of_a_registry_are_made_again(pair: Pair) -> None:
+    """Each record by its own schema. Without an answer of the registry nothing is said of them."""
+    made = Changed(pair, "schemas", BY_SCHEMAS)
+    made.made_by(BY_SCHEMAS.digest)
+    with registry_server() as registry:
+        pair.registry = SchemaRegistry(alias=pair.source.name, url=registry.url)
+        first, later = PeopleSchema(registry, made.name), PeopleSchema(registry, made.name, LATER)
+        made.copy([first.given(n) for n in range(5)], at_target=[first.given(n, is_hidden=True) for n in range(5)])
+        made.leave_out([first.given(5, "US"), given(6, b"\0\0")])
+        made.copy([later.given(7)], at_target=[later.given(7, is_hidden=True)])
+        made.copy([first.given(8)], at_target=[first.given(8)])
+        made.copy([given(9)._replace(value=None)], at_target=[given(9)._replace(value=None)])
+        made.told()
+        (partition,) = made.verify().partitions
+        assert findings(partition) == [(DiscrepancyKind.DIFFERENT, 8, 9, ("value",))]
+        assert (partition.records, partition.filtered, partition.skipped, partition.not_compared) == (10, 1, 1, 0)
+
+    (partition,) = made.verify().partitions
+    assert (findings(partition), partition.not_compared) == ([], 10)
+    assert "does not answer" in str(partition.uncompared[0])
+
+
+def test_a_schema_that_the_registry_does_not_have_says_nothing_of_its_records(pair: Pair) -> None:
+    """A replica of it may lag: neither are they equal, nor do they differ."""
+    made = Changed(pair, "schemaless", BY_SCHEMAS)
+    made.made_by(BY_SCHEMAS.digest)
+    with registry_server() as registry:
+        pair.registry = SchemaRegistry(alias=pair.source.name, url=registry.url)
+        person = PeopleSchema(registry, made.name)
+        made.copy([person.given(0)], at_target=[person.given(0, is_hidden=True)])
+        made.copy([given(1, b"\0\0\0\0\x63")])
+        made.leave_out([given(2, b"\0\0\0\0\x63")])
+        made.told()
+        (partition,) = made.verify().partitions
+        assert (findings(partition), partition.not_compared) == ([], 2)
+        assert "has no schema 99" in str(partition.uncompared[0])

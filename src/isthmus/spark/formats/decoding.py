@@ -120,11 +120,12 @@ NOTHING_ASKED: Final = Asked()
 
 
 class PartDecoder:
-    """Decodes and edits one part of records, by schemas that it has to `learn` first. Lanes share it: what is said of
-    the records of one counts for these alone.
+    """Decodes and edits one part of records, by schemas that it has to `learn` first: those that it `learned` are
+    there by their ids. Lanes share it: what is said of the records of one counts for these alone.
     """
 
     def __init__(self, part: RecordPart, columns: DecodedColumns) -> None:
+        self.learned: dict[int, WriterSchema] = {}
         self._part = part
         self._columns = columns
         self._known: dict[int, _Known] = {}
@@ -139,6 +140,7 @@ class PartDecoder:
 
     def learn(self, written: Mapping[int, WriterSchema]) -> None:
         """Learn schemas by their ids."""
+        self.learned |= written
         self._known |= {one: self._know(each) for one, each in written.items()}
 
     def _know(self, written: WriterSchema) -> _Known:

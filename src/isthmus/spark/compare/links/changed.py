@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from isthmus.engine.batches.rebatch import Record
-from isthmus.engine.mapped.transformer import Changed, Failure
+from isthmus.engine.mapped.transformer import Changed, Delayed, Failure
 from isthmus.kafka.log.reading import OffsetRange
 from isthmus.model.links.transform import OnError
 from isthmus.model.links.verdict import Discrepancy, DiscrepancyKind, NotCompared
@@ -142,7 +142,9 @@ class CopyChecker:
         if isinstance(made, Record):
             return self._compare(offset, made, copy)
         if isinstance(made, Failure) and self._part.on_error is OnError.STOP:
-            return self._take_stop(offset, made, copy)
+            return self._take_stop(offset, f"the transform fails for it now: {made.reason}", copy)
+        if isinstance(made, Delayed):
+            return self._take_stop(offset, f"it cannot be made again now: {made.reason}", copy)
         if copy is not None:
             return self._note(DiscrepancyKind.EXTRA, offset)
         if isinstance(made, Failure) and self._part.on_error is OnError.DEAD_LETTER:
@@ -201,11 +203,11 @@ class CopyChecker:
         fields = tuple(name for name in _FIELDS if _part_of(made, name) != _part_of(copy, name))
         return self._note(DiscrepancyKind.DIFFERENT, offset, fields) if fields else None
 
-    def _take_stop(self, offset: int, made: Failure, copy: Record | None) -> DiscrepancyKind | None:
-        """Take a record before which its lane would have stopped."""
+    def _take_stop(self, offset: int, reason: str, copy: Record | None) -> DiscrepancyKind | None:
+        """Take a record before which its lane would stop now."""
         if copy is None and offset >= self._part.copied_to:
             return self._take_absent(offset, MissingRecord(offset, None, is_tombstone=False))
-        self._note_unknown(offset, f"the transform fails for it now: {made.reason}")
+        self._note_unknown(offset, reason)
         return None
 
     def _take_absent(self, offset: int, record: MissingRecord) -> DiscrepancyKind | None:

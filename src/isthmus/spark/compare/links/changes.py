@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from typing import Final
 
 from pyspark.sql import DataFrame
 
+from isthmus.errors import IsthmusError
+from isthmus.kafka.client import Client
 from isthmus.model.links.transform import OnError, Transform, TransformWay, unsteady_names
 from isthmus.model.links.verdict import DiscrepancyKind
 from isthmus.model.naming import SourceTopic
+from isthmus.registry.lookup import SchemaBook, describe_registry, registry_of
 from isthmus.spark.compare.links import comparison
 from isthmus.spark.compare.links.assembly import (
     CLEANED,
@@ -38,6 +41,7 @@ from isthmus.spark.compare.links.sides import Sides
 from isthmus.spark.compare.links.survey import compacted_topics, log_starts, source_compacted, whole_logs
 from isthmus.spark.formats.decoding import Prepared
 from isthmus.spark.transforms.expressions import Compiled, compile_sound, expression_session, project
+from isthmus.spark.transforms.resolving import Subjects, all_subjects, resolve
 from isthmus.spark.transforms.workers import function_workers
 
 _RETENTION_ROUNDS: Final = 3
@@ -120,13 +124,28 @@ class ChangedComparison:
 
     def _build_by_expressions(self, parts: Slices, results: CheckRows) -> DataFrame:
         spark, clusters = self._sides.spark, self._sides.clusters
-        used = {part.transform: self._transforms[part.transform] for part in parts.values()}
-        compiled = self._compiled = compile_sound(spark, [_prepare(each) for each in used.values()])
+        topics: dict[str, set[SourceTopic]] = {}
+        for part in parts.values():
+            topics.setdefault(part.transform, set()).add(part.extent.source_topic)
+        prepared = [self._prepare(self._transforms[digest], sorted(found)) for digest, found in topics.items()]
+        compiled = self._compiled = compile_sound(spark, prepared)
         sound = {each.digest for each in compiled.transforms}
         fed = self._slices({n: part for n, part in parts.items() if part.transform in sound}, results)
         rows = fed.mapInArrow(partial(feed_slices, clusters, compiled), feed_ddl(compiled))
         made = project(spark, rows, compiled, CARRIED)
         return made.mapInArrow(partial(check_results, clusters, compiled, results), results.ddl)
+
+    def _prepare(self, transform: Transform, topics: Sequence[SourceTopic]) -> Prepared:
+        """Prepare a transform to be applied again. Schemas that do not go with the others are set aside: their records
+        are unknown.
+        """
+        if not transform.has_schemas:
+            return Prepared(transform)
+        try:
+            subjects, registry = self._sides.ask(_find_subjects, all_subjects(transform, topics))
+            return resolve(self._sides.spark, transform, topics, subjects, registry, settled=())
+        except IsthmusError as error:
+            return Prepared(transform, problem=f"{error.message} {error.hint}".strip())
 
     def _slices(self, parts: Slices, results: CheckRows) -> DataFrame:
         """Return rows of one column, one for each task, with its slices."""
@@ -205,10 +224,14 @@ class ChangedComparison:
                 yield part.extent.source_topic, hint
 
 
-def _prepare(transform: Transform) -> Prepared:
-    """Prepare a transform to be applied again, as far as it can be without a schema registry."""
-    problem = "it decodes by schemas, which a comparison does not do yet" if transform.has_schemas else ""
-    return Prepared(transform, problem=problem)
+async def _find_subjects(source: Client, _: Client, subjects: Collection[str]) -> tuple[Subjects, str]:
+    """Return the schemas of subjects, and what the source's registry is called.
+
+    :raises IsthmusError: There is no registry, or it does not answer.
+    """
+    registry = registry_of(source.cluster)
+    async with SchemaBook(registry) as book:
+        return await book.find_subjects(subjects), describe_registry(registry)
 
 
 def _hint(transform: Transform, partition: str, unsteady_at: int) -> str:

@@ -8,11 +8,13 @@ Records stay in their order within a task, so that each slice is compared as it 
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +26,8 @@ from isthmus.kafka.batches.batch import Batch
 from isthmus.kafka.log.reading import OffsetRange, unreadable_error
 from isthmus.kafka.log.spans import spans_of
 from isthmus.model.cluster import Cluster
-from isthmus.model.links.transform import Transform
+from isthmus.model.links.transform import RecordPart, Transform
+from isthmus.registry.lookup import SchemaBook, WriterSchema, registry_of
 from isthmus.spark.compare.links.changed import (
     ChangedFindings,
     ChangedSlice,
@@ -33,12 +36,13 @@ from isthmus.spark.compare.links.changed import (
     is_same_outcome,
 )
 from isthmus.spark.compare.projection import Projection
+from isthmus.spark.formats.decoding import Asked, PartDecoder
 from isthmus.spark.logs import Logs
 from isthmus.spark.rows import bytes_digest
 from isthmus.spark.transforms.calls import Calls
 from isthmus.spark.transforms.editing import Editor
 from isthmus.spark.transforms.expressions import Compiled
-from isthmus.spark.transforms.pipe import build_columns, feed_schema
+from isthmus.spark.transforms.pipe import DecodedParts, build_columns, decode_parts, feed_schema
 from isthmus.spark.transforms.python import PythonTransformer
 
 FINDINGS_DDL: Final = "slice INT, findings BINARY"
@@ -269,29 +273,108 @@ def feed_slices(
     """
     places = {each.digest: place for place, each in enumerate(compiled.transforms)}
     schema = _feed_schema(compiled)
-    with Logs(clusters) as logs:
+    with Logs(clusters) as logs, SliceDecoder(clusters, compiled) as decoder:
         for part in _slices_of(rows):
             yield _row(schema, _slice=pickle.dumps(part))
-            source = SourceSlice(logs, part)
+            source, place = SourceSlice(logs, part), places[part.transform]
             for origins in source:
-                count = len(origins)
+                count, portion = len(origins), portion_of(part, origins)
+                decoded = decoder.decode(place, part.source_alias, portion)
+                carried = _carry(origins, source.aborted_spans, decoded.outcomes, decoder.take_learned(place))
                 known = {
-                    **build_columns(compiled.columns, portion_of(part, origins)),
-                    "_transform": pa.array([places[part.transform]] * count, pa.int32()),
-                    "_origin": pa.array(_carry(origins, source.aborted_spans), pa.binary()),
+                    **build_columns(compiled.columns, portion),
+                    "_transform": pa.array([place] * count, pa.int32()),
+                    "_origin": pa.array(carried, pa.binary()),
                 }
-                arrays = [known.get(field.name, pa.nulls(count, field.type)) for field in schema]
+                arrays = [
+                    pa.array(decoded.columns[field.name], field.type)
+                    if field.name in decoded.columns
+                    else known.get(field.name, pa.nulls(count, field.type))
+                    for field in schema
+                ]
                 yield pa.record_batch(arrays, schema=schema)
             figures = source.aborted, source.size_bytes, list(source.aborted_spans)
             yield _row(schema, _slice=_END, _origin=pickle.dumps(figures))
 
 
-def _carry(origins: Sequence[Original], aborted_spans: deque[tuple[int, int]]) -> list[bytes]:
-    """Return what is carried past the projection with records: what they are, and what was aborted, which is taken."""
-    spans = [list(aborted_spans), *[[]] * (len(origins) - 1)]
+class SliceDecoder:
+    """Decodes parts of records by the schemas of their source's registry, for all transforms of a task. Enter it."""
+
+    def __init__(self, clusters: Mapping[str, Cluster], compiled: Compiled) -> None:
+        self._clusters = clusters
+        self._decoders = build_decoders(compiled)
+        self._sent: list[dict[RecordPart, set[int]]] = [{part: set() for part in each} for each in self._decoders]
+        self._books: dict[str, SchemaBook] = {}
+        self._runner = asyncio.Runner()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for book in self._books.values():
+            self._runner.run(book.aclose())
+        self._runner.close()
+
+    def decode(self, place: int, alias: str, portion: Portion) -> DecodedParts:
+        """Decode records of a cluster for a transform, by its place."""
+        decoders = self._decoders[place]
+        if not decoders:
+            return DecodedParts({}, {})
+        if alias not in self._books:
+            self._books[alias] = SchemaBook(registry_of(self._clusters[alias]))
+        asked = self._runner.run(self._ask(decoders, self._books[alias], portion))
+        return decode_parts(place, decoders, portion, asked)
+
+    async def _ask(
+        self, decoders: Mapping[RecordPart, PartDecoder], book: SchemaBook, portion: Portion
+    ) -> dict[RecordPart, Asked]:
+        return {
+            part: await each.prepare((getattr(record, part) for record in portion.records), book)
+            for part, each in decoders.items()
+        }
+
+    def take_learned(self, place: int) -> dict[RecordPart, dict[int, WriterSchema]]:
+        """Return the schemas that a transform's decoders have learned since this was asked last."""
+        new: dict[RecordPart, dict[int, WriterSchema]] = {}
+        for part, decoder in self._decoders[place].items():
+            sent = self._sent[place][part]
+            new[part] = {one: each for one, each in decoder.learned.items() if one not in sent}
+            sent.update(new[part])
+        return new
+
+
+def build_decoders(compiled: Compiled) -> list[dict[RecordPart, PartDecoder]]:
+    """Build what decodes the parts that have schemas, for each transform."""
+    return [{part: PartDecoder(part, columns) for part, columns in each.decoded} for each in compiled.prepared]
+
+
+class _Carried(NamedTuple):
+    """What is carried past the projection with a record: the record, its leader epoch, what was aborted before it, what
+    became of it if it was not decoded, and schemas that are new.
+    """
+
+    record: tuple[Any, ...]
+    epoch: int
+    aborted: Sequence[tuple[int, int]] = ()
+    outcome: Changed = None
+    learned: Mapping[RecordPart, Mapping[int, WriterSchema]] = MappingProxyType({})
+
+
+def _carry(
+    origins: Sequence[Original],
+    aborted_spans: deque[tuple[int, int]],
+    outcomes: Mapping[int, Changed],
+    learned: Mapping[RecordPart, Mapping[int, WriterSchema]],
+) -> list[bytes]:
+    """Return what is carried with records. The first one has what was aborted, which is taken, and what is new."""
+    aborted, new = list(aborted_spans), {part: dict(each) for part, each in learned.items() if each}
     aborted_spans.clear()
-    carried = zip(origins, spans, strict=True)
-    return [pickle.dumps((tuple(each.record), each.epoch, aborted)) for each, aborted in carried]
+    carried: list[bytes] = []
+    for place, each in enumerate(origins):
+        one = _Carried(tuple(each.record), each.epoch, outcome=outcomes.get(place))
+        # As a plain tuple: there are many.
+        carried.append(pickle.dumps(tuple(one._replace(aborted=aborted, learned=new) if not place else one[:4])))
+    return carried
 
 
 def feed_ddl(compiled: Compiled) -> str:
@@ -318,8 +401,9 @@ def check_results(
     """Compare slices whose records came out of the projection, with the columns `_result` and `CARRIED`: the function
     of a task.
     """
+    decoders = build_decoders(compiled)
     editors = {
-        each.digest: Editor(each, compiled.kinds[place], reads_time=compiled.timed[place])
+        each.digest: (Editor(each, compiled.kinds[place], decoders[place], reads_time=compiled.timed[place]), place)
         for place, each in enumerate(compiled.transforms)
     }
     checking: _Checking | None = None
@@ -327,7 +411,9 @@ def check_results(
         for batch in rows:
             for result, part, origin in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 if part:
-                    checking = _Checking(logs, pickle.loads(part), editors)  # noqa: S301 - of our own task
+                    found_part: ChangedSlice = pickle.loads(part)  # noqa: S301 - of our own task
+                    editor, place = editors[found_part.transform]
+                    checking = _Checking(logs, found_part, editor, decoders[place])
                 elif checking is None:
                     raise RuntimeError("a record came before its slice: this is a bug in Isthmus")
                 elif part is None:
@@ -344,18 +430,23 @@ def check_results(
 class _Checking:
     """The comparison of one slice, record by record as they come out of the projection."""
 
-    def __init__(self, logs: Logs, part: ChangedSlice, editors: Mapping[str, Editor]) -> None:
+    def __init__(
+        self, logs: Logs, part: ChangedSlice, editor: Editor, decoders: Mapping[RecordPart, PartDecoder]
+    ) -> None:
         self.part = part
-        self._edit = editors[part.transform].edit
+        self._edit, self._decoders = editor.edit, decoders
         self._target = TargetSlice(logs, part)
         self._aborted_spans = deque[tuple[int, int]]()
         self.checker = CopyChecker(part, iter(self._target), self._aborted_spans)
 
     def take(self, origin: bytes, result: bytes | None) -> None:
-        fields, epoch, aborted = pickle.loads(origin)  # noqa: S301 - of our own task
-        record = Record(*fields)
-        self._aborted_spans.extend(aborted)
-        self.checker.take(record.offset, epoch, self._edit(record, result))
+        carried = _Carried(*pickle.loads(origin))  # noqa: S301 - of our own task
+        record = Record(*carried.record)
+        self._aborted_spans.extend(carried.aborted)
+        for part, found in carried.learned.items():
+            self._decoders[part].learn(found)
+        made = self._edit(record, result) if carried.outcome is None else carried.outcome
+        self.checker.take(record.offset, carried.epoch, made)
 
     def finish(self, figures: bytes) -> ChangedFindings:
         aborted, size_bytes, spans = pickle.loads(figures)  # noqa: S301 - of our own task
