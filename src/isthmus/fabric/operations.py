@@ -141,7 +141,7 @@ class AsyncLinkOperations(NamedLink):
         application = self._application or SparkApplication(self.configuration)
 
         async def change(transform: Transform, portions: Sequence[Portion]) -> Sequence[Sequence[Changed]]:
-            return await asyncio.to_thread(change_portions, transform, portions, application)
+            return await change_portions(self.link, transform, portions, application)
 
         try:
             yield change

@@ -81,7 +81,7 @@ async def transform_trial(
         )
     wanted = _Sample(partition=partition, limit=limit, offset_begin=offset_begin)
     records = await _read(opened.session.client(chosen.source), source_topic, wanted)
-    schemas = await _look_up(chosen, transform, source_topic, records) if transform.has_schemas else None
+    schemas = await look_up(chosen, transform, source_topic, [each for _, each in records])
 
     def try_it() -> TransformTrial:
         tried, unfound = _try(transform, source_topic, records, opened.application, schemas, within_s)
@@ -97,22 +97,28 @@ async def transform_trial(
     return try_it
 
 
-class _Schemas(NamedTuple):
-    """The schemas of a topic: those of its subjects, and those that records name, by their parts."""
+class TopicSchemas(NamedTuple):
+    """The schemas of a topic: those of its subjects, and those that records name, by their parts. Where records are
+    copied by some already, others that do not go with them are `set_aside`.
+    """
 
     registry: SchemaRegistry
     subjects: Mapping[str, Sequence[WriterSchema]]
     written: Mapping[RecordPart, FoundSchemas]
+    set_aside: bool = False
 
 
-async def _look_up(
-    link: Link, transform: Transform, topic: SourceTopic, records: Sequence[tuple[int, StoredRecord]]
-) -> _Schemas:
-    """Ask the source's registry for the schemas of a topic.
+async def look_up(
+    link: Link, transform: Transform, topic: SourceTopic, records: Sequence[Record | StoredRecord]
+) -> TopicSchemas | None:
+    """Ask the source's registry for the schemas of a topic; `None` if the transform decodes by none.
 
     :raises ConfigError: The source has no registry.
+    :raises PlanRefused: It has no schema of the topic.
     :raises RegistryUnreachable: It does not answer.
     """
+    if not transform.has_schemas:
+        return None
     registry = registry_of(link.source)
     async with SchemaBook(registry) as book:
         subjects = await book.find_subjects(all_subjects(transform, [topic]))
@@ -121,9 +127,9 @@ async def _look_up(
         written: dict[RecordPart, FoundSchemas] = {}
         for part in (RecordPart.KEY, RecordPart.VALUE):
             if names := subjects_of(transform, part, [topic]):
-                ids = {schema_id(getattr(each, part)) for _, each in records}
+                ids = {schema_id(getattr(each, part)) for each in records}
                 written[part] = await book.find(sorted(one for one in ids if one is not None), names)
-        return _Schemas(registry, subjects, written)
+        return TopicSchemas(registry, subjects, written)
 
 
 def _without_schemas(topic: str, problem: str) -> PlanRefused:
@@ -186,7 +192,7 @@ def _try(
     topic: SourceTopic,
     records: Sequence[tuple[int, StoredRecord]],
     application: SparkApplication,
-    schemas: _Schemas | None,
+    schemas: TopicSchemas | None,
     within_s: float,
 ) -> tuple[tuple[TriedRecord, ...], Sequence[RecordPath]]:
     parts: dict[int, list[StoredRecord]] = {}
@@ -210,28 +216,27 @@ class _Changes(NamedTuple):
     unfound: Sequence[RecordPath] = ()
 
 
-def change_portions(
-    transform: Transform, portions: Sequence[Portion], application: SparkApplication
+async def change_portions(
+    link: Link, transform: Transform, portions: Sequence[Portion], application: SparkApplication
 ) -> Sequence[Sequence[Changed]]:
-    """Return what a transform makes of the records of each portion. It blocks; expressions need Spark.
+    """Return what a transform makes of the records of each portion, all of them of one topic. Expressions need Spark.
 
-    :raises PlanRefused: The transform cannot be applied at all, or it decodes by schemas of a registry.
+    :raises PlanRefused: The transform cannot be applied at all, or the registry has no schema of the topic.
     :raises ConfigError: Spark does not understand an expression.
+    :raises RegistryUnreachable: The registry does not answer.
     :raises HostError: Spark cannot be started here.
     """
-    if transform.has_schemas:
-        raise PlanRefused(
-            "records that are decoded by schemas of a registry are not changed again yet",
-            hint="Give --raw: then they are written as they came.",
-        )
-    return _change(transform, portions, application, None).outcomes
+    records = [each for portion in portions for each in portion.records]
+    schemas = await look_up(link, transform, portions[0].lane.source_topic, records) if portions else None
+    lenient = None if schemas is None else schemas._replace(set_aside=True)
+    return (await asyncio.to_thread(_change, transform, portions, application, lenient)).outcomes
 
 
 def _change(
     transform: Transform,
     portions: Sequence[Portion],
     application: SparkApplication,
-    schemas: _Schemas | None,
+    schemas: TopicSchemas | None,
     within_s: float | None = None,
 ) -> _Changes:
     if transform.way is not TransformWay.SQL:
@@ -243,7 +248,8 @@ def _change(
     prepared = Prepared(transform)
     if schemas is not None:
         topics = sorted({portion.lane.source_topic for portion in portions})
-        prepared = resolve(spark, transform, topics, schemas.subjects, describe_registry(schemas.registry))
+        settled = () if schemas.set_aside else None
+        prepared = resolve(spark, transform, topics, schemas.subjects, describe_registry(schemas.registry), settled)
         if prepared.problem:
             raise _without_schemas(", ".join(topics), prepared.problem)
     decoders = {part: PartDecoder(part, each) for part, each in prepared.decoded}

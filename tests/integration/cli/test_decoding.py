@@ -122,3 +122,36 @@ def test_decoding_is_tried_and_mistakes_are_refused_before_anything_is_copied(
     assert f"(id {schema_id})" in told
     assert f"(id {other})" in told
     assert oracle.records(west.bootstrap_servers, orders) == [[]]
+
+
+def test_what_was_decoded_is_verified_and_its_dead_letters_are_replayed(
+    shell: Shell, east: LocalCluster, west: LocalCluster, registry: RegistryServer
+) -> None:
+    """Both ask the registry as the link does."""
+    orders = f"{shell.stem}.orders"
+    key_id, schema_id = registry.register(f"{orders}-key", '"string"'), registry.register(f"{orders}-value", SCHEMA)
+    records = [order(50), order(1, "US"), order(0), order(25)]
+    given = [
+        Given(framed(key_id, "string", "k"), framed(schema_id, SCHEMA, each), [], topics.SEPTEMBER) for each in records
+    ]
+    topics.produce(east, orders, given)
+    shell.links[0]["transform"] = [{"topics": [orders], **TRANSFORM, "on_error": "dead-letter"}]
+    shell.configure()
+    assert shell.run("run", "--until", "caught-up")["caught_up"]
+    (verdict,) = shell.run("verify")
+    assert (verdict["equal"], verdict["filtered"], verdict["skipped"], verdict["not_compared"]) == (True, 1, 1, 0)
+
+    mended = {**TRANSFORM["set"], "value.id": "if(value.id = 0, -1, 100 / value.id)"}
+    shell.links[0]["transform"] = [{"topics": [orders], **TRANSFORM, "set": mended, "on_error": "dead-letter"}]
+    shell.configure()
+    replay = ("quarantine", "replay", shell.stem, orders, "--kind", "dead-letter", "--yes")
+    registry.faults += [503] * 3
+    shell.run(*replay, code=17)
+    (replayed,) = shell.run(*replay)
+    assert (replayed["written_records"], replayed["failed_records"]) == (1, 0)
+    (copies,) = oracle.records(west.bootstrap_servers, orders)
+    schema = fastavro.parse_schema(json.loads(json.dumps(SCHEMA)))
+    values: list[Any] = [
+        fastavro.schemaless_reader(io.BytesIO((each.value or b"")[5:]), schema, None) for each in copies
+    ]
+    assert [each["id"] for each in values] == [2, 4, -1]
