@@ -30,9 +30,10 @@ from isthmus.model.schemas.gate import schema_id
 from isthmus.registry.lookup import NO_SCHEMAS, FoundSchemas, SchemaBook, WriterSchema, describe_registry, registry_of
 from isthmus.spark.application import SparkApplication
 from isthmus.spark.formats.decoding import Asked, PartDecoder, Prepared
+from isthmus.spark.formats.types import SchemaOrigin
 from isthmus.spark.transforms.calls import Calls
 from isthmus.spark.transforms.python import build_functions
-from isthmus.spark.transforms.resolving import NO_SCHEMA_HINT, all_subjects, resolve, subjects_of
+from isthmus.spark.transforms.resolving import NO_SCHEMA_HINT, all_subjects, subjects_of
 
 RECORDS_MAX: Final = 1_000
 WITHIN_S: Final = 60.0
@@ -242,14 +243,18 @@ def _change(
     if transform.way is not TransformWay.SQL:
         return _Changes(_call(transform, portions, within_s))
     # It loads Spark and pyarrow, which other commands do without.
+    from isthmus.spark.transforms.schemawatch import prepare_columns
     from isthmus.spark.transforms.trial import try_expressions
 
     spark = application.session()
     prepared = Prepared(transform)
     if schemas is not None:
         topics = sorted({portion.lane.source_topic for portion in portions})
-        settled = () if schemas.set_aside else None
-        prepared = resolve(spark, transform, topics, schemas.subjects, describe_registry(schemas.registry), settled)
+        settled = frozenset[SchemaOrigin]() if schemas.set_aside else None
+        registry = describe_registry(schemas.registry)
+        prepared = prepare_columns(
+            spark.sparkContext, transform, frozenset(topics), schemas.subjects, registry, settled
+        )
         if prepared.problem:
             raise _without_schemas(", ".join(topics), prepared.problem)
     decoders = {part: PartDecoder(part, each) for part, each in prepared.decoded}

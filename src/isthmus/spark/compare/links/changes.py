@@ -41,7 +41,8 @@ from isthmus.spark.compare.links.sides import Sides
 from isthmus.spark.compare.links.survey import compacted_topics, log_starts, source_compacted, whole_logs
 from isthmus.spark.formats.decoding import Prepared
 from isthmus.spark.transforms.expressions import Compiled, compile_sound, expression_session, project
-from isthmus.spark.transforms.resolving import Subjects, all_subjects, resolve
+from isthmus.spark.transforms.resolving import Subjects, all_subjects
+from isthmus.spark.transforms.schemawatch import prepare_columns
 from isthmus.spark.transforms.workers import function_workers
 
 _RETENTION_ROUNDS: Final = 3
@@ -143,7 +144,9 @@ class ChangedComparison:
             return Prepared(transform)
         try:
             subjects, registry = self._sides.ask(_find_subjects, all_subjects(transform, topics))
-            return resolve(self._sides.spark, transform, topics, subjects, registry, settled=())
+            return prepare_columns(
+                self._sides.spark.sparkContext, transform, frozenset(topics), subjects, registry, frozenset()
+            )
         except IsthmusError as error:
             return Prepared(transform, problem=f"{error.message} {error.hint}".strip())
 
