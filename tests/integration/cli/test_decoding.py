@@ -139,7 +139,8 @@ def test_what_was_decoded_is_verified_and_its_dead_letters_are_replayed(
     shell.configure()
     assert shell.run("run", "--until", "caught-up")["caught_up"]
     (verdict,) = shell.run("verify")
-    assert (verdict["equal"], verdict["filtered"], verdict["skipped"], verdict["not_compared"]) == (True, 1, 1, 0)
+    (found,) = verdict["topics"]
+    assert (verdict["equal"], found["filtered"], found["skipped"], found["not_compared"]) == (True, 1, 1, 0)
 
     mended = {**TRANSFORM["set"], "value.id": "if(value.id = 0, -1, 100 / value.id)"}
     shell.links[0]["transform"] = [{"topics": [orders], **TRANSFORM, "set": mended, "on_error": "dead-letter"}]
