@@ -139,7 +139,7 @@ def test_what_was_decoded_is_verified_and_its_dead_letters_are_replayed(
     shell.configure()
     assert shell.run("run", "--until", "caught-up")["caught_up"]
     (verdict,) = shell.run("verify")
-    (found,) = verdict["topics"]
+    (found,) = verdict["topics"][0]["partitions"]
     assert (verdict["equal"], found["filtered"], found["skipped"], found["not_compared"]) == (True, 1, 1, 0)
 
     mended = {**TRANSFORM["set"], "value.id": "if(value.id = 0, -1, 100 / value.id)"}
