@@ -181,12 +181,15 @@ async def _none_of(one: NamedLink, topic: TargetTopic) -> tuple[()]:
     """Return that nothing was set aside of a topic.
 
     :raises ConfigError: The target has neither the topic nor one for what is set aside of it, nor does the ledger know
-        it.
+        it, nor has the source one that would become it.
     """
     for name in (topic, quarantine_of(topic), dead_letters_of(one.name, topic)):
         if await find_topic(one.target, name) is not None:
             return ()
-    if topic in (await read_ledger(one.target)).of(one.name).topics:
+    source = one.link.topics.source_of(topic)
+    if topic in (await read_ledger(one.target)).of(one.name).topics or (
+        source is not None and await find_topic(one.session.client(one.link.source), source) is not None
+    ):
         return ()
     raise ConfigError(
         f"{one.link.target.alias} has no topic {topic}, and link {one.name} has never written one",
