@@ -24,6 +24,7 @@ from isthmus.errors import ConfigError
 from isthmus.model.link import Link
 from isthmus.model.offsets import EARLIEST, OffsetPolicy
 from isthmus.model.process.listening import ListenAddress
+from isthmus.model.process.sparkconf import refuse_property
 
 _BY_REFERENCE: Final = "Better keep it outside: ${file:/path}, ${file:/path:key} or ${env:NAME}."
 
@@ -45,6 +46,7 @@ def shape_rules(fabric: FabricSection, folder: Folder) -> Iterator[Mistake]:
     yield from _names(fabric.links)
     yield from tree_rules(fabric.trees, frozenset(fabric.clusters))
     yield from _listening(("metrics", "listen"), fabric.metrics)
+    yield from _properties_of_spark(fabric.spark.conf)
     yield from schema_rules({alias: each.schema_registry for alias, each in fabric.clusters.items()}, fabric.schemas)
     for position, link in enumerate(fabric.links):
         yield from _ends(("links", position), link, fabric)
@@ -85,6 +87,12 @@ def _listening(path: Path, metrics: MetricsSection) -> Iterator[Mistake]:
         "is an address that other hosts could reach, and there is no login",
         "Listen at 127.0.0.1; or if that is meant, set metrics.any_interface: true.",
     )
+
+
+def _properties_of_spark(conf: Mapping[str, str]) -> Iterator[Mistake]:
+    for name, text in conf.items():
+        if (refusal := refuse_property(name, text)) is not None:
+            yield Mistake(("spark", "conf", name), f"is {text}, which {refusal.message}", refusal.hint)
 
 
 def section_problems(path: Path, link: LinkSection) -> Iterator[Mistake]:

@@ -219,9 +219,9 @@ def start(
         async with ClientSession() as session:
             return await open_configuration(config, session, declared=None)
 
-    adopt_session(spark)
     WhenOccupied.of(take_over=take_over, standby=standby)
     configuration = in_loop(open_once())
+    adopt_session(spark, configuration.spark)
     run = BackgroundRun(configuration.links if link is None else (configuration.link(link),))
 
     async def work() -> RunOutcome:

@@ -17,6 +17,7 @@ from isthmus.errors import ConfigError, HostError, PlanRefused
 from isthmus.local.java import Java, find_java
 from isthmus.local.spark import find_spark
 from isthmus.model.configuration import SparkSettings
+from isthmus.model.process.sparkconf import DYNAMIC_ALLOCATION, SPECULATION, refuse_property
 from isthmus.spark.messages import passing_on
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _DEEP_STACKS: Final = "-Xss64m"
 # A task that lacks memory would leave the JVM behind it in doubt.
 _MEMORY_EXIT: Final = "-XX:+ExitOnOutOfMemoryError"
-_SPECULATION: Final = "spark.speculation"
 _LOOPBACK: Final = "127.0.0.1"
 _CONF: Final = {
     "spark.ui.enabled": "false",
@@ -84,7 +84,7 @@ def _session(settings: SparkSettings, links: Sequence[str], log: Path | None) ->
 
     # The context is that of the process; active sessions are per thread.
     if SparkContext._active_spark_context is not None:
-        return adopt_session(SparkSession.builder.getOrCreate())
+        return adopt_session(SparkSession.builder.getOrCreate(), settings)
     conf = conf_for(settings, links=links)
     java = find_java()
     if settings.master.startswith("local"):
@@ -121,14 +121,11 @@ def stop(spark: SparkSession) -> None:
 def conf_for(settings: SparkSettings, *, links: Sequence[str] = ()) -> dict[str, str]:
     """Build the Spark configuration of a new application: the needs of leases, overridden by the operator's settings.
 
-    :raises ConfigError: It would run tasks twice.
+    :raises ConfigError: Leases cannot run with it.
     """
-    if settings.conf.get(_SPECULATION, "false").lower() == "true":
-        raise ConfigError(
-            f"{_SPECULATION}=true would run every lease twice",
-            field=f"spark.conf.{_SPECULATION}",
-            hint="Remove it.",
-        )
+    for name, value in settings.conf.items():
+        if (refusal := refuse_property(name, value)) is not None:
+            raise ConfigError(f"{name}={value} {refusal.message}", field=f"spark.conf.{name}", hint=refusal.hint)
     conf = {**_CONF, "spark.app.name": _application(links), "spark.master": settings.master}
     if settings.master.startswith("local"):
         conf |= _LOCAL_CONF
@@ -160,18 +157,26 @@ def archive_options(flag: str, archive: Path) -> str:
     return f'"-XX:{flag}={archive}" -Xlog:cds=off -Xlog:cds+dynamic=off'
 
 
-def adopt_session(spark: SparkSession) -> SparkSession:
+def adopt_session(spark: SparkSession, settings: SparkSettings) -> SparkSession:
     """Return a session that was created elsewhere, if leases can run in it.
 
-    :raises PlanRefused: It would run tasks twice.
+    :raises PlanRefused: It would run tasks twice; or it adds executors as it needs them, and it is not configured how
+        many slots leases may take.
     :raises HostError: It was stopped.
     """
     if spark.sparkContext._jsc is None:
         raise stopped_error()
-    if spark.sparkContext.getConf().get(_SPECULATION, "false") == "true":
+    conf = spark.sparkContext.getConf()
+    if refusal := refuse_property(SPECULATION, conf.get(SPECULATION) or ""):
+        hint = f"Start the application with --conf {SPECULATION}=false."
+        raise PlanRefused(f"{SPECULATION}=true {refusal.message}", hint=hint)
+    is_dynamic = refuse_property(DYNAMIC_ALLOCATION, conf.get(DYNAMIC_ALLOCATION) or "")
+    if is_dynamic and settings.slots is None and not is_embedded(spark.sparkContext):
         raise PlanRefused(
-            f"{_SPECULATION}=true would run every lease twice",
-            hint=f"Start the application with --conf {_SPECULATION}=false.",
+            f"{DYNAMIC_ALLOCATION}=true: leases would take every executor that other jobs of the session ask for, and "
+            "keep it",
+            hint="Set spark.slots: leases use no more of the slots that are there. Or start the application with "
+            f"--conf {DYNAMIC_ALLOCATION}=false.",
         )
     return spark
 
@@ -185,10 +190,8 @@ def stopped_error() -> HostError:
 
 
 def slot_count(spark: SparkContext, settings: SparkSettings) -> int:
-    """Return how many tasks may run at once: as configured, else all slots of the application."""
-    if settings.slots is not None:
-        return settings.slots
-    if not (spark.master or "").startswith("local"):
+    """Wait for the first executor, and return how many tasks may run at once, as `offered_slots`."""
+    if not is_embedded(spark):
         # Executors count only once they are there; a finished job proves that there is one.
         spark.setJobDescription("isthmus waits for the first executor")
         spark.parallelize([None], 1).count()
@@ -196,8 +199,15 @@ def slot_count(spark: SparkContext, settings: SparkSettings) -> int:
 
 
 def offered_slots(spark: SparkContext, settings: SparkSettings) -> int:
-    """Return how many tasks may run at once, by the configuration or the current executors."""
-    return settings.slots or max(spark.defaultParallelism, 1)
+    """Return how many tasks may run at once on the current executors, at most as many as configured."""
+    context = spark._jsc.sc()
+    found: int = context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile())
+    return max(min(found, settings.slots or found), 1)
+
+
+def is_embedded(spark: SparkContext) -> bool:
+    """Whether tasks run in the process of the driver, in threads."""
+    return (spark.master or "").startswith("local") and not (spark.master or "").startswith("local-cluster")
 
 
 def _share_python() -> None:

@@ -90,7 +90,7 @@ def test_a_task_that_spark_tries_again_does_not_write(
     topics.create_both(east, west, orders)
 
     async def scenario() -> None:
-        async with controlled(adopt_session(spark), east, west, topic("link")) as link:
+        async with controlled(adopt_session(spark, SparkSettings()), east, west, topic("link")) as link:
             await link.assign(orders)
             with traffic(east, orders):
                 await link.until_records(100)

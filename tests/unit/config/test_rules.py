@@ -98,6 +98,14 @@ def test_link_names_are_unique() -> None:
     assert "isthmus.yaml:4: links[1].name is l, which is the name of links[0]" in refusal(text)
 
 
+@pytest.mark.parametrize("name", ["spark.speculation", "spark.dynamicAllocation.enabled"])
+def test_properties_of_spark_that_do_not_go_with_leases_are_refused(name: str) -> None:
+    """A plan says so, not only a run."""
+    text = linked("name: l, source: a, target: b") + f"spark: {{conf: {{{name}: 'true'}}}}\n"
+    assert f"spark.conf.{name} is true, which " in refusal(text)
+    config.parse(text.replace("true", "false"))
+
+
 @pytest.mark.parametrize("pattern", ["__consumer_offsets", "__isthmus.*"])
 def test_reserved_topics_cannot_be_included(pattern: str) -> None:
     """A pattern that can never match is a mistake."""

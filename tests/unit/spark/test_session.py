@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from isthmus.errors import ConfigError
+from isthmus.errors import ConfigError, PlanRefused
 from isthmus.model.configuration import SparkSettings
-from isthmus.spark.session import conf_for
+from isthmus.spark.session import adopt_session, conf_for
 
 
 def test_spark_never_retries_a_lease() -> None:
@@ -62,11 +64,34 @@ def test_the_application_is_named_after_its_links() -> None:
 
 
 @pytest.mark.parametrize("value", ["true", "TRUE"])
-def test_speculation_is_refused(value: str) -> None:
-    """It would run every lease twice, on purpose."""
-    with pytest.raises(ConfigError, match="twice") as refusal:
-        conf_for(SparkSettings(conf={"spark.speculation": value}))
-    assert refusal.value.field == "spark.conf.spark.speculation"
+@pytest.mark.parametrize(
+    ("name", "why"), [("spark.speculation", "twice"), ("spark.dynamicAllocation.enabled", "what partitions need")]
+)
+def test_properties_that_do_not_go_with_leases_are_refused(name: str, why: str, value: str) -> None:
+    """Every lease would run twice, on purpose; or executors would come and go by what is none of a lease's needs."""
+    with pytest.raises(ConfigError, match=why) as refusal:
+        conf_for(SparkSettings(conf={name: value}))
+    assert refusal.value.field == f"spark.conf.{name}"
+    conf_for(SparkSettings(conf={name: "false"}))
+
+
+def given(**conf: str) -> Any:
+    """A session of a program on a cluster."""
+    context = SimpleNamespace(_jsc=object(), master="spark://h:7077", getConf=lambda: conf)
+    return SimpleNamespace(sparkContext=context)
+
+
+def test_a_session_that_gets_executors_as_it_needs_them_is_used_in_part_alone() -> None:
+    """Leases would keep what other jobs have asked for, unless it is said how many slots they may have."""
+    conf = {"spark.dynamicAllocation.enabled": "true"}
+    session = given(**conf)
+    with pytest.raises(PlanRefused, match="every executor") as refusal:
+        adopt_session(session, SparkSettings())
+    assert "spark.slots" in refusal.value.hint
+    assert adopt_session(session, SparkSettings(slots=2)) is session
+    assert adopt_session(given(), SparkSettings()) is not None
+    with pytest.raises(PlanRefused, match="twice"):
+        adopt_session(given(**{"spark.speculation": "true"}), SparkSettings(slots=2))
 
 
 @pytest.mark.parametrize("name", ["sasl.password", "ssl.key.password", "oauth.client-secret", "sasl.jaas.config"])
