@@ -54,8 +54,13 @@ def _descent() -> list[tuple[int, int]]:
     return found
 
 
-def _runs(pid: int, program: str) -> bool:
+def command_of(pid: int) -> str:
+    """The words of a process's command, "" if it has ended."""
     try:
-        return program.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
     except OSError:
-        return False
+        return ""
+
+
+def _runs(pid: int, program: str) -> bool:
+    return program in command_of(pid)

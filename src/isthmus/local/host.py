@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
+from typing import Final
 
 from isthmus.local.process import stat_of
 from isthmus.model.process.whereabouts import UNKNOWN, Liveness, Whereabouts, liveness
+
+_EXECUTOR_ID: Final = "--executor-id"
+_DRIVER: Final = "org.apache.spark.deploy.SparkSubmit"
 
 
 def whereabouts() -> Whereabouts:
@@ -46,6 +50,20 @@ def start_of(pid: int) -> int | None:
         # /proc may be hiding it, as `hidepid` does with other users' processes.
         return UNKNOWN if _exists(pid) else None
     return None if found.has_ended else found.started_ticks
+
+
+def executor_id() -> str:
+    """Return Spark's name of the executor that this Python worker belongs to, "driver" on an embedded Spark; "" if that
+    cannot be read. Spark tells it to its JVM alone, which is the parent of the daemon that has forked this process.
+    """
+    try:
+        daemon = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1]
+        words = Path(f"/proc/{daemon}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except (OSError, IndexError):
+        return ""
+    if _EXECUTOR_ID in words[:-1]:
+        return words[words.index(_EXECUTOR_ID) + 1]
+    return "driver" if _DRIVER in words else ""
 
 
 def _exists(pid: int) -> bool:

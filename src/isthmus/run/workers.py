@@ -8,13 +8,14 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from isthmus.errors import InvariantError
 from isthmus.model.configuration import SparkSettings
 from isthmus.spark.leases.slots import TaskSlots
-from isthmus.spark.session import adopt_session, offered_slots, session, slot_count
+from isthmus.spark.session import adopt_session, is_embedded, offered_slots, session, slot_count
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -56,7 +57,7 @@ class Workers:
         loop = asyncio.get_running_loop()
         self._ready = ready = loop.create_future()
         if self._given is not None:
-            ready.set_result(adopt_session(self._given))
+            ready.set_result(adopt_session(self._given, self._settings))
             return
 
         starting: Future[SparkSession] = Future()
@@ -100,10 +101,25 @@ class Workers:
     def _join(self, context: SparkContext, count: int) -> TaskSlots:
         known = _SHARED.setdefault(asyncio.get_running_loop(), {})
         if context not in known:
-            known[context] = _Shared(context, TaskSlots(context, count, term_s=self._settings.lease_term_s))
+            slots = TaskSlots(
+                context,
+                count,
+                term_s=self._settings.lease_term_s,
+                spare=self._count_spare(context),
+                counting=partial(offered_slots, context, self._settings),
+            )
+            known[context] = _Shared(context, slots)
         self._shared = known[context]
         self.share(self._count)
         return self._shared.slots
+
+    def _count_spare(self, context: SparkContext) -> int:
+        """Return how many slots are kept free: one where they are threads, which cost nothing, so that a lease is
+        succeeded before it ends; and one in the session of a program, which has other jobs too, unless it says how many
+        are for leases.
+        """
+        is_shared = self._given is not None and self._settings.slots is None
+        return 1 if is_embedded(context) or is_shared else 0
 
     def share(self, links: int) -> None:
         """Share the slots among so many links from now on, and those of other runs."""
@@ -124,10 +140,8 @@ class Workers:
 
     async def recount(self) -> None:
         """Count the slots again, as executors come and go."""
-        if self._slots is not None and self.spark is not None:
-            # A Spark that is just ending does not answer, and the leases that wait for its jobs see that.
-            with contextlib.suppress(Exception):
-                self._slots.count = await asyncio.to_thread(offered_slots, self.spark.sparkContext, self._settings)
+        if self._slots is not None:
+            await self._slots.recount()
 
     @property
     def spark(self) -> SparkSession | None:

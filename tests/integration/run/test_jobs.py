@@ -20,7 +20,7 @@ pytestmark = pytest.mark.integration
 def test_jobs_carry_readable_names(
     east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: Callable[[str], str]
 ) -> None:
-    """A lease is named by its link, its slot, its number and what it carries; a verification by its clusters."""
+    """A lease is named by its link, its slot, its number and what it carries, a verification by its clusters."""
     name, link = topic("named"), topic("link")
     topics.create(east, name, partitions=3)
     topics.produce(east, name, [Given(b"k", b"v", [], topics.SEPTEMBER)] * 10)
@@ -29,5 +29,9 @@ def test_jobs_carry_readable_names(
     assert fabric.verify()[link].equal
 
     found = descriptions(spark)
-    assert {f"isthmus {link} slot 0 lease 1: 2 partitions", f"isthmus {link} slot 1 lease 1: 1 partition"} <= found
+    copied = "the run has copied 0 records (0.0 MiB) before"
+    assert {
+        f"isthmus {link} lease 0.1: 2 partitions; {copied}",
+        f"isthmus {link} lease 1.1: 1 partition; {copied}",
+    } <= found
     assert "isthmus verify east to west: batches" in found

@@ -45,9 +45,10 @@ def together(links: Sequence[Link]) -> Configuration:
 
 
 def sharing(description: str | None) -> int:
-    """Leases of how many links run in a job."""
-    found = re.fullmatch(r"isthmus: leases of (\d+) links", description or "")
-    return int(found[1]) if found else 1
+    """How many links share the job of this description, which names three of their leases and counts the others."""
+    words = description or ""
+    more = re.search(r" and ([0-9,]+) more$", words)
+    return words.count(" lease ") + (int(more[1].replace(",", "")) if more else 0)
 
 
 def test_many_links_run_in_two_slots(east: LocalCluster, west: LocalCluster, topic: Namer, spark: SparkSession) -> None:

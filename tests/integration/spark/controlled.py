@@ -79,11 +79,12 @@ class Controlled:
             assert time.monotonic() < deadline, self._told()
             await asyncio.sleep(0.05)
 
-    async def until_written(self, *topics: str) -> None:
-        """Wait until something is appended at the target."""
+    async def until_written(self, *topics: str, partition: int = 0) -> None:
+        """Wait until something is appended at the target to this partition of any of the topics."""
         deadline = time.monotonic() + TERM_S
-        begun = await self.ends(self.target, *topics)
-        while await self.ends(self.target, *topics) == begun:
+        count = partition + 1
+        begun = (await self.ends(self.target, *topics, partitions=count))[partition::count]
+        while (await self.ends(self.target, *topics, partitions=count))[partition::count] == begun:
             assert time.monotonic() < deadline, self._told()
             await asyncio.sleep(0.05)
 
@@ -101,12 +102,15 @@ async def controlled(
     link: str,
     *,
     slots: int = 2,
+    spare: int = 1,
+    counting: Callable[[], int] | None = None,
     term_s: float = 60.0,
     producer: ProducerIdentity | None = None,
     replication_factor: int | None = None,
     timings: LeaseTimings = USUAL_OF_LEASES,
 ) -> AsyncIterator[Controlled]:
-    """Control a link for a while; what was assigned is run by leases of `term_s`.
+    """Control a link for a while; what was assigned is run by leases of `term_s` in all slots but the `spare` ones.
+    With `counting` slots are counted anew every second.
 
     `replication_factor` is the ledger's, should it have to be created.
     """
@@ -120,16 +124,24 @@ async def controlled(
             producer=producer or await identity(writing),
             limits=Limits(),
         )
-        task_slots = TaskSlots(spark.sparkContext, slots, term_s=term_s)
+        task_slots = TaskSlots(spark.sparkContext, slots, term_s=term_s, spare=spare, counting=counting)
         scheduler = LeaseScheduler(spark.sparkContext, ledger, context, slots=task_slots, timings=timings)
         tasks = asyncio.create_task(ledger.run()), asyncio.create_task(scheduler.run())
+        counts = asyncio.create_task(_count(task_slots))
         try:
             yield Controlled(reading, writing, ledger, scheduler, *tasks)
         finally:
+            counts.cancel()
             for task in reversed(tasks):
                 task.cancel()
                 await asyncio.wait([task])
             ledger.close()
+
+
+async def _count(slots: TaskSlots) -> None:
+    while True:
+        await asyncio.sleep(1.0)
+        await slots.recount()
 
 
 async def identity(target: Client) -> ProducerIdentity:

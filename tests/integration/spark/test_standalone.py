@@ -7,21 +7,23 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 import pytest
 from pyspark.sql import SparkSession
 
 from isthmus.local import LocalCluster
+from isthmus.memory.leases import leases_of
 from isthmus.model.configuration import SparkSettings
 from isthmus.model.process.receipt import Ending
 from isthmus.run.workers import Workers
-from isthmus.spark.session import session, slot_count
+from isthmus.spark.session import offered_slots, session, slot_count
 from testing.patience import TERM_S
 from testing.records import oracle, topics
 from testing.records.traffic import traffic
-from testing.runs.processes import executors, kill
+from testing.runs.processes import command_of, executors, kill
+from testing.runs.standalone import WORKERS, StandaloneSpark, standalone_spark
 from tests.integration.spark.controlled import controlled
-from tests.integration.spark.standalone import WORKERS, StandaloneSpark, standalone_spark
 
 pytestmark = pytest.mark.integration
 Names = Callable[[str], str]
@@ -49,20 +51,20 @@ def spark(standalone: StandaloneSpark) -> Iterator[SparkSession]:
         spark.stop()
 
 
-def test_leases_are_handed_from_executor_to_executor(
+def test_leases_are_succeeded_where_no_slot_is_free(
     spark: SparkSession, east: LocalCluster, west: LocalCluster, topic: Names
 ) -> None:
-    """A lease and its successor run in different processes, and nothing is lost or doubled between them."""
+    """Both executors copy all the time, and nothing is lost or doubled between a lease and its successor."""
     orders = topic("orders")
     topics.create_both(east, west, orders, partitions=2)
     slots = slot_count(spark.sparkContext, SparkSettings(master=spark.sparkContext.master or ""))
     assert slots == WORKERS
 
     async def scenario() -> None:
-        async with controlled(spark, east, west, topic("link"), slots=slots, term_s=12.0) as link:
+        async with controlled(spark, east, west, topic("link"), slots=slots, spare=0, term_s=12.0) as link:
             await link.assign(orders)
             with traffic(east, orders, partitions=range(2)):
-                await link.until(lambda: len(link.scheduler.receipts) >= 3)
+                await link.until(lambda: len(link.scheduler.receipts) >= 4)
             await link.until_copied(orders, partitions=2)
             # On a machine with too much to do a successor may come too late for a term as short as this one.
             assert Ending.SUCCEEDED in {receipt.ending for receipt in link.scheduler.receipts}
@@ -121,3 +123,43 @@ def test_a_killed_executor_costs_seconds(
 
     asyncio.run(scenario())
     oracle.assert_same(east, west, orders)
+
+
+def test_both_executors_copy_and_only_the_lanes_of_one_that_is_killed_move(
+    spark: SparkSession, east: LocalCluster, west: LocalCluster, topic: Names
+) -> None:
+    """They go to the other one at once, whose own lanes and lease stay; when the executor is back some return to it,
+    without the end of a lease.
+    """
+    orders, name = topic("orders"), topic("link")
+    topics.create_both(east, west, orders, partitions=4)
+    counting = partial(offered_slots, spark.sparkContext, SparkSettings(master=spark.sparkContext.master or ""))
+
+    async def scenario() -> None:
+        async with controlled(spark, east, west, name, slots=WORKERS, spare=0, term_s=600.0, counting=counting) as link:
+            first, second = groups = link.scheduler.distribution.groups
+
+            def executors_of_leases() -> dict[int, str]:
+                leases = leases_of(name, link.ledger.documents, link.ledger.generation, lambda _: 0.0)
+                return {lease.slot: lease.executor for lease in leases if lease.host}
+
+            def copied() -> set[int]:
+                return {key.partition for key, report in link.reports.items() if report.records}
+
+            await link.assign(orders)
+            with traffic(east, orders, partitions=range(4)):
+                await link.until(lambda: copied() == set(range(4)) and len(executors_of_leases()) == WORKERS)
+                lost, own = executors_of_leases()[1], set(first.lanes)
+                assert executors_of_leases()[0] != lost
+                assert [len(group.lanes) for group in groups] == [2, 2]
+                kill([pid for pid in executors() if f"--executor-id {lost} " in command_of(pid)])
+                await link.until(lambda: set(first.lanes) > own and not second.lanes)
+                for partition in range(4):
+                    await link.until_written(orders, partition=partition)
+                await link.until(lambda: all(group.lanes for group in groups))
+                await link.until(lambda: executors_of_leases().get(1, lost) != lost)
+                assert first.generation == 1
+            await link.until_copied(orders, partitions=4)
+
+    asyncio.run(scenario())
+    oracle.assert_same(east, west, orders, partitions=4)

@@ -23,7 +23,7 @@ from testing.records.forgery import forge
 from testing.records.pair import without
 from testing.records.topics import Given
 from testing.runs.command import ROOT, Shell
-from tests.integration.spark.standalone import standalone_spark
+from testing.runs.standalone import standalone_spark
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(3600)]
 

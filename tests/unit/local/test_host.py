@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from isthmus.local import host
-from isthmus.local.host import liveness_of, start_of, whereabouts
+from isthmus.local.host import executor_id, liveness_of, start_of, whereabouts
 from isthmus.model.process.whereabouts import UNKNOWN, Liveness, Whereabouts
 
 
@@ -51,3 +51,25 @@ def test_where_the_host_cannot_be_told_nothing_is_concluded(monkeypatch: pytest.
     assert whereabouts().host_id == ""
     assert liveness_of(here) is Liveness.UNKNOWN
     assert liveness_of(Whereabouts()) is Liveness.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("words", "executor"),
+    [
+        (["java", "Backend", "--executor-id", "12", "--cores", "1"], "12"),
+        (["java", "org.apache.spark.deploy.SparkSubmit", "pyspark-shell"], "driver"),
+        (["java", "--executor-id"], ""),
+    ],
+)
+def test_a_worker_knows_its_executor_by_the_jvm_above_its_daemon(words: list[str], executor: str) -> None:
+    """Spark does not tell it."""
+    worker = "from isthmus.local.host import executor_id; print(executor_id(), flush=True)"
+    daemon = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {worker!r}])"
+    jvm = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {daemon!r}])"
+    told = subprocess.run([sys.executable, "-c", jvm, *words], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == executor
+
+
+def test_whoever_is_no_worker_has_no_executor() -> None:
+    """As this process."""
+    assert executor_id() == ""

@@ -379,7 +379,11 @@ class SparkSection(Section):
         ),
     )
     slots: Annotated[int, Field(ge=1)] | None = Field(
-        _SPARK.slots, description="How many task slots to use. Without it, all that Spark offers."
+        _SPARK.slots,
+        description=(
+            "How many task slots to use, if Spark offers as many. Without it, all; all but one in the session of a "
+            "program. An embedded Spark (local) keeps one of them free for hand-overs."
+        ),
     )
     lease_term_s: Annotated[float, Field(ge=1, allow_inf_nan=False)] = Field(
         _SPARK.lease_term_s,

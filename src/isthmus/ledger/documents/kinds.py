@@ -232,7 +232,8 @@ class TaskDocument(DocumentOfLink):
     """A task's report on itself. First it reports that it waits. With its own generation as `ended_through` it reports
     that it, and so every task of the slot before it, will never write again; `marks` show how it left the lanes.
     `revision` means that it does not write the lanes any more that the slot had lost by that revision of the lease.
-    `process` runs the task: on the same host, a controller can see that it has ended.
+    `process` runs the task: on the same host, a controller can see that it has ended. `executor` is Spark's name of the
+    executor that it belongs to, "" where that is unknown.
     """
 
     KIND: ClassVar[str] = "task"
@@ -245,6 +246,7 @@ class TaskDocument(DocumentOfLink):
     marks: tuple[LaneMark, ...] = ()
     revision: int = -1
     process: Whereabouts = NOT_TOLD
+    executor: str = ""
 
     def _path(self) -> tuple[str, ...]:
         return (str(self.slot),)
@@ -306,7 +308,8 @@ class ProgressDocument(DocumentOfLink):
     """The progress of the lanes of a lease: of those that moved since its last document, sometimes all (`is_full`).
 
     `latency` holds the pairs (bucket, count) of the lease's histogram so far, without the empty buckets. `beat` is the
-    newest beat of the controller that the task had read when it made the document.
+    newest beat of the controller that the task had read when it made the document. `busy` is the share of its time for
+    which the task's worker has worked lately, and `records_per_s` what the lease copies; -1 while unknown.
     """
 
     KIND: ClassVar[str] = "progress"
@@ -320,6 +323,8 @@ class ProgressDocument(DocumentOfLink):
     cpu_s: float = 0.0
     memory_bytes: int = 0
     beat: int = -1
+    busy: float = -1.0
+    records_per_s: float = -1.0
 
     def _path(self) -> tuple[str, ...]:
         return (str(self.slot),)

@@ -19,7 +19,7 @@ class Ending(enum.StrEnum):
     TERM = "TERM"
     """Its time was over."""
     SUCCEEDED = "SUCCEEDED"
-    """Its successor was ready."""
+    """Its successor was ready, or waited for its slot."""
     REVOKED = "REVOKED"
     """The controller wanted it to end."""
     SUPERSEDED = "SUPERSEDED"

@@ -10,7 +10,7 @@ from isthmus.ledger.documents.kinds import LeaseDocument
 from isthmus.model.lane import Lane, LaneKey, LaneMark
 from isthmus.model.link import Limits
 from isthmus.spark.leases.progress import RunProgress
-from isthmus.spark.leases.spread import leaving, lightest, load_of
+from isthmus.spark.leases.spread import LaneMove, lightest, load_of, shares
 
 
 @dataclass(slots=True, eq=False)
@@ -22,7 +22,9 @@ class LeaseGroup:
     are over; `is_clean` says that the last one that wrote left nothing in flight, `marks` the state in which it left
     the lanes. `is_untold` says that the ledger does not have a change yet. `taken` has the lanes that were taken from
     the slot while leases held them, each with the revision of that change, and `let_go` the revision up to which a
-    lease no longer writes taken lanes.
+    lease no longer writes taken lanes. A group that `is_closed` gets no lanes; lanes are to come to one that
+    `is_awaited`, and a lease has to run there first. `busy` is the share of its time for which the worker of its lease
+    works, `None` while that is unknown.
     """
 
     link: str
@@ -39,11 +41,19 @@ class LeaseGroup:
     revision: int = 0
     revoked_through: int = 0
     is_untold: bool = False
+    is_closed: bool = False
+    is_awaited: bool = False
+    busy: float | None = None
     stirred: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def ended_through(self) -> int:
         return min(self.held, default=self.generation + 1) - 1
+
+    @property
+    def needs_lease(self) -> bool:
+        """Whether there are lanes to run, now or soon."""
+        return not self.is_closed and (bool(self.lanes) or self.is_awaited)
 
     def holds(self, key: LaneKey) -> bool:
         """Whether a lease of the group may be writing the lane."""
@@ -55,37 +65,46 @@ class LeaseGroup:
         self.revision += 1
         self.held[self.generation] = set(self.lanes)
         self.begun[self.generation] = frozenset(self.lanes)
+        self.is_awaited = False
         return self.generation
 
-    def parting(self, also: Iterable[Lane] = ()) -> tuple[LaneKey, ...]:
-        """Return the lanes that no longer belong to the slot, except `also`, but may still be written by its lease."""
-        kept = {*self.lanes, *(lane.key for lane in also)}
+    def parting(self) -> tuple[LaneKey, ...]:
+        """Return the lanes that no longer belong to the slot, but may still be written by its lease."""
         found = {
             key
             for generation, held in self.held.items()
-            for key in held - kept
-            # A lane that moves to another slot stays with its lease until that ends.
-            if key not in self.taken or self.taken[key] > self.let_go.get(generation, -1)
+            for key in held - self.lanes.keys()
+            if not self._has_let_go(generation, key)
         }
         return tuple(sorted(found))
 
-    def document(self, also: Iterable[Lane] = (), limits: Limits | None = None) -> LeaseDocument:
-        """Build the document of the slot; `also` are lanes that only the current lease keeps, until its end, and
-        `limits` are those of a lease.
-        """
+    def _has_let_go(self, generation: int, key: LaneKey) -> bool:
+        return key in self.taken and self.taken[key] <= self.let_go.get(generation, -1)
+
+    def release(self, generation: int) -> None:
+        """A lease holds taken lanes no longer that it has let go of."""
+        self.held[generation] = {key for key in self.held[generation] if not self._has_let_go(generation, key)}
+
+    def document(self, limits: Limits | None = None) -> LeaseDocument:
+        """Build the document of the slot; `limits` are those of a lease."""
         return LeaseDocument(
             link=self.link,
             slot=self.slot,
             controller=self.controller,
             generation=self.generation,
             revision=self.revision,
-            lanes=(*self.lanes.values(), *also),
-            parting=self.parting(also),
+            lanes=tuple(self.lanes.values()),
+            parting=self.parting(),
             revoked_through=self.revoked_through,
             ended_through=self.ended_through,
             is_clean=self.is_clean,
             limits=limits,
         )
+
+    def expect(self) -> None:
+        """Have a lease run for lanes that are to come."""
+        self.is_awaited = True
+        self.stirred.set()
 
     def retell(self) -> None:
         """Publish the document again, as something other than its lanes changed."""
@@ -136,25 +155,44 @@ class Distribution:
             self._parked |= found
             self._settle()
 
-    def hand_over(self, group: LeaseGroup) -> tuple[Lane, ...]:
-        """Begin the group's next lease; return the lanes that leave the group at the end of the current one."""
-        moves: dict[LaneKey, int] = {}
-        if group.held:
-            moves = leaving({key: self._load(key) for key in group.lanes}, group.slot, self._loads())
-        lanes = tuple(group.lanes.pop(key) for key in moves)
-        self._moving |= moves
-        self._doubt(group, moves)
+    def hand_over(self, group: LeaseGroup) -> None:
+        """Begin the group's next lease."""
         for key, lane in group.lanes.items():
             if lane.is_unsettled and key not in self._unsettled:
                 group.lanes[key] = replace(lane, is_unsettled=False)
         group.begin()
-        return lanes
+
+    def move(self, moves: Iterable[LaneMove]) -> None:
+        """Take lanes from the leases that run them now; each joins its new group when its lease has let go of it."""
+        for key, slot, goal in moves:
+            group = self.groups[slot]
+            if key in group.lanes:
+                self._moving[key] = goal
+                self._doubt(group, [key])
+                self._put(group, key, None)
+        self._settle()
+
+    def close(self, group: LeaseGroup) -> None:
+        """Give the group no lanes any more; those that it has go to others when its leases have let go of them."""
+        group.is_closed, group.is_awaited, group.busy = True, False, None
+        self._settle()
+
+    def reopen(self, group: LeaseGroup) -> None:
+        """Let the group have lanes again."""
+        group.is_closed = False
+        self._settle()
 
     def let_go(self, group: LeaseGroup, generation: int, revision: int) -> None:
         """Note that a lease no longer writes the lanes that were taken from it up to this revision."""
         if generation in group.held and revision > group.let_go.get(generation, -1):
             group.let_go[generation] = revision
+            group.release(generation)
+            self._forget_taken(group)
             self._retell(group)
+            self._settle()
+
+    def _forget_taken(self, group: LeaseGroup) -> None:
+        group.taken = {key: revision for key, revision in group.taken.items() if group.holds(key)}
 
     def _retell(self, group: LeaseGroup) -> None:
         """Publish the document without a new revision: fewer lanes are in flight, which its lease knows."""
@@ -167,7 +205,7 @@ class Distribution:
         if held is None:
             return
         group.let_go.pop(generation, None)
-        group.taken = {key: revision for key, revision in group.taken.items() if group.holds(key)}
+        self._forget_taken(group)
         if group.held and not held <= group.lanes.keys():
             self._retell(group)
         begun = group.begun.pop(generation)
@@ -177,9 +215,6 @@ class Distribution:
             # A lease that leaves nothing in flight has settled the lanes that it began with.
             self._unsettled -= begun
         self._doubt(group, held - group.lanes.keys())
-        if is_clean is False:
-            # Only the next lease of this slot knows that it has to settle before it writes.
-            self._moving |= dict.fromkeys(held & self._moving.keys(), group.slot)
         group.stirred.set()
         self._settle()
 
@@ -193,11 +228,13 @@ class Distribution:
     def _settle(self) -> None:
         """Bring the groups in line with the wanted lanes."""
         wanted = {key: lane for key, lane in self._wanted.items() if key not in self._parked}
+        self._moving = {key: goal for key, goal in self._moving.items() if key in wanted}
         homes: dict[LaneKey, LeaseGroup] = {}
         for group in self.groups:
             for key in list(group.lanes):
-                homes[key] = group
-                if key not in wanted:
+                if key in wanted and not group.is_closed:
+                    homes[key] = group
+                else:
                     self._doubt(group, [key])
                     self._put(group, key, None)
         loads = self._loads()
@@ -213,16 +250,31 @@ class Distribution:
     def _find_home(self, key: LaneKey, loads: dict[int, float]) -> LeaseGroup | None:
         """Find the group for a lane without one; None while a lease of another group may be writing it."""
         holder = next((group for group in self.groups if group.holds(key)), None)
-        if holder is not None and self._moving.get(key, holder.slot) != holder.slot:
+        if holder is not None and (holder.is_closed or self._moving.get(key, holder.slot) != holder.slot):
             return None
         slot = self._moving.pop(key, None)
         if holder is not None:
             return holder
-        return self.groups[lightest(loads) if slot is None else slot]
+        return self.groups[slot if slot in loads else lightest(loads)] if loads else None
 
     def _put(self, group: LeaseGroup, key: LaneKey, lane: Lane | None) -> None:
         group.put(key, lane)
         self.changed.set()
 
     def _loads(self) -> dict[int, float]:
-        return {group.slot: load_of(self._load(key) for key in group.lanes) for group in self.groups}
+        return {
+            group.slot: load_of(self._load(key) for key in group.lanes) for group in self.groups if not group.is_closed
+        }
+
+    def weigh(self) -> dict[int, dict[LaneKey, float]] | None:
+        """Return the lanes of all open groups with the share of its worker's time that each takes, `None` while that of
+        a group is unknown, or a lane is on its way to another one.
+        """
+        found: dict[int, dict[LaneKey, float]] = {}
+        for group in self.groups:
+            if group.is_closed:
+                continue
+            if group.lanes and group.busy is None:
+                return None
+            found[group.slot] = shares({key: self._load(key) for key in group.lanes}, group.busy or 0.0)
+        return None if self._moving else found

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from isthmus.deadline import Deadline
 from isthmus.errors import ClusterError, IsthmusError
@@ -20,7 +20,7 @@ from isthmus.ledger.handover import has_ended, is_in_order, marks_left, mileston
 from isthmus.ledger.link import LinkLedger
 from isthmus.ledger.records import Deletion
 from isthmus.local.host import liveness_of
-from isthmus.model.lane import Lane, LaneReport
+from isthmus.model.lane import LaneReport
 from isthmus.model.link import Limits
 from isthmus.model.links.transform import Transform
 from isthmus.model.problem import Problem
@@ -29,10 +29,11 @@ from isthmus.model.process.receipt import Ending, Receipt
 from isthmus.model.process.whereabouts import Liveness
 from isthmus.spark.formats.decoding import Prepared
 from isthmus.spark.leases.distribution import Distribution, LeaseGroup
-from isthmus.spark.leases.jobs import JobFailed, check, has_begun
+from isthmus.spark.leases.jobs import JobFailed, check, is_active
 from isthmus.spark.leases.lease import LeaseSpec, LinkContext
 from isthmus.spark.leases.progress import RunProgress
 from isthmus.spark.leases.slots import TaskSlots, Ticket
+from isthmus.spark.leases.spread import describe, spread
 from isthmus.spark.leases.timings import USUAL_OF_LEASES, LeaseTimings
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _RECEIPTS: Final = 1_000
+_WINDOW_S: Final = 10.0
+"""For so long after lanes have moved, workers tell how busy they were before."""
 
 
 class LeaseScheduler:
@@ -70,14 +73,16 @@ class LeaseScheduler:
         self._slots = slots
         self._timings = timings
         self._groups: list[LeaseGroup] = []
-        self._seats: list[int] = []
+        self._seats: dict[LeaseGroup, int] = {}
         self._running: dict[LeaseGroup, list[Ticket]] = {}
+        self._balanced_at = -math.inf
         for _ in range(slots.groups_per_link):
             self._add_group()
         self._progress = progress or RunProgress()
         self._progress.begin()
         self.distribution = Distribution(self._groups, self._progress)
-        self._declaring = asyncio.Lock()
+        self._declaring, self._fitting = asyncio.Lock(), asyncio.Lock()
+        self._share_told = self._share()
         ledger.listen(self._hear)
 
     # What the controller does with it
@@ -87,9 +92,7 @@ class LeaseScheduler:
         if limits == self._context.limits:
             return
         self._context = replace(self._context, limits=limits)
-        for group in self._groups:
-            group.retell()
-        self.distribution.changed.set()
+        self._retell()
 
     def transform(self, transforms: tuple[Transform, ...], columns: tuple[Prepared, ...] = ()) -> None:
         """Give these transforms to all leases that begin from now on; one that runs keeps those that it began with. If
@@ -125,33 +128,116 @@ class LeaseScheduler:
                         tasks.create_task(self._tend(group))
                     tended = len(self._groups)
                     await asyncio.sleep(self._timings.grow_s)
-                    while len(self._groups) < self._slots.groups_per_link:
-                        self._add_group()
+                    await self._fit()
+                    self._balance()
+                    self._share_out()
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
         finally:
             try:
                 await self._say_farewell()
             finally:
-                self._slots.leave(self._seats)
+                self._slots.leave(self._seats.values())
+
+    # Which lanes are where
 
     def _add_group(self) -> None:
-        """Add a group; lanes move to it when their leases are succeeded."""
         group = LeaseGroup(link=self._context.link, slot=len(self._groups), controller=self._ledger.generation)
         self._groups.append(group)
         self._running[group] = []
-        self._seats.append(self._slots.take_seat())
+        self._seats[group] = self._slots.take_seat()
+
+    async def _fit(self) -> None:
+        """Open as many groups as there are slots for the link, and close those for which there is none any more: rather
+        those that have no lease, or whose lease was not heard for longer.
+        """
+        async with self._fitting:
+            wanted = self._slots.groups_per_link
+            opened = [each for each in self._groups if not each.is_closed]
+            if len(opened) > wanted:
+                for lease in [lease for group in opened for lease in self._running[group]]:
+                    if await self._is_lost(lease, math.inf):
+                        await self._slots.lose(lease)
+                opened.sort(key=self._heard_at)
+            closed = [each for each in self._groups if each.is_closed]
+            for group in closed[: max(wanted - len(opened), 0)]:
+                self._seats[group] = self._slots.take_seat()
+                self.distribution.reopen(group)
+            for _ in range(wanted - len(opened) - len(closed)):
+                self._add_group()
+            for group in opened[: max(len(opened) - wanted, 0)]:
+                await self._close_group(group)
+
+    def _heard_at(self, group: LeaseGroup) -> float:
+        heard = (lease.heard_at for lease in self._running[group] if lease.is_live)
+        return max((at for at in heard if at is not None), default=-math.inf)
+
+    async def _is_lost(self, lease: Ticket, silent_s: float) -> bool:
+        """Whether Spark has lost the task of a lease that was heard: it may be about to run it elsewhere, and wait for
+        a slot. A lease that was heard lately is not asked about.
+        """
+        if lease.job is None or lease.heard_at is None or not lease.is_live or silent_s < self._timings.lost_s:
+            return False
+        if lease.generation not in self._groups[lease.spec.slot].held:
+            # It said its end: Spark is about to hand its receipt over.
+            return False
+        return not await is_active(self._spark, lease.job.name)
+
+    async def _close_group(self, group: LeaseGroup) -> None:
+        """Have other groups run its lanes: each when the leases of this one are over."""
+        self._slots.leave([self._seats.pop(group)])
+        self.distribution.close(group)
+        for lease in self._running[group]:
+            lease.call()
+        # There may never be a slot for it.
+        await self._slots.give_up([lease for lease in self._running[group] if lease.heard_at is None])
+
+    def _balance(self) -> None:
+        """LaneMove lanes from workers that have much to do to others. A slot without a lease gets one first: it takes
+        seconds to start, for which lanes need not rest.
+        """
+        now, weighed = time.monotonic(), self.distribution.weigh()
+        moves = [] if weighed is None else spread(weighed)
+        goals = {move.goal for move in moves}
+        if all(self._groups[goal].lanes for goal in goals) and now - self._balanced_at < self._timings.balance_s:
+            return
+        for goal in goals:
+            if not self._groups[goal].held:
+                self._groups[goal].expect()
+        moves = [move for move in moves if self._is_steady(move.slot) and self._is_steady(move.goal)]
+        if moves:
+            self._balanced_at = now
+            for slot in {slot for move in moves for slot in (move.slot, move.goal)}:
+                self._groups[slot].busy = None
+            _log.info("link %s: %s", self._context.link, describe(moves))
+            self.distribution.move(moves)
+
+    def _share_out(self) -> None:
+        """Tell all leases their share of the limits if another number of groups has lanes now."""
+        if self._share() != self._share_told:
+            self._share_told = self._share()
+            self._retell()
+
+    def _retell(self) -> None:
+        for group in self._groups:
+            group.retell()
+        self.distribution.changed.set()
+
+    def _is_steady(self, slot: int) -> bool:
+        """Whether one lease runs in the slot, and no other is about to succeed it."""
+        leases = self._running[self._groups[slot]]
+        return len(leases) == 1 and leases[0].heard_at is not None and not leases[0].must_end
 
     # Leases, one after the other
 
     async def _tend(self, group: LeaseGroup) -> None:
         failures = 0
         while True:
-            while not group.lanes:
-                group.stirred.clear()
-                await group.stirred.wait()
             pauses_s = self._timings.back_off_s
             await asyncio.sleep(pauses_s[min(failures, len(pauses_s) - 1)])
+            while not group.needs_lease:
+                group.stirred.clear()
+                await group.stirred.wait()
             lease: Ticket | None = await self._launch(group, is_urgent=True)
             while lease is not None:
                 asked_at = lease.asked_at
@@ -162,7 +248,7 @@ class LeaseScheduler:
         """Wait for the end of a lease; return its successor, if one was started ahead and lives."""
         successor: Ticket | None = None
         await self._wait(group, lease, is_ahead=True)
-        if not lease.receipt.done() and not lease.must_end and self._slots.has_spare and group.lanes:
+        if not lease.receipt.done() and not lease.must_end and group.lanes:
             successor = await self._launch(group, is_urgent=False)
         await self._wait(group, lease)
         await self._conclude(group, lease)
@@ -189,17 +275,20 @@ class LeaseScheduler:
                 # The task may not have had a slot yet.
                 job = lease.job
                 is_late = job is not None and now - job.started_at > self._timings.grace_s
-                if job is not None and is_late and await has_begun(self._spark, job.name):
+                if job is not None and is_late and await is_active(self._spark, job.name):
                     lease.heard_at = now
+            elif await self._is_lost(lease, now - max(lease.heard_at, quiet_since)):
+                await self._slots.lose(lease)
             elif now - max(lease.heard_at, quiet_since) > self._timings.stall_s:
                 return
-            await asyncio.wait([lease.receipt], timeout=min(until - now, 1.0))
+            ends: list[asyncio.Future[Any]] = [lease.receipt] if lease.must_end else [lease.receipt, lease.called]
+            await asyncio.wait(ends, timeout=min(until - now, 1.0), return_when=asyncio.FIRST_COMPLETED)
 
     async def _launch(self, group: LeaseGroup, *, is_urgent: bool) -> Ticket:
         """Start the group's next lease. It is in the ledger before Spark gets it, so that no reader overlooks it."""
-        parting = self.distribution.hand_over(group)
-        generation = group.generation
-        await self._declare(group, also=parting)
+        self.distribution.hand_over(group)
+        generation, seat = group.generation, self._seats[group]
+        await self._declare(group)
         spec = LeaseSpec(
             context=self._context.renew(self._share()),
             slot=group.slot,
@@ -214,9 +303,13 @@ class LeaseScheduler:
             marks=tuple(mark for mark in group.marks if mark.key in group.lanes),
             milestones=milestones_left(group.link, self._ledger.documents, group.lanes.values()),
             schemas=known_schemas(self._ledger.link, self._ledger.documents),
+            records=self._progress.records,
+            size_bytes=self._progress.size_bytes,
         )
-        lease = self._slots.ask(spec, self._seats[group.slot], is_urgent=is_urgent)
+        lease = self._slots.ask(spec, seat, is_urgent=is_urgent)
         self._running[group].append(lease)
+        if group.is_closed:
+            lease.call()
         _log.info("link %s: lease %d.%d of %d lanes", group.link, group.slot, lease.generation, len(spec.lanes))
         return lease
 
@@ -252,6 +345,10 @@ class LeaseScheduler:
         if receipt is None or not receipt.is_released:
             # A successor may be waiting for the ledger to have this end.
             await self._declare(group)
+        if receipt is None:
+            # Its executor may be lost: then others run its lanes.
+            await self._slots.recount()
+            await self._fit()
 
     def _complain(self, group: LeaseGroup, message: str, hint: str) -> None:
         self.problem = Problem(f"lease {group.slot} {message}", f"{hint} Its controller starts it again.".strip())
@@ -290,15 +387,14 @@ class LeaseScheduler:
 
     # The ledger
 
-    async def _declare(self, *groups: LeaseGroup, also: Iterable[Lane] = ()) -> None:
+    async def _declare(self, *groups: LeaseGroup) -> None:
         """Write the documents of groups to the ledger, and retry until they are written.
 
         :raises Fenced: Another controller has taken the link over.
         """
-        also = tuple(also)
         while True:
             async with self._declaring:
-                documents = [group.document(also, self._share()) for group in groups]
+                documents = [group.document(self._share()) for group in groups]
                 for group in groups:
                     group.is_untold = False
                 try:
@@ -359,6 +455,9 @@ class LeaseScheduler:
                     latency[bucket] = count
             now = time.monotonic()
             self._progress.take(slot, generation, document.reports, latency, now, beat=document.beat)
+            # What was measured before lanes moved is of no use.
+            if document.busy >= 0 and now - self._balanced_at > _WINDOW_S:
+                self._groups[slot].busy = document.busy
             self._park(document.reports)
 
     def _is_ours(self, slot: int, controller: int) -> bool:

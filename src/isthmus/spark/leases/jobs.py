@@ -16,6 +16,7 @@ from pyspark import InheritableThread
 from isthmus.errors import HostError
 from isthmus.model.links.transform import Transform
 from isthmus.model.process.receipt import Receipt
+from isthmus.model.text.wording import first_few
 from isthmus.spark.formats.decoding import Prepared
 from isthmus.spark.leases.lease import LeaseSpec
 from isthmus.spark.leases.task import changing_lease_task, lease_task
@@ -51,7 +52,7 @@ def failure_of(text: str) -> JobFailed:
 def start_job(spark: SparkContext, specs: Sequence[LeaseSpec], group: str) -> asyncio.Future[tuple[Receipt, ...]]:
     """Start a job of one task that runs these leases; the future holds their receipts, in this order, or `JobFailed`.
 
-    `group` is for `cancel` and `has_begun`.
+    `group` is for `cancel` and `is_active`.
 
     :raises HostError: Spark has ended.
     """
@@ -120,7 +121,7 @@ def _gone_error() -> HostError:
 
 def describe_job(specs: Sequence[LeaseSpec]) -> str:
     """Describe a job's leases, for the Spark UI."""
-    return specs[0].description if len(specs) == 1 else f"isthmus: leases of {len(specs)} links"
+    return specs[0].description if len(specs) == 1 else f"isthmus {first_few(spec.name for spec in specs)}"
 
 
 def _collect_receipts(spark: SparkContext, specs: Sequence[LeaseSpec], group: str) -> tuple[Receipt, ...]:
@@ -160,8 +161,8 @@ def _collect_by_expressions(
     return tuple(pickle.loads(row.receipt) for row in rows.collect())  # noqa: S301 - written by our own task
 
 
-async def has_begun(spark: SparkContext, group: str) -> bool:
-    """Whether Spark has given the lease's task to an executor.
+async def is_active(spark: SparkContext, group: str) -> bool:
+    """Whether an executor has the task of a job, as far as Spark knows.
 
     :raises HostError: Spark has ended.
     """

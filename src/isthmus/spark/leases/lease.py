@@ -69,7 +69,8 @@ class LeaseSpec:
     `ended_through` had ended when it was started, with nothing in flight if `is_clean`, and the lanes as in `marks`.
     `milestones` are the furthest positions of lanes, also of leases that crashed since. It reads the ledger from
     `ledger_position` on; earlier entries are included here, as are the `schemas` that the target knows. `company` is
-    the number of leases that share its Spark task, itself included.
+    the number of leases that share its Spark task, itself included. The run had copied `records` records in batches of
+    `size_bytes` when it was started.
     """
 
     context: LinkContext
@@ -87,6 +88,13 @@ class LeaseSpec:
     schemas: SchemaIds = NO_SCHEMAS
     term_s: float = 60.0
     company: int = 1
+    records: int = 0
+    size_bytes: int = 0
+
+    @property
+    def name(self) -> str:
+        """The name of the lease in Spark's UI: of its link, by slot and generation."""
+        return f"{self.context.link} lease {self.slot}.{self.generation}"
 
     @property
     def job_group(self) -> str:
@@ -95,6 +103,7 @@ class LeaseSpec:
 
     @property
     def description(self) -> str:
-        """The description for the Spark UI."""
+        """The description for the Spark UI, which cannot count what a Python task copies while it runs."""
         partitions = format_count(len(self.lanes), "partition")
-        return f"isthmus {self.context.link} slot {self.slot} lease {self.generation}: {partitions}"
+        copied = f"{format_count(self.records, 'record')} ({self.size_bytes / (1 << 20):,.1f} MiB)"
+        return f"isthmus {self.name}: {partitions}; the run has copied {copied} before"

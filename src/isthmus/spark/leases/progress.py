@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -11,6 +11,8 @@ from isthmus.model.process.latency import BUCKETS, merge
 from isthmus.model.process.receipt import LeaseTotals, Receipt
 
 _MEASURED_FROM_S: Final = 2.0
+_WINDOW_S: Final = 10.0
+"""The rate of a lane is that of the last one or two of these."""
 
 
 class Count(NamedTuple):
@@ -32,13 +34,42 @@ class LanePlace(NamedTuple):
     filtered: int = 0
 
 
+class _Since(NamedTuple):
+    """What a lease had copied of a lane at a moment, in monotonic seconds."""
+
+    at: float
+    size_bytes: int
+
+
 @dataclass(slots=True)
 class _Lease:
-    """The reports of one running lease. `begun_at` is when it reported first, in monotonic seconds."""
+    """The reports of one running lease. Rates are measured from `base` on; `next_base` was taken at `turned_at`."""
 
-    begun_at: float
+    turned_at: float
     counts: dict[LaneKey, Count] = field(default_factory=dict)
     latency: Sequence[int] = ()
+    base: dict[LaneKey, _Since] = field(default_factory=dict)
+    next_base: dict[LaneKey, _Since] = field(default_factory=dict)
+
+    def measure(self, reports: Sequence[LaneReport], now: float) -> Iterator[tuple[LaneKey, float]]:
+        """Return the recent rates in bytes/s of lanes that were watched for long enough: of these, and at the end of a
+        window of all, as the rates of lanes that rest fall.
+        """
+        for report in reports:
+            if report.state is LaneState.STOPPED:
+                # It has left the lease, or will be measured in the next one.
+                self.base.pop(report.key, None)
+            else:
+                self.base.setdefault(report.key, _Since(now, report.size_bytes))
+        has_turned = now - self.turned_at >= _WINDOW_S
+        if has_turned:
+            self.base |= {key: since for key, since in self.next_base.items() if key in self.base}
+            self.next_base = {key: _Since(now, self.counts[key].size_bytes) for key in self.base}
+            self.turned_at = now
+        for key in self.base if has_turned else [each.key for each in reports if each.key in self.base]:
+            since = self.base[key]
+            if now - since.at >= _MEASURED_FROM_S:
+                yield key, (self.counts[key].size_bytes - since.size_bytes) / (now - since.at)
 
 
 class RunProgress:
@@ -136,12 +167,13 @@ class RunProgress:
         """Take in reports of a running lease, with its counts since it began."""
         self._cached_reports = self._counts = self._merged = None
         lease = self._leases.setdefault((slot, generation), _Lease(now))
-        for report in reports:
+        told = list(reports)
+        for report in told:
             lease.counts[report.key] = Count(report.records, report.size_bytes)
             self._heard[report.key] = now
             self._show(report, beat)
         lease.latency = latency
-        self._measure(lease, now)
+        self._loads.update(lease.measure(told, now))
 
     def close(
         self, slot: int, generation: int, reports: Iterable[LaneReport], latency: Sequence[int], now: float
@@ -153,7 +185,6 @@ class RunProgress:
             lease.counts[report.key] = Count(report.records, report.size_bytes)
             self._heard[report.key] = now
             self._show(report, -1)
-        self._measure(lease, now)
         lease.latency = latency or lease.latency
         self._add(lease)
 
@@ -195,12 +226,6 @@ class RunProgress:
                 report = replace(report, problem=None)
         self._forgotten.discard(report.key)
         self._reports[report.key] = report
-
-    def _measure(self, lease: _Lease, now: float) -> None:
-        elapsed_s = now - lease.begun_at
-        if elapsed_s >= _MEASURED_FROM_S:
-            for key, count in lease.counts.items():
-                self._loads[key] = count.size_bytes / elapsed_s
 
 
 def _accumulate(totals: dict[LaneKey, Count], counts: Mapping[LaneKey, Count]) -> None:

@@ -1,17 +1,20 @@
 """The task slots of a Spark application, shared by all links: which leases share a task, and when it is started.
 
-Every group of leases has a *seat*, and seats are spread over all slots but one. The leases of a slot's seats run in one
-task, end at the same time and are succeeded together, in the slot that is free. A lease that comes in between takes the
-free slot alone, and joins the others when they are succeeded, so that it does not disturb other leases.
+Every group of leases has a *seat*, and seats are spread over all slots, or over all but a spare one. The leases of a
+slot's seats run in one task, end at the same time and are succeeded together: in a slot that is free, if there is one.
+Otherwise they end, and the task that succeeds them, which Spark has already got, begins in their slot. A lease that
+comes in between takes a free slot alone, and joins the others when they are succeeded, so that it does not disturb
+other leases.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -42,8 +45,9 @@ _STAGGER_S: Final = 1.0
 class Ticket:
     """A lease that was asked for. `receipt` holds its receipt, or `JobFailed`.
 
-    It `is_urgent` if no task runs its lanes. It `must_end` in good order as soon as it can: others need its slot.
-    `heard_at` is when its task was last known to run (monotonic seconds), if ever, and `process` the one that runs it.
+    It `is_urgent` if no task runs its lanes. When `called` is set it `must_end` in good order as soon as it can: its
+    slot is needed. `heard_at` is when its task was last known to run (monotonic seconds), if ever, and `process` the
+    one that runs it.
     """
 
     spec: LeaseSpec
@@ -51,8 +55,8 @@ class Ticket:
     is_urgent: bool
     asked_at: float
     receipt: asyncio.Future[Receipt]
+    called: asyncio.Future[None]
     job: SlotJob | None = None
-    must_end: bool = False
     is_given_up: bool = False
     heard_at: float | None = None
     process: Whereabouts = NOT_TOLD
@@ -65,6 +69,16 @@ class Ticket:
     def is_live(self) -> bool:
         """Whether its end is not known yet."""
         return not self.receipt.done()
+
+    @property
+    def must_end(self) -> bool:
+        """Whether it was asked to end."""
+        return self.called.done()
+
+    def call(self) -> None:
+        """Ask it to end in good order."""
+        if not self.called.done():
+            self.called.set_result(None)
 
     @property
     def successor_at(self) -> float:
@@ -97,33 +111,47 @@ class SlotJob:
 class TaskSlots:
     """`count` slots for `links` links; both may change at any time. Leases last `term_s`.
 
-    Each link gets as many groups of leases as there are slots for it while one slot stays free, and at least one.
+    All slots but `spare` have leases as long as there are enough groups of them: each link gets its share of the slots,
+    rounded up, and at least one. `counting` counts the slots anew.
     """
 
-    def __init__(self, spark: SparkContext, count: int, *, links: int = 1, term_s: float = 60.0) -> None:
+    def __init__(
+        self,
+        spark: SparkContext,
+        count: int,
+        *,
+        links: int = 1,
+        term_s: float = 60.0,
+        spare: int = 0,
+        counting: Callable[[], int] | None = None,
+    ) -> None:
         self.count = count
         self.links = links
         self._spark = spark
         self._term_s = term_s
+        self._spare = spare
+        self._counting = counting
         self._seats: set[int] = set()
         self._queue: list[Ticket] = []
         self._running: list[SlotJob] = []
         self._numbers = itertools.count()
         self._look: asyncio.TimerHandle | None = None
 
-    @property
-    def has_spare(self) -> bool:
-        """Whether a lease can be started while the one before still runs."""
-        return self.count > 1
+    async def recount(self) -> None:
+        """Count the slots again, as executors come and go."""
+        if self._counting is not None:
+            # A Spark that is just ending does not answer, and the leases that wait for its jobs see that.
+            with contextlib.suppress(Exception):
+                self.count = await asyncio.to_thread(self._counting)
 
     @property
     def groups_per_link(self) -> int:
         """The number of groups of leases of each link."""
-        return max(self._berths // max(self.links, 1), 1)
+        return math.ceil(self._berths / max(self.links, 1))
 
     @property
     def _berths(self) -> int:
-        return max(self.count - 1, 1)
+        return max(self.count - self._spare, 1)
 
     def take_seat(self) -> int:
         """Take a seat for one group of leases."""
@@ -140,8 +168,8 @@ class TaskSlots:
 
         :raises HostError: Spark's JVM is gone.
         """
-        receipt: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-        ticket = Ticket(spec, seat, is_urgent, time.monotonic(), receipt)
+        loop = asyncio.get_running_loop()
+        ticket = Ticket(spec, seat, is_urgent, time.monotonic(), loop.create_future(), loop.create_future())
         self._queue.append(ticket)
         self._dispatch()
         return ticket
@@ -159,10 +187,16 @@ class TaskSlots:
         forlorn = [job for job in jobs if all(each.is_given_up for each in job.tickets if each.is_live)]
         await cancel(self._spark, [job.name for job in forlorn if job in self._running])
 
+    async def lose(self, ticket: Ticket) -> None:
+        """Note that Spark has lost the task of a lease. It may wait to run it anew: nobody waits for that."""
+        _fail(ticket, JobFailed("Spark has lost its executor", is_dead=False))
+        await self.give_up([ticket])
+
     # When what is started
 
     def _berth(self, seat: int) -> int:
-        return seat % self._berths
+        # By its rank, as seats that were left between others would leave slots without leases.
+        return sum(other < seat for other in self._seats) % self._berths
 
     def _dispatch(self) -> None:
         now = time.monotonic()
@@ -171,14 +205,21 @@ class TaskSlots:
         for ticket in sorted(self._queue, key=lambda each: (not each.is_urgent, each.asked_at)):
             berths.setdefault(self._berth(ticket.seat), []).append(ticket)
         for berth, waiting in berths.items():
-            if not self._has_company(berth, waiting, now):
+            before = [] if len(self._running) < self.count else self._find_jobs(waiting)
+            if not self._has_company(berth, waiting, now, is_patient=bool(before)):
                 continue
-            if len(self._running) < self.count:
+            if before or len(self._running) < self.count:
                 self._start(berth, waiting, now)
+                _call(before)
             else:
-                self._make_room(berth, waiting, now)
+                self._make_room(waiting, now)
         if self._queue and self._look is None:
             self._look = asyncio.get_running_loop().call_later(GATHER_S, self._look_again)
+
+    def _find_jobs(self, waiting: Sequence[Ticket]) -> list[SlotJob]:
+        """Find the tasks that run what these leases are to succeed."""
+        seats = {ticket.seat for ticket in waiting}
+        return [job for job in self._running if any(each.is_live and each.seat in seats for each in job.tickets)]
 
     def _look_again(self) -> None:
         self._look = None
@@ -193,14 +234,16 @@ class TaskSlots:
             for ticket in waiting:
                 _fail(ticket, JobFailed(error.message, is_dead=True, hint=error.hint))
 
-    def _has_company(self, berth: int, waiting: Sequence[Ticket], now: float) -> bool:
-        """Whether all leases that share a task are there, or were waited for long enough."""
+    def _has_company(self, berth: int, waiting: Sequence[Ticket], now: float, *, is_patient: bool) -> bool:
+        """Whether all leases that share a task are there, or were waited for long enough: longer if it `is_patient`, as
+        nothing rests meanwhile, and a lease that came late would have to wait for a slot.
+        """
         company = sum(self._berth(seat) == berth for seat in self._seats)
         has_begun = any(job.berth == berth for job in self._running)
         if not has_begun:
             # Links that have no seat yet may be late.
             company = max(company, math.ceil(self.links / self._berths))
-        patience_s = GATHER_S if has_begun else COMPANY_S
+        patience_s = GATHER_S if has_begun and not is_patient else COMPANY_S
         return len(waiting) >= company or now - min(each.asked_at for each in waiting) >= patience_s
 
     def _start(self, berth: int, waiting: Sequence[Ticket], now: float) -> None:
@@ -215,7 +258,11 @@ class TaskSlots:
 
     def _build_job(self, berth: int, waiting: Sequence[Ticket], now: float) -> SlotJob:
         ahead_s = max(self._term_s - AHEAD_S, self._term_s / 2)
-        others = [job for job in self._running if job.berth == berth and job.live and job.successor_at > now]
+        others = [
+            job
+            for job in self._running
+            if job.berth == berth and job.live and job.successor_at > now and not job.is_to_end
+        ]
         name = waiting[0].spec.job_group if len(waiting) == 1 else f"isthmus/{id(self)}/{berth}/{next(self._numbers)}"
         if others:
             # They are to be succeeded together.
@@ -231,16 +278,11 @@ class TaskSlots:
         context = replace(spec.context, limits=share_limits(spec.context.limits, company))
         return replace(spec, context=context, term_s=job.ends_at - now, company=company)
 
-    def _make_room(self, berth: int, waiting: Sequence[Ticket], now: float) -> None:
+    def _make_room(self, waiting: Sequence[Ticket], now: float) -> None:
         """End the smallest task if waiting for a slot takes too long: its leases join the next one."""
-        urgent = [ticket for ticket in waiting if ticket.is_urgent]
         if any(job.is_to_end for job in self._running) or now - waiting[0].asked_at < PATIENCE_S:
             return
-        # A lease that is succeeded anyway runs meanwhile, unless leases of its own berth hold the slot.
-        jobs = [job for job in self._running if urgent or job.berth == berth]
-        if urgent or len(jobs) > 1:
-            for ticket in min(jobs, key=lambda job: job.live).tickets:
-                ticket.must_end = True
+        _call([min(self._running, key=lambda job: job.live)])
 
     def _finish_job(self, job: SlotJob, done: asyncio.Future[tuple[Receipt, ...]]) -> None:
         self._running.remove(job)
@@ -251,6 +293,13 @@ class TaskSlots:
             elif ticket.is_live:
                 ticket.receipt.set_result(done.result()[index])
         self._dispatch_or_fail()
+
+
+def _call(jobs: Iterable[SlotJob]) -> None:
+    """Ask all leases of these tasks to end in good order."""
+    for job in jobs:
+        for ticket in job.tickets:
+            ticket.call()
 
 
 def _fail(ticket: Ticket, error: BaseException) -> None:

@@ -29,7 +29,7 @@ from isthmus.ledger.documents.kinds import (
 )
 from isthmus.ledger.log import GATHER_S, RETRY_S, LedgerTail, LedgerWriter
 from isthmus.ledger.records import Entry
-from isthmus.local.host import whereabouts
+from isthmus.local.host import executor_id, whereabouts
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, Milestone
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.process.receipt import Ending, Receipt
@@ -39,6 +39,7 @@ from isthmus.spark.leases.lease import LeaseSpec, share_limits
 from isthmus.spark.leases.maps import LedgerMaps
 from isthmus.spark.leases.telling import Milestones, Telling
 from isthmus.spark.leases.tenure import DRAIN_S, Tenure
+from isthmus.spark.leases.workload import WatchedSelector, Workload
 from isthmus.spark.memory import memory_bytes, tune_memory
 from isthmus.spark.transforms.calls import Calls
 from isthmus.spark.transforms.expressions import by_expressions
@@ -94,24 +95,26 @@ def _run_leases(specs: Sequence[LeaseSpec], pipe: SqlPipe | None = None) -> Iter
             yield Receipt(slot=spec.slot, generation=spec.generation, ending=Ending.RETRIED)
     else:
         tune_memory()
-        yield from asyncio.run(_run_all(specs, pipe))
+        watched = WatchedSelector()
+        with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(watched)) as runner:
+            yield from runner.run(_run_all(specs, watched, pipe))
 
 
-async def _run_all(specs: Sequence[LeaseSpec], pipe: SqlPipe | None = None) -> list[Receipt]:
+async def _run_all(specs: Sequence[LeaseSpec], watched: WatchedSelector, pipe: SqlPipe | None = None) -> list[Receipt]:
     """Run leases and return their receipts, also of those that fail by a bug: Spark would report its own exception."""
-    ended = await asyncio.gather(*(_run_one(spec, pipe) for spec in specs), return_exceptions=True)
+    ended = await asyncio.gather(*(_run_one(spec, watched, pipe) for spec in specs), return_exceptions=True)
     return [
         _build_failed_receipt(spec, outcome) if isinstance(outcome, BaseException) else outcome
         for spec, outcome in zip(specs, ended, strict=True)
     ]
 
 
-async def _run_one(spec: LeaseSpec, pipe: SqlPipe | None) -> Receipt:
+async def _run_one(spec: LeaseSpec, watched: WatchedSelector, pipe: SqlPipe | None) -> Receipt:
     """Run one lease and return its receipt. If it failed beside other leases the receipt is written to the ledger at
     once, as the task goes on as long as they do. It is not if the lanes may still write: the driver has to revoke the
     lease, and to wait.
     """
-    lease = LeaseTask(spec, pipe)
+    lease = LeaseTask(spec, watched, pipe)
     try:
         return await lease.run()
     except Exception as failure:  # noqa: BLE001 - whatever it is, others go on
@@ -153,15 +156,16 @@ class LeaseTask:
 
     may_write = False
 
-    def __init__(self, spec: LeaseSpec, pipe: SqlPipe | None = None) -> None:
+    def __init__(self, spec: LeaseSpec, watched: WatchedSelector, pipe: SqlPipe | None = None) -> None:
         self._spec = spec
         self._pipe = pipe
         registry = spec.context.source.schema_registry
         self._book = SchemaBook(registry) if registry is not None and spec.context.columns else None
+        self._watched, self._workload = watched, Workload()
         self._tenure = Tenure(spec, lasting_s())
         self._telling = Telling()
         self._milestones = Milestones()
-        self._process = whereabouts()
+        self._process, self._executor = whereabouts(), executor_id()
         self._has_written = False
         self._has_ended = asyncio.Event()
         self._must_announce = asyncio.Event()
@@ -412,6 +416,7 @@ class LeaseTask:
             marks=marks,
             revision=self._let_go_of,
             process=self._process,
+            executor=self._executor,
         )
 
     def _marks(self) -> tuple[LaneMark, ...]:
@@ -472,7 +477,14 @@ class LeaseTask:
             is_full = beat % _FULL_EVERY == 0
             if self._needs_allowance and (problem := self._source_word.withheld(lasting_s())) is not None:
                 self._engine.withheld(problem)
-            due = self._telling.due(self._engine.lanes.reports(), self._lanes, is_full=is_full)
+            reports = self._engine.lanes.reports()
+            self._workload.note(
+                time.monotonic(),
+                waited_s=self._watched.waited_s,
+                cpu_s=time.process_time(),
+                records=sum(each.records for each in reports),
+            )
+            due = self._telling.due(reports, self._lanes, is_full=is_full)
             beat += 1
             self._milestones.note_marks(self._lanes, self._marks())
             milestones = self._milestones.due(is_full=is_full)
@@ -508,4 +520,6 @@ class LeaseTask:
             cpu_s=time.process_time() / spec.company,
             memory_bytes=memory_bytes(),
             beat=self._tenure.beat,
+            busy=self._workload.busy,
+            records_per_s=self._workload.records_per_s,
         )

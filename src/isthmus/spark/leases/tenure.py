@@ -119,7 +119,8 @@ class Tenure:
     def _hear_lease(self, document: LeaseDocument) -> None:
         self._end_through(document.ended_through, is_clean=document.is_clean)
         if document.revoked_through >= self.spec.generation:
-            self._end(Ending.REVOKED)
+            is_succeeded = document.generation > self.spec.generation
+            self._end(Ending.SUCCEEDED if is_succeeded else Ending.REVOKED)
         elif document.revision > self.revision:
             self.revision = document.revision
             self.lanes = {lane.key: lane for lane in document.lanes}

@@ -240,6 +240,7 @@ DOCUMENTS: dict[str, Document] = {
         ended_through=41,
         is_clean=False,
         marks=(LaneMark(TargetTopic("orders"), 3, 120, 7),),
+        executor="4",
     ),
     "milestones/l/2": MilestonesDocument(
         link="l",
@@ -276,6 +277,8 @@ DOCUMENTS: dict[str, Document] = {
         reports=(REPORT,),
         latency=((3, 10), (9, 1)),
         cpu_s=1.5,
+        busy=0.25,
+        records_per_s=40.5,
         memory_bytes=1 << 27,
     ),
 }
@@ -350,7 +353,7 @@ def test_what_is_written_keeps_its_shape() -> None:
         "tree",
     ]  # fmt: skip
     assert stored["task/l/2"] == [
-        "controller", "ended_through", "generation", "is_clean", "link", "marks", "process", "revision",
+        "controller", "ended_through", "executor", "generation", "is_clean", "link", "marks", "process", "revision",
         "schema_version", "slot",
     ]  # fmt: skip
     assert stored["milestones/l/2"] == ["link", "milestones", "schema_version", "slot"]

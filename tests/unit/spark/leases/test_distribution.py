@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -14,6 +15,7 @@ from isthmus.model.link import Limits
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.spark.leases.distribution import Distribution, LeaseGroup
 from isthmus.spark.leases.progress import RunProgress
+from isthmus.spark.leases.spread import LaneMove
 
 GROUPS = 3
 
@@ -102,43 +104,108 @@ def test_a_lane_that_ended_for_good_is_not_run_again_by_itself() -> None:
     assert partitions(lanes.groups[0]) == {0, 1}
 
 
-def test_a_moving_lane_waits_for_the_end_of_its_lease() -> None:
-    """It leaves with the old lease of its group and joins the other group when that lease is over."""
-    lanes = distribution({LaneKey(TargetTopic("orders"), 0): 100.0, LaneKey(TargetTopic("orders"), 2): 90.0}, groups=2)
+def placed(*homes: set[int]) -> Distribution:
+    """A group for each of these sets of lanes, each with a lease that runs them."""
+    lanes = distribution(groups=len(homes))
+    for group, numbers in zip(lanes.groups, homes, strict=True):
+        for number in numbers:
+            group.put(lane(number).key, lane(number))
+        group.begin()
+        group.busy = 0.9
+    lanes.assign(lane(number) for numbers in homes for number in numbers)
+    return lanes
+
+
+def test_a_moving_lane_joins_the_other_lease_when_its_own_has_let_go_of_it() -> None:
+    """No lease ends for it, and the others of its lanes go on."""
+    lanes = placed({0, 1, 2}, {3})
     first, second = lanes.groups
-    # By chance both heavy lanes have come to one group.
+
+    lanes.move([LaneMove(lane(0).key, 0, 1), LaneMove(lane(9).key, 0, 1)])
+
+    assert (partitions(first), partitions(second)) == ({1, 2}, {3})
+    assert first.document().parting == (lane(0).key,)
+    assert lanes.weigh() is None, "while a lane is on its way nothing else is moved"
     lanes.assign(lane(number) for number in range(4))
-    for number in range(4):
-        for group in lanes.groups:
-            group.put(LaneKey(TargetTopic("orders"), number), lane(number) if number % 2 == group.slot else None)
-    first.begin()
-    second.begin()
-
-    parting = lanes.hand_over(first)
-
-    assert [moved.partition for moved in parting] == [0]
-    lanes.assign(lane(number) for number in range(4))
-    assert partitions(second) == {1, 3}
-    lanes.note_end(first, 1, is_clean=True)
-    assert partitions(second) == {0, 1, 3}
+    assert partitions(second) == {3}
+    lanes.let_go(first, 1, first.revision - 1)
+    assert partitions(second) == {3}
+    lanes.let_go(first, 1, first.revision)
+    assert (partitions(first), partitions(second)) == ({1, 2}, {0, 3})
+    assert second.lanes[lane(0).key] == lane(0)
+    assert (first.document().parting, first.holds(lane(0).key)) == ((), False)
+    assert lanes.weigh() is not None
 
 
-def test_a_moving_lane_stays_when_its_lease_dies() -> None:
-    """Only the next lease of the same slot knows that it has to settle."""
-    lanes = distribution({LaneKey(TargetTopic("orders"), number): 100.0 for number in range(4)}, groups=2)
-    lanes.assign(lane(number) for number in range(4))
+def test_a_moving_lane_settles_elsewhere_when_its_lease_dies() -> None:
+    """What is on its way then is known to nobody else."""
+    lanes = placed({0, 1}, {2})
     first, second = lanes.groups
-    for key in list(second.lanes):
-        value = second.lanes[key]
-        second.put(key, None)
-        first.put(key, value)
-    first.begin()
-    assert lanes.hand_over(first)
+    lanes.move([LaneMove(lane(0).key, 0, 1)])
 
     lanes.note_end(first, 1, is_clean=False)
 
-    assert partitions(first) == {0, 1, 2, 3}
+    assert partitions(second) == {0, 2}
+    assert second.lanes[lane(0).key].is_unsettled
     assert not first.is_clean
+
+
+def test_a_lane_that_goes_while_it_moves_is_forgotten() -> None:
+    """It comes back to the lease that may still write it."""
+    lanes = placed({0, 1}, {2})
+    first, second = lanes.groups
+    lanes.move([LaneMove(lane(0).key, 0, 1)])
+    lanes.assign([lane(1), lane(2)])
+    assert lanes.weigh() is not None
+    lanes.assign(lane(number) for number in range(3))
+    lanes.let_go(first, 1, first.revision - 1)
+    assert (partitions(first), partitions(second)) == ({0, 1}, {2})
+
+
+def test_the_lanes_of_a_closed_group_go_to_the_others() -> None:
+    """Each when the lease is over, or has let go of it; and no new one comes until the group is open again."""
+    lanes = placed({0, 1}, {2}, {3})
+    first, second, third = lanes.groups
+    lanes.close(first)
+    assert (partitions(first), partitions(second), partitions(third)) == (set(), {2}, {3})
+    assert not first.needs_lease
+    lanes.note_end(first, 1, is_clean=True)
+    assert (partitions(second), partitions(third)) == ({0, 2}, {1, 3})
+    lanes.assign(lane(number) for number in range(6))
+    assert partitions(first) == set()
+    lanes.reopen(first)
+    lanes.assign(lane(number) for number in range(8))
+    assert partitions(first) == {6, 7}
+
+
+def test_lanes_wait_while_all_groups_are_closed() -> None:
+    """There is no slot for them."""
+    lanes = placed({0})
+    (only,) = lanes.groups
+    lanes.close(only)
+    lanes.note_end(only, 1, is_clean=True)
+    assert partitions(only) == set()
+    lanes.reopen(only)
+    assert partitions(only) == {0}
+
+
+def test_the_weights_of_lanes_are_shares_of_their_workers_time() -> None:
+    """By what each copied; nothing is known while a worker has told nothing, and of closed groups."""
+    lanes = placed({0, 1}, set(), {2})
+    lanes._progress._loads = {lane(0).key: 299.0, lane(1).key: 99.0, lane(2).key: 0.0}
+    lanes.groups[2].busy = 0.1
+    assert lanes.weigh() == {
+        0: {lane(0).key: pytest.approx(0.675), lane(1).key: pytest.approx(0.225)},
+        1: {},
+        2: {lane(2).key: 0.1},
+    }
+    lanes.groups[2].busy = None
+    assert lanes.weigh() is None
+    lanes.close(lanes.groups[2])
+    lanes.note_end(lanes.groups[2], 1, is_clean=True)
+    weighed = lanes.weigh()
+    assert weighed is not None
+    assert weighed.keys() == {0, 1}
 
 
 def test_a_lane_that_was_away_when_its_lease_died() -> None:
@@ -195,19 +262,18 @@ def test_leases_are_over_in_their_order() -> None:
 
 
 def test_a_document_says_what_a_slot_shall_run() -> None:
-    """With the lanes that only the present lease keeps; each change has a number of its own."""
+    """Each change has a number of its own."""
     group = LeaseGroup(link="l", slot=2, controller=7, is_clean=False)
     group.put(LaneKey(TargetTopic("orders"), 0), lane(0))
     group.begin()
     group.begin()
     group.revoked_through = 1
     limits = Limits(bytes_per_s=77)
-    document = group.document([lane(9)], limits)
+    document = group.document(limits)
     assert document.limits == limits
     assert (document.link, document.slot, document.controller, document.generation) == ("l", 2, 7, 2)
     assert (document.revision, document.revoked_through, document.ended_through) == (3, 1, 0)
-    assert (document.is_clean, document.lanes) == (False, (lane(0), lane(9)))
-    assert group.document().lanes == (lane(0),)
+    assert (document.is_clean, document.lanes) == (False, (lane(0),))
     group.held.pop(1)
     assert group.document().ended_through == 1
 
@@ -267,18 +333,6 @@ def test_the_end_of_a_lease_is_told_where_the_next_one_waits_for_it() -> None:
     assert group.is_untold
 
 
-def test_what_moves_to_another_slot_is_its_leases_till_the_end() -> None:
-    """Whatever that one let go of meanwhile: the move was not known to it."""
-    group = LeaseGroup(link="l", slot=0, controller=1)
-    group.put(lane(0).key, lane(0))
-    group.begin()
-    del group.lanes[lane(0).key]
-    lanes = Distribution([group], RunProgress())
-    assert group.document([lane(0)]).parting == ()
-    lanes.let_go(group, 1, group.revision)
-    assert group.document().parting == (lane(0).key,)
-
-
 def test_what_came_back_and_moves_is_its_leases_till_the_end() -> None:
     """That it was let go of before says nothing of what came later."""
     lanes = distribution(groups=1)
@@ -333,17 +387,6 @@ def test_heavy_lanes_are_kept_apart_from_the_first_on() -> None:
     lanes.assign(lane(number) for number in range(4))
     assert partitions(lanes.groups[0]) == {0}
     assert partitions(lanes.groups[1]) == {1, 2, 3}
-
-
-def test_lanes_do_not_move_where_no_lease_holds_them() -> None:
-    """The first lease of a group takes all its lanes; only a running one can part with some."""
-    lanes = distribution({LaneKey(TargetTopic("orders"), number): 100.0 for number in range(2)}, groups=2)
-    first, second = lanes.groups
-    for number in range(2):
-        first.put(LaneKey(TargetTopic("orders"), number), lane(number))
-    assert lanes.hand_over(first) == ()
-    assert partitions(first) == {0, 1}
-    assert partitions(second) == set()
 
 
 class OneWriter(RuleBasedStateMachine):
@@ -404,6 +447,37 @@ class OneWriter(RuleBasedStateMachine):
             self.lanes.note_end(group, generation, is_clean=is_clean)
             self._admit(group)
 
+    @rule(number=st.integers(0, 11), goal=st.integers(0, GROUPS - 1))
+    def move(self, number: int, goal: int) -> None:
+        """A lane is to move to another slot."""
+        key = lane(number).key
+        homes = [group.slot for group in self.lanes.groups if key in group.lanes]
+        self.lanes.move(LaneMove(key, slot, goal) for slot in homes)
+
+    @rule(slot=st.integers(0, GROUPS - 1), is_closed=st.booleans())
+    def close(self, slot: int, is_closed: bool) -> None:
+        """An executor goes or comes."""
+        group = self.lanes.groups[slot]
+        if is_closed:
+            self.lanes.close(group)
+        else:
+            self.lanes.reopen(group)
+
+    @precondition(lambda self: any(group.held for group in self.lanes.groups))
+    @rule(slot=st.integers(0, GROUPS - 1), newest=st.booleans(), back=st.integers(0, 2))
+    def let_go(self, slot: int, newest: bool, back: int) -> None:
+        """A lease says that it does not write any more what it had lost by some revision. It has settled that."""
+        group = self.lanes.groups[slot]
+        if group.held:
+            generation = max(group.held) if newest else min(group.held)
+            revision = group.revision - back
+            gone = {key for key, taken in group.taken.items() if taken <= revision}
+            writing = self.writing[slot, generation]
+            if generation == min(group.held) and not self.settling[slot, generation]:
+                self.dirty -= gone & writing
+            writing -= gone
+            self.lanes.let_go(group, generation, revision)
+
     @rule(number=st.integers(0, 11))
     def park(self, number: int) -> None:
         """A lane ends for good."""
@@ -444,6 +518,7 @@ class OneWriter(RuleBasedStateMachine):
         for group in self.lanes.groups:
             for generation in sorted(group.held):
                 self.lanes.note_end(group, generation, is_clean=True)
+            self.lanes.reopen(group)
         self.lanes.assign([])
         self.lanes.assign(lane(number) for number in sorted(self.wanted))
         assert set().union(*(partitions(group) for group in self.lanes.groups)) == self.wanted
@@ -460,29 +535,3 @@ def test_what_has_ended_for_good_adds_up() -> None:
     for number in range(2):
         lanes.park([LaneKey(TargetTopic("orders"), number)])
     assert partitions(lanes.groups[0]) == {2}
-
-
-def test_lanes_that_move_at_once_are_told_apart() -> None:
-    """Lanes leave two groups, and both wait for their own lease: the hand-over of one does not forget the other's."""
-    heavy = {LaneKey(TargetTopic("orders"), number): 100.0 - number for number in range(4)}
-    lanes = distribution(heavy, groups=3)
-    first, second, third = lanes.groups
-    lanes.assign(lane(number) for number in range(4))
-    for number in range(4):
-        for group in lanes.groups:
-            group.put(LaneKey(TargetTopic("orders"), number), lane(number) if group.slot == number // 2 else None)
-    for group in lanes.groups:
-        group.begin()
-    assert [moved.partition for moved in lanes.hand_over(first)] == [0]
-    # The first one's move is not settled: as far as loads say, the third slot is still empty.
-    assert [moved.partition for moved in lanes.hand_over(second)] == [2]
-    lanes.assign(lane(number) for number in range(4))
-    assert (partitions(first), partitions(second)) == ({1}, {3})
-
-    # What left something on its way settles it where it is; that is no business of the other one's lane.
-    lanes.note_end(second, 1, is_clean=False)
-    lanes.assign(lane(number) for number in range(4))
-    assert (partitions(first), partitions(second)) == ({1}, {2, 3})
-    lanes.note_end(first, 1, is_clean=True)
-
-    assert partitions(third) == {0}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.naming import TargetTopic
 from isthmus.model.problem import Problem
@@ -90,7 +92,35 @@ def test_loads_are_measured_over_some_seconds() -> None:
     progress.take(0, 1, [report(10, 10)], [], 0.0)
     assert progress.load(KEY) == 0.0
     progress.take(0, 1, [report(50, 50)], [], 10.0)
-    assert progress.load(KEY) == 50.0
+    assert progress.load(KEY) == 40.0
+
+
+def test_loads_are_those_of_the_last_seconds() -> None:
+    """A lane that rests is soon none, without a word of it; one that works again is one soon."""
+    progress = RunProgress()
+    other = LaneKey(TargetTopic("others"), 0)
+    for second in range(30):
+        progress.take(0, 1, [report(second, second)], [], float(second))
+    assert progress.load(KEY) == 10.0
+    for second in range(30, 60):
+        progress.take(0, 1, [replace(report(1, 1), key=other)], [], float(second))
+    assert progress.load(KEY) == 0.0
+    for second in range(60, 90):
+        progress.take(0, 1, [report(second * 7, second * 7)], [], float(second))
+    assert progress.load(KEY) == 70.0
+
+
+def test_a_lane_that_has_moved_is_measured_where_it_is() -> None:
+    """The lease that it has left counts it no more, though it goes on with others."""
+    progress = RunProgress()
+    other = replace(report(0, 0), key=LaneKey(TargetTopic("others"), 0))
+    for second in range(5):
+        progress.take(0, 1, [report(second, second), other], [], float(second))
+    progress.take(0, 1, [report(5, 5, state=LaneState.STOPPED)], [], 5.0)
+    for second in range(5, 40):
+        progress.take(1, 1, [report(second, second)], [], float(second))
+        progress.take(0, 1, [other], [], float(second))
+    assert progress.load(KEY) == 10.0
 
 
 def test_forgotten_lanes_are_not_reported() -> None:

@@ -63,15 +63,15 @@ class Started(Jobs):
 class Stage:
     """Slots with a clock of their own, and what was asked of them by link."""
 
-    def __init__(self, count: int, links: Sequence[str], jobs: Started, clock: Clock) -> None:
+    def __init__(self, count: int, links: Sequence[str], jobs: Started, clock: Clock, spare: int) -> None:
         self.jobs, self.clock = jobs, clock
-        self.slots = TaskSlots(cast(Any, None), count, links=len(links), term_s=TERM_S)
+        self.slots = TaskSlots(cast(Any, None), count, links=len(links), term_s=TERM_S, spare=spare)
         self.seats = {link: self.slots.take_seat() for link in links}
-        self._generations = dict.fromkeys(links, 0)
+        self._generations: dict[str, int] = {}
 
     def ask(self, link: str, *, is_urgent: bool = True) -> Ticket:
         """Ask for the link's next lease."""
-        self._generations[link] = generation = self._generations[link] + 1
+        self._generations[link] = generation = self._generations.get(link, 0) + 1
         spec = LeaseSpec(
             context=replace(CONTEXT, link=link),
             slot=0,
@@ -96,21 +96,21 @@ class Stage:
 
 
 Play = Callable[[Stage], Awaitable[None]]
-Run = Callable[[int, Sequence[str], Play], None]
+Run = Callable[..., None]
 
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs a play for so many slots and these links, with tasks in the place of Spark's."""
 
-    def runs(count: int, links: Sequence[str], play: Play) -> None:
+    def runs(count: int, links: Sequence[str], play: Play, spare: int = 1) -> None:
         jobs, clock = Started(), Clock()
         monkeypatch.setattr(slots, "start_job", jobs.start)
         monkeypatch.setattr(slots, "cancel", jobs.cancel)
         monkeypatch.setattr(slots, "time", SimpleNamespace(monotonic=clock.monotonic))
 
         async def whole() -> None:
-            await play(Stage(count, links, jobs, clock))
+            await play(Stage(count, links, jobs, clock, spare))
 
         asyncio.run(whole())
 
@@ -213,12 +213,9 @@ def test_a_link_that_comes_later_disturbs_nobody(run: Run) -> None:
         await stage.later(late.successor_at - stage.clock.now)
         for link in "abc":
             stage.ask(link, is_urgent=False)
-        assert len(stage.jobs.tasks) == 2
-        await stage.later(PATIENCE_S)
-        assert [ticket.must_end for ticket in (*first, late)] == [False, False, True]
-        stage.jobs.finish(1)
-        await stage.later(0.0)
-        assert stage.jobs.links[2] == ["a", "b", "c"]
+        # Both slots are in use: they end, and board the task that Spark has got already.
+        assert stage.jobs.links[2:] == [["a", "b", "c"]]
+        assert [ticket.must_end for ticket in (*first, late)] == [True, True, True]
 
     run(2, "abc", play)
 
@@ -302,6 +299,94 @@ def test_slots_that_are_gone_are_shared_by_those_that_were_there(run: Run) -> No
         await stage.later(GATHER_S)
         assert stage.jobs.links[2:] == [["b"]]
         stage.slots.count = 4
-        assert stage.slots.groups_per_link == 1
+        assert stage.slots.groups_per_link == 2
 
     run(3, "ab", play)
+
+
+def test_all_slots_have_leases_where_none_is_kept_free(run: Run) -> None:
+    """One that is due ends when Spark has got its successor, which begins in its slot; the others go on."""
+
+    async def play(stage: Stage) -> None:
+        first = {link: stage.ask(link) for link in "ab"}
+        assert stage.jobs.links == [["a"], ["b"]]
+        await stage.later(first["a"].successor_at - stage.clock.now)
+        after = stage.ask("a", is_urgent=False)
+        assert stage.jobs.links[2:] == [["a"]]
+        assert [first["a"].must_end, first["b"].must_end, after.must_end] == [True, False, False]
+        assert after.successor_at > first["b"].successor_at
+        stage.jobs.finish(0)
+        await stage.later(0.0)
+        assert len(stage.jobs.tasks) == 3
+
+    run(2, "ab", play, 0)
+
+
+def test_links_that_share_the_only_slot_are_succeeded_together(run: Run) -> None:
+    """None of them ends before all have asked: one that came late would have to wait for a slot. But not for ever."""
+
+    async def play(stage: Stage) -> None:
+        first = [stage.ask(link) for link in "ab"]
+        assert stage.jobs.links == [["a", "b"]]
+        await stage.later(first[0].successor_at - stage.clock.now)
+        stage.ask("a", is_urgent=False)
+        await stage.later(GATHER_S * 2)
+        assert [ticket.must_end for ticket in first] == [False, False]
+        stage.ask("b", is_urgent=False)
+        assert stage.jobs.links[1:] == [["a", "b"]]
+        assert [ticket.must_end for ticket in first] == [True, True]
+
+    run(1, "ab", play, 0)
+
+    async def play_late(stage: Stage) -> None:
+        first = [stage.ask(link) for link in "ab"]
+        stage.ask("a", is_urgent=False)
+        await stage.later(COMPANY_S)
+        assert stage.jobs.links[1:] == [["a"]]
+        assert [ticket.must_end for ticket in first] == [True, True]
+
+    run(1, "ab", play_late, 0)
+
+
+def test_a_lease_without_a_slot_waits_for_one_that_is_free(run: Run) -> None:
+    """Its executor is lost, or it came late: where all slots are in use the smallest task makes room after a while."""
+
+    async def play(stage: Stage) -> None:
+        first = [stage.ask(link) for link in "ab"]
+        stage.slots.links = 3
+        stage.seats["c"] = stage.slots.take_seat()
+        stage.ask("c")
+        await stage.later(GATHER_S)
+        assert len(stage.jobs.tasks) == 2
+        await stage.later(PATIENCE_S)
+        assert [ticket.must_end for ticket in first] == [True, False]
+
+    run(2, "ab", play, 0)
+
+
+def test_seats_that_are_left_leave_no_slot_without_leases(run: Run) -> None:
+    """Those that are taken are spread over the slots by their order."""
+
+    async def play(stage: Stage) -> None:
+        stage.slots.leave([stage.seats.pop("b"), stage.seats.pop("c")])
+        stage.slots.links = 2
+        for link in "ad":
+            stage.ask(link)
+        await stage.later(COMPANY_S)
+        assert stage.jobs.links == [["a"], ["d"]]
+
+    run(3, "abcd", play)
+
+
+def test_slots_are_counted_anew() -> None:
+    """As Spark says, which does not answer while it ends."""
+    found = [3]
+
+    async def scenario() -> None:
+        counted = TaskSlots(cast(Any, None), 1, counting=found.pop)
+        for _ in range(2):
+            await counted.recount()
+            assert counted.count == 3
+        await TaskSlots(cast(Any, None), 1).recount()
+
+    asyncio.run(scenario())

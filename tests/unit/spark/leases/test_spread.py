@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from typing import Any, cast
 
 import pytest
@@ -10,7 +11,16 @@ import pytest
 from isthmus.model.lane import LaneKey
 from isthmus.model.naming import TargetTopic
 from isthmus.spark.leases.slots import TaskSlots
-from isthmus.spark.leases.spread import IMBALANCE_MAX, leaving, lightest, load_of
+from isthmus.spark.leases.spread import (
+    CALM,
+    IMBALANCE_MAX,
+    LaneMove,
+    describe,
+    lightest,
+    load_of,
+    shares,
+    spread,
+)
 
 
 def key(number: int) -> LaneKey:
@@ -18,76 +28,100 @@ def key(number: int) -> LaneKey:
     return LaneKey(TargetTopic("orders"), number)
 
 
+def carried_out(slots: Mapping[int, Mapping[LaneKey, float]], moves: list[LaneMove]) -> dict[int, dict[LaneKey, float]]:
+    """The slots as they are after these moves."""
+    after = {slot: dict(lanes) for slot, lanes in slots.items()}
+    for move in moves:
+        after[move.goal][move.key] = after[move.slot].pop(move.key)
+    return after
+
+
 def test_a_new_lane_goes_where_least_is_borne() -> None:
     """The lower slot where several bear the same."""
     assert lightest({0: 5.0, 1: 3.0, 2: 3.0}) == 1
 
 
+def test_a_worker_has_its_time_for_lanes_by_what_they_copy() -> None:
+    """Idle ones take a little too; nothing is taken of a worker that has no lane."""
+    found = shares({key(0): 299.0, key(1): 99.0, key(2): 0.0}, 0.8)
+    assert found == {key(0): pytest.approx(0.8 * 300 / 401), key(1): pytest.approx(0.8 * 100 / 401), key(2): 0.8 / 401}
+    assert shares({}, 0.8) == {}
+
+
 def test_lanes_stay_while_the_slots_are_nearly_balanced() -> None:
     """Up to 25 % above the average nothing moves."""
-    lanes = {key(number): 10.0 for number in range(10)}
-    assert leaving(lanes, 0, {0: 125.0, 1: 100.0, 2: 75.0}) == {}
+    assert spread({0: {key(n): 0.1 for n in range(5)}, 1: {key(n): 0.1 for n in range(5, 8)}}) == []
+    assert spread({0: {key(n): 0.1 for n in range(5)}, 1: {key(n): 0.1 for n in range(5, 7)}})
 
 
-def test_only_the_fullest_slot_gives_lanes_away() -> None:
-    """The others have their turn when they are the fullest."""
-    lanes = {key(number): 10.0 for number in range(20)}
-    assert leaving(lanes, 0, {0: 220.0, 1: 300.0, 2: 0.0}) == {}
+def test_workers_that_are_busy_all_the_time_keep_their_lanes() -> None:
+    """One host is slower than the other and has fewer: none of them could do more."""
+    assert spread({0: {key(n): 0.1 for n in range(10)}, 1: {key(10): 0.5, key(11): 0.5}}) == []
+
+
+def test_a_slot_that_is_new_gets_its_share_at_once() -> None:
+    """As many lanes as make all alike, those that do most first."""
+    slots: dict[int, dict[LaneKey, float]] = {0: {key(n): 0.25 for n in range(4)}, 1: {}}
+    assert spread(slots) == [LaneMove(key(0), 0, 1), LaneMove(key(1), 0, 1)]
+
+
+def test_idle_lanes_move_to_a_slot_that_is_new() -> None:
+    """They may have more to do soon; but not between slots that have some."""
+    slots = {0: shares({key(n): 0.0 for n in range(10)}, CALM / 2), 1: {}}
+    assert len(spread(slots)) == 5
+    assert spread({0: {key(n): CALM / 9 for n in range(8)}, 1: {key(9): 0.0}}) == []
 
 
 def test_the_only_lane_of_a_slot_stays() -> None:
     """Moving it would only move the load."""
-    assert leaving({key(1): 500.0}, 0, {0: 501.0, 1: 0.0}) == {}
+    assert spread({0: {key(1): 1.0}, 1: {}}) == []
+    assert spread({}) == []
 
 
-def test_idle_lanes_are_spread_too() -> None:
-    """By their number, as nothing else is known of them."""
-    lanes = {key(number): 0.0 for number in range(10)}
-    assert len(leaving(lanes, 0, {0: load_of(lanes.values()), 1: 0.0})) == 5
+def test_moves_are_described_for_the_log() -> None:
+    """How many lanes go from where to where."""
+    moves = [LaneMove(key(0), 0, 1), LaneMove(key(1), 2, 1), LaneMove(key(2), 0, 1)]
+    assert describe(moves) == "2 lanes move from slot 0 to 1, 1 lane moves from slot 2 to 1"
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_moves_make_the_fullest_slot_smaller(seed: int) -> None:
-    """Whatever the loads, no goal ends up with more than the slot had, and the slot not far above the average."""
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_workers_have_to_do_moves_make_the_fullest_less_full(seed: int) -> None:
+    """No lane moves twice, none is lost; what one pass leaves to do is no more than one lane, and a second moves none,
+    if nothing changes.
+    """
     chance = random.Random(seed)
-    lanes = {key(number): chance.random() * 100 for number in range(chance.randint(1, 40))}
-    loads = {0: load_of(lanes.values())} | {slot: chance.random() * 200 for slot in range(1, chance.randint(2, 6))}
+    lanes = [(key(n), chance.random() ** 3 * 0.3) for n in range(chance.randint(1, 40))]
+    slots: dict[int, dict[LaneKey, float]] = {slot: {} for slot in range(chance.randint(1, 8))}
+    for each, share in lanes:
+        slots[chance.choice(list(slots)[: chance.randint(1, len(slots))])][each] = share
+    before = {slot: sum(own.values()) for slot, own in slots.items()}
 
-    moves = leaving(lanes, 0, loads)
+    moves = spread(slots)
 
-    after = dict(loads)
-    for moved, goal in moves.items():
-        assert goal != 0
-        after[0] -= load_of([lanes[moved]])
-        after[goal] += load_of([lanes[moved]])
-    assert max(after.values()) <= max(loads.values())
-    average = sum(loads.values()) / len(loads)
+    after = carried_out(slots, moves)
+    fills = {slot: sum(own.values()) for slot, own in after.items()}
+    assert len({move.key for move in moves}) == len(moves)
+    assert {each for own in after.values() for each in own} == {each for each, _ in lanes}
+    average = sum(before.values()) / len(before)
     if moves:
-        assert loads[0] > average * IMBALANCE_MAX
+        assert max(before.values()) > average * IMBALANCE_MAX
+        assert max(fills.values()) < max(before.values())
+    elif max(before.values()) >= CALM and max(before.values()) > average * IMBALANCE_MAX:
+        fullest = max(before, key=before.__getitem__)
+        assert all(min(before.values()) + share >= before[fullest] for share in slots[fullest].values())
+    assert spread(after) == []
 
 
 @pytest.mark.parametrize(
-    ("count", "links", "groups", "spare"),
-    [(1, 1, 1, 0), (2, 1, 1, 1), (8, 1, 7, 1), (8, 2, 3, 2), (2, 3, 1, 1), (4, 3, 1, 1)],
+    ("count", "links", "spare", "groups"),
+    [(1, 1, 1, 1), (2, 1, 1, 1), (2, 1, 0, 2), (8, 1, 0, 8), (8, 2, 0, 4), (8, 3, 0, 3), (2, 3, 0, 1), (4, 3, 1, 1)],
 )
-def test_one_slot_is_left_for_what_comes_next(count: int, links: int, groups: int, spare: int) -> None:
-    """Where there are enough of them; each link gets at least one group."""
-    slots = TaskSlots(cast(Any, None), count, links=links)
-    assert (slots.groups_per_link, slots.has_spare) == (groups, spare > 0)
+def test_each_link_gets_its_share_of_the_slots(count: int, links: int, spare: int, groups: int) -> None:
+    """Of all but a spare one, rounded up: no slot is without leases while a link could use it."""
+    slots = TaskSlots(cast(Any, None), count, links=links, spare=spare)
+    assert slots.groups_per_link == groups
 
 
-def test_the_largest_lanes_go_first_each_to_the_lightest_slot() -> None:
-    """What a goal was given counts when the next lane is placed; of equal lanes the first goes."""
-    lanes = {key(0): 1.0, key(1): 60.0, key(3): 50.0, key(2): 50.0, key(4): 40.0}
-    loads = {0: load_of(lanes.values()), 1: 0.0, 2: 5.0}
-    assert leaving(lanes, 0, loads) == {key(1): 1, key(2): 2, key(0): 2}
-
-
-def test_no_more_lanes_go_than_have_to() -> None:
-    """A slot that has come down to the average keeps the rest."""
-    lanes = {key(0): 15.0, key(1): 5.0, key(2): 21.0}
-    loads = {0: load_of(lanes.values()), 1: 40.0, 2: 0.0}
-    assert loads[0] - load_of([21.0]) < sum(loads.values()) / 3
-    assert leaving(lanes, 0, loads) == {key(2): 2}
-    lanes = {key(0): 15.0, key(1): 5.0, key(2): 10.0, key(3): 10.0}
-    assert leaving(lanes, 0, {0: load_of(lanes.values()), 1: 40.0, 2: 0.0}) == {key(0): 2}
+def test_idle_lanes_have_a_load_too() -> None:
+    """By their number, as nothing else is known of them."""
+    assert load_of([0.0, 0.0, 5.0]) == 8.0

@@ -17,6 +17,7 @@ from isthmus.model.naming import TargetTopic
 from isthmus.model.process.receipt import Ending, Receipt
 from isthmus.spark.leases import task
 from isthmus.spark.leases.task import lease_task
+from isthmus.spark.leases.workload import WatchedSelector
 from testing.patience import TERM_S
 
 
@@ -35,7 +36,7 @@ def test_a_bug_is_told_by_the_receipt(monkeypatch: pytest.MonkeyPatch) -> None:
             raise RuntimeError("this cannot be")
         return "a receipt"
 
-    def begin(lease: Any, spec: Any, pipe: None) -> None:
+    def begin(lease: Any, spec: Any, watched: object, pipe: None) -> None:
         lease._spec = spec
 
     monkeypatch.setattr(task.LeaseTask, "__init__", begin)
@@ -63,7 +64,7 @@ def test_a_bug_beside_other_leases_is_told_before_they_end(monkeypatch: pytest.M
                 await told.wait()
             return "a receipt"
 
-        def begin(lease: Any, spec: Any, pipe: None) -> None:
+        def begin(lease: Any, spec: Any, watched: object, pipe: None) -> None:
             lease._spec = spec
 
         async def tell(_: object, spec: Any, receipt: Receipt) -> None:
@@ -73,7 +74,7 @@ def test_a_bug_beside_other_leases_is_told_before_they_end(monkeypatch: pytest.M
         monkeypatch.setattr(task.LeaseTask, "__init__", begin)
         monkeypatch.setattr(task.LeaseTask, "run", run)
         monkeypatch.setattr(task, "_tell", tell, raising=False)
-        _, failed = await task._run_all(cast(Any, [specified(slot, company=2) for slot in (0, 1)]))
+        _, failed = await task._run_all(cast(Any, [specified(slot, company=2) for slot in (0, 1)]), WatchedSelector())
         assert receipts == [failed]
 
     asyncio.run(scenario())
@@ -95,10 +96,10 @@ def test_a_lease_whose_lanes_may_write_is_not_told_to_be_over(
         async def tell(_: object, spec: Any, receipt: Receipt) -> None:
             told.append(receipt)
 
-        monkeypatch.setattr(task.LeaseTask, "__init__", lambda lease, spec, pipe: None)
+        monkeypatch.setattr(task.LeaseTask, "__init__", lambda *_: None)
         monkeypatch.setattr(task.LeaseTask, "run", run)
         monkeypatch.setattr(task, "_tell", tell)
-        (failed,) = await task._run_all(cast(Any, [specified(1, company=2)]))
+        (failed,) = await task._run_all(cast(Any, [specified(1, company=2)]), WatchedSelector())
         assert failed.ending is Ending.FAILED
         assert told == ([] if may_write else [failed])
 
@@ -121,10 +122,12 @@ def test_nothing_that_fails_in_one_lease_ends_the_others(
         async def tell(*_: object) -> None:
             raise failure
 
-        monkeypatch.setattr(task.LeaseTask, "__init__", lambda lease, spec, pipe: setattr(lease, "slot", spec.slot))
+        monkeypatch.setattr(task.LeaseTask, "__init__", lambda lease, spec, *_: setattr(lease, "slot", spec.slot))
         monkeypatch.setattr(task.LeaseTask, "run", run)
         monkeypatch.setattr(task, "_tell", tell)
-        receipts: list[Any] = await task._run_all(cast(Any, [specified(slot, company=2) for slot in (0, 1)]))
+        receipts: list[Any] = await task._run_all(
+            cast(Any, [specified(slot, company=2) for slot in (0, 1)]), WatchedSelector()
+        )
         sound, failed = receipts
         assert sound == "a receipt"
         assert failed.ending is Ending.FAILED
@@ -155,7 +158,7 @@ def test_a_lease_that_has_ended_proves_nothing_any_more(monkeypatch: pytest.Monk
         monkeypatch.setattr(task, "Tenure", lambda *_: None)
         for name in ("_follow", "_announce", "_let_go", "_tick", "_report", "_map"):
             monkeypatch.setattr(task.LeaseTask, name, idle)
-        lease = cast(Any, task.LeaseTask(cast(Any, specified(1, company=2))))
+        lease = cast(Any, task.LeaseTask(cast(Any, specified(1, company=2)), WatchedSelector()))
         lease._lanes = {0: SimpleNamespace(has_allowance=True)}
         lease._source_tail = lease._source_word = lease._source_writer = None
         await lease._run_until_ended()
@@ -184,7 +187,7 @@ def test_lanes_that_were_taken_away_tell_where_they_end_before_they_are_let_go_o
         last = [LaneReport(key=key, state=LaneState.ACTIVE, position=7, records=7) for key in (here, gone)]
         tenure = SimpleNamespace(revision=2, parting=frozenset({gone}), ended_through=0, is_clean=True, beat=5)
         monkeypatch.setattr(task, "Tenure", lambda *_: tenure)
-        lease = cast(Any, task.LeaseTask(cast(Any, specified(1, company=1))))
+        lease = cast(Any, task.LeaseTask(cast(Any, specified(1, company=1)), WatchedSelector()))
         roster = SimpleNamespace(transits=dict, find_final=lambda _: (), reports=lambda: last, is_clean=True)
         lease._engine = SimpleNamespace(at_rest=nothing, lanes=roster, latency=[])
         lease._maps = SimpleNamespace(save=nothing)

@@ -27,14 +27,14 @@ WORKERS: Final = 2
 _START_S: Final = 180.0
 _SPARK_HOME: Final = Path(pyspark.__file__).parent
 # What our image runs in every container.
-ENTRYPOINT: Final = Path(__file__).parents[3] / "deploy" / "container" / "entrypoint.sh"
+ENTRYPOINT: Final = Path(__file__).parents[2] / "deploy" / "container" / "entrypoint.sh"
 
 
 class StandaloneSpark:
     """Where the master listens, and the conf an application needs to be on its own on this host."""
 
     def __init__(
-        self, master: str, folder: Path, daemon: Callable[[str, list[str], Path], AbstractContextManager[None]]
+        self, master: str, folder: Path, daemon: Callable[[str, list[str], Path], AbstractContextManager[int]]
     ) -> None:
         self._daemon = daemon
         self.master = master
@@ -54,8 +54,8 @@ class StandaloneSpark:
         self.folder = folder
 
     @contextmanager
-    def worker(self) -> Iterator[None]:
-        """A worker with one core while the block lasts, and what it executes."""
+    def worker(self) -> Iterator[int]:
+        """A worker with one core while the block lasts, and what it executes; its pid."""
         number, self._workers = self._workers, self._workers + 1
         port, webui = free_ports(2)
         arguments = ["--host", HOST, "--port", str(port), "--webui-port", str(webui)]
@@ -69,8 +69,8 @@ class StandaloneSpark:
             self.master,
         ]
         name = "org.apache.spark.deploy.worker.Worker"
-        with self._daemon(name, arguments, self.folder / f"worker-{number}.log"):
-            yield
+        with self._daemon(name, arguments, self.folder / f"worker-{number}.log") as pid:
+            yield pid
 
     @contextmanager
     def pod(self, context: SparkContext) -> Iterator[None]:
@@ -97,9 +97,9 @@ class StandaloneSpark:
 
 @contextmanager
 def standalone_spark(
-    folder: Path, *, home: Path = _SPARK_HOME, python: str = sys.executable
+    folder: Path, *, workers: int = WORKERS, home: Path = _SPARK_HOME, python: str = sys.executable
 ) -> Iterator[StandaloneSpark]:
-    """Start it, wait until both workers have registered, and end every process of it.
+    """Start it, wait until all workers have registered, and end every process of it.
 
     `home` is the folder of another Spark than that of the tests, and `python` what its executors run.
     """
@@ -109,14 +109,14 @@ def standalone_spark(
         arguments = ["--host", HOST, "--port", str(port), "--webui-port", str(webui)]
         running.enter_context(daemon("org.apache.spark.deploy.master.Master", arguments, folder / "master.log"))
         cluster = StandaloneSpark(_await_master(folder / "master.log"), folder, daemon)
-        for _ in range(WORKERS):
+        for _ in range(workers):
             running.enter_context(cluster.worker())
-        _await_workers(folder / "master.log")
+        _await_workers(folder / "master.log", workers)
         yield cluster
 
 
 @contextmanager
-def _daemon(home: Path, python: str, name: str, arguments: list[str], log: Path) -> Iterator[None]:
+def _daemon(home: Path, python: str, name: str, arguments: list[str], log: Path) -> Iterator[int]:
     java = find_java()
     environment = {
         **os.environ,
@@ -128,12 +128,12 @@ def _daemon(home: Path, python: str, name: str, arguments: list[str], log: Path)
         "SPARK_LAUNCHER_OPTS": QUICK_JVM,
         "PYSPARK_PYTHON": python,
     }
-    with _process([str(home / "bin" / "spark-class"), name, *arguments], environment, log):
-        yield
+    with _process([str(home / "bin" / "spark-class"), name, *arguments], environment, log) as pid:
+        yield pid
 
 
 @contextmanager
-def _process(command: list[str], environment: dict[str, str], log: Path) -> Iterator[None]:
+def _process(command: list[str], environment: dict[str, str], log: Path) -> Iterator[int]:
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,
@@ -145,7 +145,7 @@ def _process(command: list[str], environment: dict[str, str], log: Path) -> Iter
             start_new_session=True,
         )
     try:
-        yield
+        yield process.pid
     finally:
         process.terminate()
         try:
@@ -166,8 +166,8 @@ def _await_master(log: Path) -> str:
         time.sleep(0.1)
 
 
-def _await_workers(log: Path) -> None:
+def _await_workers(log: Path, workers: int) -> None:
     deadline = time.monotonic() + _START_S
-    while log.read_text(errors="replace").count("Registering worker") < WORKERS:
+    while log.read_text(errors="replace").count("Registering worker") < workers:
         assert time.monotonic() < deadline, log.read_text(errors="replace")[-2000:]
         time.sleep(0.1)
