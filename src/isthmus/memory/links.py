@@ -35,8 +35,10 @@ from isthmus.ledger.documents.loops import verify_loop
 from isthmus.ledger.link import newest
 from isthmus.ledger.records import Entry
 from isthmus.ledger.view import Bookmark, LedgerView
+from isthmus.memory.leases import leases_of
 from isthmus.model.kafka.topic import Rebuilt, TopicIds
 from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState
+from isthmus.model.links.leases import LeaseProgress
 from isthmus.model.links.pauses import Pause, Pauses
 from isthmus.model.links.progress import GroupProgress
 from isthmus.model.links.promotion import TornTransaction
@@ -210,6 +212,14 @@ class LinkMemory:
         verified = VerificationDocument.find(self.documents, self.link)
         age_s = 0.0 if verified is None else _age_s(self._written_ms[verified.key], now_ms)
         return (*looped, verify_loop(verified, age_s=age_s))
+
+    def leases(self, now_ms: int) -> tuple[LeaseProgress, ...]:
+        """Return the leases that run, none if there is no controller or it is silent for too long."""
+        if self.controller is None or not self.controller_state(now_ms).runs:
+            return ()
+        return leases_of(
+            self.link, self.documents, self.controller.generation, lambda each: self.document_age_s(each, now_ms)
+        )
 
     @property
     def paused(self) -> Pauses:

@@ -213,12 +213,12 @@ class _LinkTelling:
         self._each(catalogue.PROBLEMS, Counter(_codes(link)))
         for metric, kinds in ((catalogue.SOURCE_ERRORS, SOURCE_KINDS), (catalogue.TARGET_ERRORS, TARGET_KINDS)):
             self._each(metric, {str(kind): seen.errors.get(LinkKind(link.link, kind), 0) for kind in kinds})
-        endings = link.leases.endings
+        endings = link.lease_totals.endings
         self._each(catalogue.LEASES, {ending: endings.get(ending, 0) for ending in (*map(str, Ending), LOST)})
-        self._add(catalogue.WORKER_CPU, link.leases.cpu_s, *labels)
-        self._add(catalogue.WORKER_MEMORY, link.leases.memory_bytes_max, *labels)
-        self._add(catalogue.THROTTLED, link.leases.throttled_source_s, *labels, "source")
-        self._add(catalogue.THROTTLED, link.leases.throttled_target_s, *labels, "target")
+        self._add(catalogue.WORKER_CPU, link.lease_totals.cpu_s, *labels)
+        self._add(catalogue.WORKER_MEMORY, link.lease_totals.memory_bytes_max, *labels)
+        self._add(catalogue.THROTTLED, link.lease_totals.throttled_source_s, *labels, "source")
+        self._add(catalogue.THROTTLED, link.lease_totals.throttled_target_s, *labels, "target")
 
     def tasks(self) -> None:
         for loop in self._link.loops:

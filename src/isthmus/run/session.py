@@ -30,6 +30,7 @@ from isthmus.loops.loop import LinkView
 from isthmus.loops.runner import LoopRunner, LoopRunners
 from isthmus.loops.states import data_loop, groups_loop, topics_loop
 from isthmus.memory.claims import Claims, Selects
+from isthmus.memory.leases import leases_of
 from isthmus.memory.links import LedgerMemory, pauses, recollect, recorded_topics
 from isthmus.memory.others import selection
 from isthmus.model.configuration import LedgerSettings
@@ -342,6 +343,7 @@ class Session:
             transactions=lanes.watch.transactions,
             groups=self._groups.progress,
             loops=(*self._main_loops(), *self._loops.progress, verify_loop(verified)),
+            leases=leases_of(self._open.name, ledger.documents, ledger.generation, lambda _: None),
             silence_s=ledger.silence_s(now),
             is_held=ledger.is_held,
             is_away=self._away is not None,

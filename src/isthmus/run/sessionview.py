@@ -9,6 +9,7 @@ from isthmus.errors import Unreachable
 from isthmus.model.kafka.transactions import OpenTransaction
 from isthmus.model.lane import LaneKey, LaneReport
 from isthmus.model.link import Link
+from isthmus.model.links.leases import LeaseProgress
 from isthmus.model.links.pauses import NO_PAUSES, Pauses
 from isthmus.model.links.progress import ControllerProgress, GroupProgress, LinkProgress
 from isthmus.model.loop import LoopProgress
@@ -27,12 +28,12 @@ from isthmus.topics.plan import LinkPlan
 class SessionView:
     """A session's knowledge of its link at a moment; that of a link without one is the default.
 
-    `plan` is carried out, and None until the clusters were first looked at; `namespaces` are those whose topics were
-    looked for. `paused` is what an operator has paused, `problem` what the last look found. `reports` are the last ones
-    of all lanes, `idle` the lanes that do not run now: the session itself looks where their source ends. `looked_s` is
-    how long ago topics were looked at on both sides, `waiting_s` how long lanes have waited for open `transactions` of
-    the source. `loops` are the states of everything that the link synchronizes. `silence_s` is for how long the ledger
-    at the target was neither read nor written.
+    `plan` is carried out, and None until the clusters were first looked at; `namespaces` are those whose topics
+    were looked for. `paused` is what an operator has paused, `problem` what the last look found. `reports` are the
+    last ones of all lanes, `idle` the lanes that do not run now: the session itself looks where their source ends.
+    `looked_s` is how long ago topics were looked at on both sides, `waiting_s` how long lanes have waited for open
+    `transactions` of the source. `loops` are the states of everything that the link synchronizes, `leases` those
+    that run. `silence_s` is for how long the ledger at the target was neither read nor written.
 
     `is_held`: a client quota holds back what is written into the ledger. `is_away`: a cluster did not answer at the
     last look. `has_begun`: the clusters were looked at, and a lease has been heard unless there was no work for one.
@@ -49,6 +50,7 @@ class SessionView:
     transactions: tuple[OpenTransaction, ...] = ()
     groups: tuple[GroupProgress, ...] = ()
     loops: tuple[LoopProgress, ...] = ()
+    leases: tuple[LeaseProgress, ...] = ()
     silence_s: float = 0.0
     is_held: bool = False
     is_away: bool = False
@@ -105,7 +107,8 @@ def progress_of(
         records=copied.records,
         size_bytes=copied.size_bytes,
         latency=tuple(copied.latency),
-        leases=copied.leases,
+        leases=view.leases,
+        lease_totals=copied.leases,
         aborted=None if plan is None or plan.aborted is None else plan.aborted.policy,
         transactions=view.transactions,
         problem=course.problem or (view.problem if is_at_work else None) or silence,

@@ -357,6 +357,7 @@ class StatusReader:
             topics=tuple(topics),
             groups=reading.known.groups(moment_ms),
             loops=tasks_of(link, reading.known.loops(moment_ms), controller=reading.controller, paused=reading.paused),
+            leases=reading.known.leases(moment_ms),
             namespaces=link.namespaces,
             reserved={} if isinstance(ledger, Problem) else find_reserved(link, ledger, reading.target.cluster_id),
             pauses=reading.paused.authored,

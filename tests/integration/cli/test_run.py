@@ -45,6 +45,7 @@ def test_plan_run_status(shell: Shell, east: LocalCluster) -> None:
     assert outcome["links"][0]["topics"][0]["lag_records"] == 0
     assert shell.run("plan", "--detailed-exitcode")["has_changes"] is False
     topics.produce(east, f"{shell.stem}.a", [Given(b"k", b"v", [], topics.SEPTEMBER)] * 3)
+    assert shell.run("status", shell.stem, "--leases") == []
     (status,) = shell.run("status")
     (partition,) = status["topics"][0]["partitions"]
     ends = [partition[key] for key in ("source_end", "target_end", "lag_records")]

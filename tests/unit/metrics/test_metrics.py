@@ -152,7 +152,7 @@ def test_leases_are_counted_by_their_ends() -> None:
     for ended in (receipt, None, replace(receipt, ending=Ending.FAILED, memory_bytes=400)):
         totals = totals.add_lease(ended)
     telling = Telling()
-    telling.show(link_at(leases=totals))
+    telling.show(link_at(lease_totals=totals))
     ends = {dict(key)["ending"]: value for key, value in telling.ask("isthmus_leases_ended_total").items()}
     assert {ending for ending, count in ends.items() if count} == {"TERM", "LOST", "FAILED"}
     assert len(ends) == len(Ending) + 1

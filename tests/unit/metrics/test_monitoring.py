@@ -30,7 +30,7 @@ def well() -> LinkProgress:
         topic_at("orders"),
         groups=[GroupProgress(group="g", standing="IN_STEP", behind_records=0)],
         latency=latency_of(5.0, 6.0),
-        leases=LeaseTotals(),
+        lease_totals=LeaseTotals(),
     )
 
 
@@ -91,7 +91,7 @@ def changed(skipped: int) -> TopicProgress:
 
 def lost(count: int) -> LinkProgress:
     """A link that has lost so many leases."""
-    return link_at(leases=LeaseTotals(endings={"LOST": count}))
+    return link_at(lease_totals=LeaseTotals(endings={"LOST": count}))
 
 
 def group(standing: str) -> LinkProgress:

@@ -26,7 +26,17 @@ from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.cli.saying import AWAITS_RELOAD
 from isthmus.cli.setup.config import ask_fabric, load_with_declared
 from isthmus.cli.tables.grid import Grid
-from isthmus.cli.tables.rows import TASK_COLUMNS, progress_names, status_columns, status_rows, task_row
+from isthmus.cli.tables.rows import (
+    LEASE_COLUMNS,
+    PLACED_COLUMNS,
+    TASK_COLUMNS,
+    lease_row,
+    placed_row,
+    progress_names,
+    status_columns,
+    status_rows,
+    task_row,
+)
 from isthmus.cli.tables.view import Sorting, View
 from isthmus.errors import ClusterError, ConfigError, IsthmusError
 from isthmus.fabric.answers import StatusReader
@@ -73,6 +83,10 @@ def status(
     tasks: Annotated[
         bool, typer.Option("--tasks", help="A row for each task of the links instead of each topic.")
     ] = False,
+    leases: Annotated[
+        bool,
+        typer.Option("--leases", help="A row for each lease that runs: where, how busy, and with which partitions."),
+    ] = False,
     sort: Annotated[Sorting, typer.Option("--sort", help="By name, or the most urgent first.")] = Sorting.NAME,
     problems: Annotated[bool, typer.Option("--problems", help="Only topics and links with a problem.")] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh it until Ctrl-C.")] = False,
@@ -84,6 +98,9 @@ def status(
 
     Values that cannot be read now are shown as last known, with their age. Exits with 1 if something is in the way of
     copying, and where it is in the way of every link with the code it has; a pause, or that no controller runs, is not.
+    --leases says which partition is where: with --partitions, a row for each. What is busy is the Python worker of a
+    lease, over the last ten seconds. A lease that was not heard yet has no host.
+
     With --topic that is about these topics, and so are the sums; one that is nowhere is an error, and so is a cluster
     that does not answer if nobody else knows of one.
 
@@ -94,11 +111,10 @@ def status(
     view = View(topics=tuple(map(NamePattern.split, topic or ())), sorting=sort, is_of_problems=problems)
     interval_s = max(parse_duration(interval), INTERVAL_MIN_S)
     is_lines = watch and _is_lines(output)
-    if tasks and (watch or partitions or topic):
-        raise ConfigError(
-            "--tasks goes with none of --watch, --partitions and --topic",
-            hint="Tasks are of links: isthmus status LINK --tasks. With --watch, -o json has them in loops.",
-        )
+    _check_views(
+        {"--tasks": tasks, "--leases": leases},
+        {"--watch": watch, "--partitions": partitions and not leases, "--topic": bool(topic)},
+    )
     configuration = load_with_declared(path, link)
     if watch:
         _show_moving(
@@ -112,12 +128,10 @@ def status(
         raise missing
     if tasks:
         _show_tasks(links, output, only_problems=problems)
-    elif output.is_table:
-        rows = status_rows(links, by_partition=partitions, view=view)
-        render(rows, output, columns=status_columns(rows, by_partition=partitions))
+    elif leases:
+        _show_leases(links, output, by_partition=partitions)
     else:
-        names = progress_names(links, by_partition=partitions)
-        render([plain(progress) for progress in links], output, names=names)
+        _show_topics(links, output, view, by_partition=partitions)
     if not output.has_problems:
         tell_problems(links)
         _tell_controllers(links)
@@ -164,6 +178,44 @@ def _missing_error(links: Sequence[LinkProgress], unread: Mapping[str, Problem],
         field="--topic",
         hint=f"{meant}isthmus status -o name shows which topics there are.",
     )
+
+
+def _check_views(shown: Mapping[str, bool], beside: Mapping[str, bool]) -> None:
+    """Refuse options that show something else than topics beside each other, or beside what is for topics.
+
+    :raises ConfigError: They are given.
+    """
+    given = [name for name, is_given in shown.items() if is_given]
+    if given and len(given) + sum(beside.values()) > 1:
+        keys = {"--tasks": "loops", "--leases": "leases"}
+        others = first_few([name for name in (*shown, *beside) if name != given[0] and {**shown, **beside}[name]])
+        raise ConfigError(
+            f"{given[0]} does not go with {others}",
+            hint=f"It shows what links have: isthmus status LINK {given[0]}. With -o json they are in "
+            f"{keys[given[0]]}, beside the topics.",
+        )
+
+
+def _show_topics(links: Sequence[LinkProgress], output: OutputFormat, view: View, *, by_partition: bool) -> None:
+    if output.is_table:
+        rows = status_rows(links, by_partition=by_partition, view=view)
+        render(rows, output, columns=status_columns(rows, by_partition=by_partition))
+    else:
+        names = progress_names(links, by_partition=by_partition)
+        render([plain(progress) for progress in links], output, names=names)
+
+
+def _show_leases(links: Sequence[LinkProgress], output: OutputFormat, *, by_partition: bool) -> None:
+    found = [(link.link, lease) for link in links for lease in link.leases]
+    if by_partition:
+        placed = [(link, lease, key) for link, lease in found for key in lease.partitions]
+        rows = [placed_row(*each) for each in placed]
+        names = [f"{link}/{key}" for link, _, key in placed]
+        render(rows, output, columns=PLACED_COLUMNS, names=names)
+        return
+    names = [f"{link}/{lease.name}" for link, lease in found]
+    rows = [lease_row(link, lease) if output.is_table else {"link": link, **plain(lease)} for link, lease in found]
+    render(rows, output, columns=LEASE_COLUMNS, names=names)
 
 
 def _show_tasks(links: Sequence[LinkProgress], output: OutputFormat, *, only_problems: bool) -> None:

@@ -8,6 +8,8 @@ from typing import Final
 from isthmus.cli.output import Row
 from isthmus.cli.tables.columns import Cells, Column, with_names
 from isthmus.cli.tables.view import Shown, View
+from isthmus.model.lane import LaneKey
+from isthmus.model.links.leases import LeaseProgress, describe_partitions
 from isthmus.model.links.progress import LinkProgress
 from isthmus.model.links.rows import NOW, progress_row
 from isthmus.model.loop import LoopProgress
@@ -39,6 +41,27 @@ TASK_COLUMNS: Final = (
     Column("problem", Cells.PROSE, gives_way=1),
 )
 
+LEASE_COLUMNS: Final = (
+    Column("link", Cells.NAME),
+    Column("lease"),
+    Column("executor"),
+    Column("host", Cells.NAME),
+    Column("pid", gives_way=3, is_wide=True),
+    Column("busy"),
+    Column("records_per_second", Cells.NUMBER),
+    Column("partitions", Cells.NUMBER),
+    Column("as_of", gives_way=2),
+    Column("lanes", Cells.PROSE, gives_way=1),
+)
+PLACED_COLUMNS: Final = (
+    Column("link", Cells.NAME),
+    Column("topic", Cells.NAME),
+    Column("partition"),
+    Column("lease"),
+    Column("executor"),
+    Column("host", Cells.NAME),
+)
+
 
 def status_rows(links: Sequence[LinkProgress], *, by_partition: bool, view: View | None = None) -> list[Row]:
     """Return a row for each topic or each partition; links without any have one of their own. In
@@ -57,6 +80,30 @@ def task_row(link: str, task: LoopProgress) -> Row:
     as_of = ago(task.age_s) if task.age_s > AGED_S else NOW
     found = {"link": link, "task": task.loop, "state": str(task.state), "as_of": as_of}
     return {**found, "problem": task.problem.message} if task.problem else found
+
+
+def lease_row(link: str, lease: LeaseProgress) -> Row:
+    """Return the row of a lease of a link."""
+    age_s = lease.age_s
+    return {
+        "link": link,
+        **_place_row(lease),
+        "pid": lease.pid or None,
+        "busy": "" if lease.busy is None else f"{lease.busy:.0%}",
+        "records_per_second": lease.records_per_s,
+        "partitions": len(lease.partitions),
+        "as_of": "" if age_s is None else ago(age_s) if age_s > AGED_S else NOW,
+        "lanes": describe_partitions(lease.partitions),
+    }
+
+
+def placed_row(link: str, lease: LeaseProgress, key: LaneKey) -> Row:
+    """Return the row of a partition, and of where it is."""
+    return {"link": link, "topic": key.topic, "partition": key.partition, **_place_row(lease)}
+
+
+def _place_row(lease: LeaseProgress) -> Row:
+    return {"lease": lease.name, "executor": lease.executor, "host": lease.host}
 
 
 def progress_names(links: Sequence[LinkProgress], *, by_partition: bool = False) -> list[str]:

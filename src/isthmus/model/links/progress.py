@@ -13,6 +13,7 @@ from isthmus.model.kafka.topic import Parted
 from isthmus.model.kafka.transactions import AbortedPolicy, OpenTransaction, waited_for
 from isthmus.model.lane import Gap, LaneKey, LaneState
 from isthmus.model.link import Link
+from isthmus.model.links.leases import LeaseProgress
 from isthmus.model.links.pair import PairState, pair_state
 from isthmus.model.links.pauses import Pause
 from isthmus.model.links.semantics import SEMANTICS_LOOP
@@ -341,7 +342,7 @@ class LinkProgress(PlainValue, ShownAsTable):
     """How a link stands.
 
     `records` and `size_bytes` are what the present run has copied, `latency` (a histogram as in `model.latency`) how
-    long that took, and `leases` the totals of its leases.
+    long that took, and `lease_totals` the totals of its leases. `leases` are those that run.
 
     `aborted` is the treatment of records of aborted transactions, `None` while unknown. `transactions` are those that
     are open at the source and that block records, as far as its brokers report them. `namespaces` are the pairs of
@@ -366,10 +367,11 @@ class LinkProgress(PlainValue, ShownAsTable):
     topics: tuple[TopicProgress, ...] = ()
     groups: tuple[GroupProgress, ...] = ()
     loops: tuple[LoopProgress, ...] = ()
+    leases: tuple[LeaseProgress, ...] = ()
     records: Hidden[int] = 0
     size_bytes: Hidden[int] = 0
     latency: Hidden[tuple[int, ...]] = ()
-    leases: Hidden[LeaseTotals] = field(default_factory=LeaseTotals)
+    lease_totals: Hidden[LeaseTotals] = field(default_factory=LeaseTotals)
     namespaces: Hidden[tuple[NamespaceMap, ...]] = ()
     reserved: Hidden[Mapping[Namespace, KeptBy]] = field(default_factory=dict)
 

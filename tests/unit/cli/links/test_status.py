@@ -1,12 +1,13 @@
-"""What `isthmus status` says below its table."""
+"""What `isthmus status` takes, and what it says below its table."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
+from typer.testing import CliRunner
 
-from isthmus.cli.links.status import tell_problems
+from isthmus.cli.links.status import app, tell_problems
 from isthmus.model.links.transform import OnError, Transform
 from testing.values.standing import link_at, partition_of, topic_at
 
@@ -33,3 +34,18 @@ def test_records_that_failed_are_said_apart_from_those_that_are_filtered(
     assert "the transform has failed for 2 records so far" in told
     assert said in told
     assert "still has another transform than the file" in told
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["--tasks", "--leases"], "--tasks does not go with --leases"),
+        (["--tasks", "--partitions"], "--tasks does not go with --partitions"),
+        (["--leases", "--watch", "--topic", "t"], "--leases does not go with --watch, --topic"),
+    ],
+)
+def test_what_is_not_of_topics_is_shown_by_itself(given: list[str], says: str) -> None:
+    """The hint says where programs find it."""
+    error = CliRunner().invoke(app, given).exception
+    assert says in str(error)
+    assert "With -o json they are in " in getattr(error, "hint", "")
