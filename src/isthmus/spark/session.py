@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+_log = logging.getLogger(__name__)
 _STARTING: Final = threading.Lock()
 _OURS: Final[WeakSet[SparkContext]] = WeakSet()
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
@@ -99,6 +101,8 @@ def _session(settings: SparkSettings, links: Sequence[str], log: Path | None) ->
         _launch(conf, log)
         spark = SparkSession.builder.getOrCreate()
         _OURS.add(spark.sparkContext)
+        if spark.sparkContext.uiWebUrl:
+            _log.warning("Spark's UI: %s", spark.sparkContext.uiWebUrl)
     except Exception as error:
         raise HostError(
             f"Spark does not start: {_reason(error)}",
