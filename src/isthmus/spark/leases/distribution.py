@@ -10,7 +10,7 @@ from isthmus.ledger.documents.kinds import LeaseDocument
 from isthmus.model.lane import Lane, LaneKey, LaneMark
 from isthmus.model.link import Limits
 from isthmus.spark.leases.progress import RunProgress
-from isthmus.spark.leases.spread import LaneMove, lightest, load_of, shares
+from isthmus.spark.leases.spread import IDLE_BUSY, LaneMove, lightest, load_of, shares
 
 
 @dataclass(slots=True, eq=False)
@@ -276,5 +276,6 @@ class Distribution:
                 continue
             if group.lanes and group.busy is None:
                 return None
-            found[group.slot] = shares({key: self._load(key) for key in group.lanes}, group.busy or 0.0)
+            busy = max(group.busy or 0.0, IDLE_BUSY)
+            found[group.slot] = shares({key: self._load(key) for key in group.lanes}, busy)
         return None if self._moving else found

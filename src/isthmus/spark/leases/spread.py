@@ -15,6 +15,8 @@ BALANCED: Final = 1.1
 """Once lanes move, so many do that the fullest slot has at most this many times the average."""
 IDLE_LOAD: Final = 1.0
 """The load of an idle lane, in bytes/s, which is added to the rate of each: so that idle lanes are spread as well."""
+IDLE_BUSY: Final = 0.001
+"""The least share of a worker's time that lanes are taken to need: idle ones move to a slot without any, too."""
 CALM: Final = 0.2
 """Workers that work for a smaller share of their time than this need no help from others."""
 

@@ -15,7 +15,7 @@ from isthmus.model.link import Limits
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.spark.leases.distribution import Distribution, LeaseGroup
 from isthmus.spark.leases.progress import RunProgress
-from isthmus.spark.leases.spread import LaneMove
+from isthmus.spark.leases.spread import IDLE_BUSY, LaneMove
 
 GROUPS = 3
 
@@ -199,6 +199,10 @@ def test_the_weights_of_lanes_are_shares_of_their_workers_time() -> None:
         1: {},
         2: {lane(2).key: 0.1},
     }
+    lanes.groups[2].busy = 0.0
+    weighed = lanes.weigh()
+    assert weighed is not None
+    assert weighed[2] == {lane(2).key: IDLE_BUSY}
     lanes.groups[2].busy = None
     assert lanes.weigh() is None
     lanes.close(lanes.groups[2])
