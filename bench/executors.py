@@ -39,7 +39,7 @@ from bench.pouring import Pour, pour
 from bench.processes import cpu_s, tree
 from isthmus.errors import IsthmusError
 from isthmus.local import LocalCluster
-from isthmus.model.links.leases import LeaseProgress
+from isthmus.model.process.leases import LeaseProgress
 from testing.records import topics
 from testing.runs.standalone import StandaloneSpark, standalone_spark
 

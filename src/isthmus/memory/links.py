@@ -32,19 +32,19 @@ from isthmus.ledger.documents.kinds import (
     VerificationDocument,
 )
 from isthmus.ledger.documents.loops import verify_loop
+from isthmus.ledger.leases import leases_of
 from isthmus.ledger.link import newest
 from isthmus.ledger.records import Entry
 from isthmus.ledger.view import Bookmark, LedgerView
-from isthmus.memory.leases import leases_of
 from isthmus.model.kafka.topic import Rebuilt, TopicIds
 from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState
-from isthmus.model.links.leases import LeaseProgress
 from isthmus.model.links.pauses import Pause, Pauses
 from isthmus.model.links.progress import GroupProgress
 from isthmus.model.links.promotion import TornTransaction
 from isthmus.model.loop import LoopProgress, LoopState
 from isthmus.model.naming import TargetTopic
 from isthmus.model.problem import Problem, problem_of
+from isthmus.model.process.leases import LeaseProgress
 from isthmus.model.state import AGED_S, ControllerState
 
 _MS_PER_S: Final = 1000

@@ -26,11 +26,11 @@ from isthmus.ledger.documents.kinds import (
     kind_of,
 )
 from isthmus.ledger.documents.loops import verify_loop
+from isthmus.ledger.leases import leases_of
 from isthmus.loops.loop import LinkView
 from isthmus.loops.runner import LoopRunner, LoopRunners
 from isthmus.loops.states import data_loop, groups_loop, topics_loop
 from isthmus.memory.claims import Claims, Selects
-from isthmus.memory.leases import leases_of
 from isthmus.memory.links import LedgerMemory, pauses, recollect, recorded_topics
 from isthmus.memory.others import selection
 from isthmus.model.configuration import LedgerSettings

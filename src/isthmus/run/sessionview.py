@@ -9,13 +9,13 @@ from isthmus.errors import Unreachable
 from isthmus.model.kafka.transactions import OpenTransaction
 from isthmus.model.lane import LaneKey, LaneReport
 from isthmus.model.link import Link
-from isthmus.model.links.leases import LeaseProgress
 from isthmus.model.links.pauses import NO_PAUSES, Pauses
 from isthmus.model.links.progress import ControllerProgress, GroupProgress, LinkProgress
 from isthmus.model.loop import LoopProgress
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import TargetTopic
 from isthmus.model.problem import Problem, problem_of
+from isthmus.model.process.leases import LeaseProgress
 from isthmus.model.state import AGED_S, LinkEvidence, link_state
 from isthmus.run.lanesview import LanesView, topics_of
 from isthmus.run.state.course import RunCourse, Stage

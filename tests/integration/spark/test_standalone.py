@@ -12,8 +12,8 @@ from functools import partial
 import pytest
 from pyspark.sql import SparkSession
 
+from isthmus.ledger.leases import leases_of
 from isthmus.local import LocalCluster
-from isthmus.memory.leases import leases_of
 from isthmus.model.configuration import SparkSettings
 from isthmus.model.process.receipt import Ending
 from isthmus.run.workers import Workers

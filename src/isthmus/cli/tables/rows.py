@@ -9,10 +9,10 @@ from isthmus.cli.output import Row
 from isthmus.cli.tables.columns import Cells, Column, with_names
 from isthmus.cli.tables.view import Shown, View
 from isthmus.model.lane import LaneKey
-from isthmus.model.links.leases import LeaseProgress, describe_partitions
 from isthmus.model.links.progress import LinkProgress
 from isthmus.model.links.rows import NOW, progress_row
 from isthmus.model.loop import LoopProgress
+from isthmus.model.process.leases import LeaseProgress, describe_partitions
 from isthmus.model.state import AGED_S
 from isthmus.model.text.elapsed import ago
 

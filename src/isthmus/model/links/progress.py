@@ -13,7 +13,6 @@ from isthmus.model.kafka.topic import Parted
 from isthmus.model.kafka.transactions import AbortedPolicy, OpenTransaction, waited_for
 from isthmus.model.lane import Gap, LaneKey, LaneState
 from isthmus.model.link import Link
-from isthmus.model.links.leases import LeaseProgress
 from isthmus.model.links.pair import PairState, pair_state
 from isthmus.model.links.pauses import Pause
 from isthmus.model.links.semantics import SEMANTICS_LOOP
@@ -23,6 +22,7 @@ from isthmus.model.loop import LoopProgress, LoopState
 from isthmus.model.namespace import Namespace, NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
+from isthmus.model.process.leases import LeaseProgress
 from isthmus.model.process.receipt import LeaseTotals
 from isthmus.model.process.whereabouts import Liveness
 from isthmus.model.state import AGED_S, ControllerState, LinkState

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from isthmus.cli.tables.rows import LEASE_COLUMNS, PLACED_COLUMNS, lease_row, placed_row
 from isthmus.model.lane import LaneKey
-from isthmus.model.links.leases import LeaseProgress
 from isthmus.model.naming import TargetTopic
+from isthmus.model.process.leases import LeaseProgress
 from isthmus.model.state import AGED_S
 
 FLIGHTS = tuple(LaneKey(TargetTopic("flights"), number) for number in range(3))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from isthmus.ledger.documents.kinds import Document, LeaseDocument, ProgressDocument, TaskDocument
 from isthmus.ledger.handover import has_ended
-from isthmus.model.links.leases import LeaseProgress
+from isthmus.model.process.leases import LeaseProgress
 
 AgeOf = Callable[[Document], float | None]
 """How long ago (s) a document was written, `None` if unknown."""

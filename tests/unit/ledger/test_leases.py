@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from isthmus.ledger.documents.kinds import Document, LeaseDocument, ProgressDocument, TaskDocument
-from isthmus.memory.leases import leases_of
+from isthmus.ledger.leases import leases_of
 from isthmus.model.lane import LaneKey
-from isthmus.model.links.leases import LeaseProgress
 from isthmus.model.naming import TargetTopic
+from isthmus.model.process.leases import LeaseProgress
 from isthmus.model.process.whereabouts import Whereabouts
 from testing.values.leases import lane
 

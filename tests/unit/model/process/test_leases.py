@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from isthmus.model.lane import LaneKey
-from isthmus.model.links.leases import LeaseProgress, describe_partitions
 from isthmus.model.naming import TargetTopic
+from isthmus.model.process.leases import LeaseProgress, describe_partitions
 
 
 def key(topic: str, number: int) -> LaneKey:
