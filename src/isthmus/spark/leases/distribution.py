@@ -83,7 +83,12 @@ class LeaseGroup:
 
     def release(self, generation: int) -> None:
         """A lease holds taken lanes no longer that it has let go of."""
-        self.held[generation] = {key for key in self.held[generation] if not self._has_let_go(generation, key)}
+        self.keep(generation, {key for key in self.held[generation] if not self._has_let_go(generation, key)})
+
+    def keep(self, generation: int, keys: Iterable[LaneKey]) -> None:
+        """A lease holds these lanes alone from now on. It may not have settled others that it began with."""
+        self.held[generation].intersection_update(keys)
+        self.begun[generation] = self.begun[generation].intersection(keys)
 
     def document(self, limits: Limits | None = None) -> LeaseDocument:
         """Build the document of the slot; `limits` are those of a lease."""
@@ -161,6 +166,14 @@ class Distribution:
             if lane.is_unsettled and key not in self._unsettled:
                 group.lanes[key] = replace(lane, is_unsettled=False)
         group.begin()
+
+    def send_out(self, group: LeaseGroup) -> None:
+        """Note that the group's newest lease is given the lanes that the group has now: what was taken from it since
+        that lease was begun it never has, and so it would never say that it has let go of it.
+        """
+        group.keep(group.generation, group.lanes)
+        self._forget_taken(group)
+        self._settle()
 
     def move(self, moves: Iterable[LaneMove]) -> None:
         """Take lanes from the leases that run them now; each joins its new group when its lease has let go of it."""

@@ -104,9 +104,9 @@ class LeaseScheduler:
             return
         self._context = replace(self._context, transforms=transforms, columns=columns)
         now = time.monotonic()
-        for job in (each.job for running in self._running.values() for each in running):
-            if job is not None:
-                job.successor_at = min(job.successor_at, now)
+        for lease in (lease for running in self._running.values() for lease in running):
+            # One that waits for its slot was made before, too.
+            lease.hasten(now)
 
     def reports(self) -> list[LaneReport]:
         """Return the reports of the assigned lanes; counts are those of `progress`."""
@@ -193,7 +193,7 @@ class LeaseScheduler:
         await self._slots.give_up([lease for lease in self._running[group] if lease.heard_at is None])
 
     def _balance(self) -> None:
-        """LaneMove lanes from workers that have much to do to others. A slot without a lease gets one first: it takes
+        """Move lanes from workers that have much to do to others. A slot without a lease gets one first: it takes
         seconds to start, for which lanes need not rest.
         """
         now, weighed = time.monotonic(), self.distribution.weigh()
@@ -238,7 +238,8 @@ class LeaseScheduler:
             while not group.needs_lease:
                 group.stirred.clear()
                 await group.stirred.wait()
-            lease: Ticket | None = await self._launch(group, is_urgent=True)
+            lease = await self._launch(group, is_urgent=True)
+            asked_at = time.monotonic()
             while lease is not None:
                 asked_at = lease.asked_at
                 lease = await self._see_through(group, lease)
@@ -284,11 +285,19 @@ class LeaseScheduler:
             ends: list[asyncio.Future[Any]] = [lease.receipt] if lease.must_end else [lease.receipt, lease.called]
             await asyncio.wait(ends, timeout=min(until - now, 1.0), return_when=asyncio.FIRST_COMPLETED)
 
-    async def _launch(self, group: LeaseGroup, *, is_urgent: bool) -> Ticket:
-        """Start the group's next lease. It is in the ledger before Spark gets it, so that no reader overlooks it."""
+    async def _launch(self, group: LeaseGroup, *, is_urgent: bool) -> Ticket | None:
+        """Start the group's next lease. It is in the ledger before Spark gets it, so that no reader overlooks it.
+        Return `None` if the group was closed meanwhile.
+        """
         self.distribution.hand_over(group)
         generation, seat = group.generation, self._seats[group]
         await self._declare(group)
+        self.distribution.send_out(group)
+        if group.is_closed:
+            # There may never be a slot for it.
+            self.distribution.note_end(group, generation, is_clean=None)
+            await self._declare(group)
+            return None
         spec = LeaseSpec(
             context=self._context.renew(self._share()),
             slot=group.slot,
@@ -308,8 +317,6 @@ class LeaseScheduler:
         )
         lease = self._slots.ask(spec, seat, is_urgent=is_urgent)
         self._running[group].append(lease)
-        if group.is_closed:
-            lease.call()
         _log.info("link %s: lease %d.%d of %d lanes", group.link, group.slot, lease.generation, len(spec.lanes))
         return lease
 
@@ -425,7 +432,7 @@ class LeaseScheduler:
             case TaskDocument(slot=slot) | ProgressDocument(slot=slot) if self._is_ours(slot, document.controller):
                 lease = self._lease(slot, document.generation)
                 if lease is not None:
-                    lease.heard_at = time.monotonic()
+                    lease.hear(time.monotonic())
                     if isinstance(document, TaskDocument):
                         lease.process = document.process
                 if isinstance(document, ProgressDocument):

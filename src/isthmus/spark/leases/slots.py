@@ -58,6 +58,7 @@ class Ticket:
     called: asyncio.Future[None]
     job: SlotJob | None = None
     is_given_up: bool = False
+    is_hastened: bool = False
     heard_at: float | None = None
     process: Whereabouts = NOT_TOLD
 
@@ -82,20 +83,59 @@ class Ticket:
 
     @property
     def successor_at(self) -> float:
-        """When to ask for its successor, in monotonic seconds."""
-        return math.inf if self.job is None else self.job.successor_at
+        """When to ask for its successor, in monotonic seconds: not before its task was heard, or leases that start late
+        would be succeeded before they may write, one after the other.
+        """
+        return math.inf if self.job is None or not self.job.is_heard else self.job.term.successor_at
+
+    def hear(self, now: float) -> None:
+        """Note that its task was heard."""
+        self.heard_at = now
+        if self.job is not None:
+            self.job.is_heard = True
+            self.job.term.begin(now)
+
+    def hasten(self, now: float) -> None:
+        """Have it succeeded as soon as it runs."""
+        self.is_hastened = True
+        if self.job is not None:
+            self.job.term.hasten(now)
+
+
+@dataclass(slots=True, eq=False)
+class Term:
+    """When leases that are succeeded together have to be, and when they end, in monotonic seconds. It counts from the
+    moment at which one of them is heard first: before, a task may have waited for its slot, or for a Python.
+    """
+
+    started_at: float
+    successor_at: float
+    ends_at: float
+    has_begun: bool = False
+
+    def begin(self, now: float) -> None:
+        """Note that a lease was heard."""
+        if not self.has_begun:
+            self.has_begun = True
+            self.successor_at += now - self.started_at
+            self.ends_at += now - self.started_at
+
+    def hasten(self, now: float) -> None:
+        """Have the leases succeeded as soon as they run."""
+        self.has_begun = True
+        self.successor_at = min(self.successor_at, now)
 
 
 @dataclass(slots=True, eq=False)
 class SlotJob:
-    """One Spark task and the leases in it. Times are monotonic seconds; `name` is its job group in Spark."""
+    """One Spark task and the leases in it. `started_at` is in monotonic seconds; `name` is its job group in Spark."""
 
     name: str
     berth: int
     started_at: float
-    successor_at: float
-    ends_at: float
+    term: Term
     tickets: Sequence[Ticket] = field(default_factory=tuple)
+    is_heard: bool = False
 
     @property
     def live(self) -> int:
@@ -254,6 +294,8 @@ class TaskSlots:
         self._running.append(job)
         for ticket in waiting:
             ticket.job = job
+        if any(ticket.is_hastened for ticket in waiting):
+            job.term.hasten(now)
         receipts.add_done_callback(lambda done: self._finish_job(job, done))
 
     def _build_job(self, berth: int, waiting: Sequence[Ticket], now: float) -> SlotJob:
@@ -261,22 +303,22 @@ class TaskSlots:
         others = [
             job
             for job in self._running
-            if job.berth == berth and job.live and job.successor_at > now and not job.is_to_end
+            if job.berth == berth and job.live and job.term.successor_at > now and not job.is_to_end
         ]
         name = waiting[0].spec.job_group if len(waiting) == 1 else f"isthmus/{id(self)}/{berth}/{next(self._numbers)}"
         if others:
             # They are to be succeeded together.
             host = max(others, key=lambda job: job.started_at)
-            return SlotJob(name, berth, now, host.successor_at, host.ends_at, waiting)
+            return SlotJob(name, berth, now, host.term, waiting)
         if not any(job.berth == berth for job in self._running):
             # Stagger the ends of first leases, and by that those of all later ones.
             ahead_s -= min(_STAGGER_S, ahead_s / 2 / self._berths) * berth
-        return SlotJob(name, berth, now, now + ahead_s, now + self._term_s, waiting)
+        return SlotJob(name, berth, now, Term(now, now + ahead_s, now + self._term_s), waiting)
 
     def _build_spec(self, ticket: Ticket, job: SlotJob, company: int, now: float) -> LeaseSpec:
         spec = ticket.spec
         context = replace(spec.context, limits=share_limits(spec.context.limits, company))
-        return replace(spec, context=context, term_s=job.ends_at - now, company=company)
+        return replace(spec, context=context, term_s=job.term.ends_at - now, company=company)
 
     def _make_room(self, waiting: Sequence[Ticket], now: float) -> None:
         """End the smallest task if waiting for a slot takes too long: its leases join the next one."""

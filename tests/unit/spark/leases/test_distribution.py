@@ -66,6 +66,37 @@ def test_lanes_stay_where_they_are() -> None:
     assert sum(group.is_untold for group in lanes.groups) == 1
 
 
+def test_a_lane_that_was_taken_before_its_lease_was_sent_out_is_free() -> None:
+    """The lease never has it, and so would never say that it has let go of it."""
+    lanes = distribution(groups=2)
+    lanes.assign(lane(number) for number in range(2))
+    home = lanes.groups[0]
+    home.begin()
+    lanes.move([LaneMove(lane(0).key, 0, 1)])
+    assert home.parting() == (lane(0).key,)
+    lanes.send_out(home)
+    assert home.parting() == ()
+    assert [partitions(group) for group in lanes.groups] == [set(), {0, 1}]
+
+
+def test_a_lane_that_its_lease_let_go_of_is_not_settled_by_its_end() -> None:
+    """Its writes of before may still be on their way: that lease may have lost the lane before it knew."""
+    lanes = distribution(groups=2)
+    lanes.assign(lane(number) for number in range(2))
+    first = lanes.groups[0]
+    for is_clean in (False, True):
+        lanes.hand_over(first)
+        lanes.send_out(first)
+        if is_clean:
+            lanes.move([LaneMove(lane(0).key, 0, 1)])
+            lanes.let_go(first, first.generation, first.revision)
+        lanes.note_end(first, first.generation, is_clean=is_clean)
+    second = lanes.groups[1]
+    assert second.lanes[lane(0).key].is_unsettled
+    lanes.hand_over(second)
+    assert second.lanes[lane(0).key].is_unsettled
+
+
 def test_a_lane_that_comes_back_returns_to_the_lease_that_may_still_write_it() -> None:
     """Another lease could write beside what is still on its way."""
     lanes = distribution()

@@ -205,15 +205,63 @@ def test_a_lease_ends_for_its_successor_where_no_slot_is_free(spark: Spark) -> N
     asyncio.run(scenario())
 
 
+def test_a_lease_that_starts_late_is_not_succeeded_before_it_was_heard(spark: Spark) -> None:
+    """On a machine with too much to do none would live to write: each would end for the one behind it."""
+
+    async def scenario() -> None:
+        book, shared = Book(), TaskSlots(cast(Any, None), 1, term_s=0.1)
+        async with running(spark, book, timings=replace(SOON, lost_s=60.0), slots=shared):
+            await asyncio.sleep(0.5)
+            assert len(spark.specs) == 1
+            assert told(book, 0)[-1].revoked_through == 0
+            book.hear(announced(0, 1))
+            await until(lambda: len(spark.specs) == 2)
+            await until(lambda: told(book, 0)[-1].revoked_through == 1)
+
+    asyncio.run(scenario())
+
+
+def test_a_lease_is_not_asked_for_in_a_group_that_was_closed_meanwhile(spark: Spark) -> None:
+    """There may never be a slot for it, and its lanes would rest for as long."""
+
+    class Closing(Book):
+        """A ledger that takes so long to write the first lease of a slot that its executor is gone by then."""
+
+        scheduler: LeaseScheduler | None = None
+
+        async def write(self, *changes: Any) -> None:
+            await super().write(*changes)
+            if self.scheduler is not None and any(each.slot == 1 for each in LeaseDocument.find_all(changes)):
+                scheduler, self.scheduler = self.scheduler, None
+                await scheduler._close_group(scheduler.distribution.groups[1])
+
+    async def scenario() -> None:
+        book, shared = Closing(), TaskSlots(cast(Any, None), 2)
+        async with running(spark, book, lanes=range(4), timings=replace(SOON, grow_s=60.0), slots=shared) as scheduler:
+            for slot in range(2):
+                book.hear(announced(slot, 1))
+            book.scheduler = scheduler
+            spark.end_of(1, 1)
+            await until(lambda: homes(scheduler) == [{0, 1, 2, 3}, set()])
+            await until(lambda: told(book, 1)[-1].ended_through == told(book, 1)[-1].generation)
+            assert [spec.slot for spec in spark.specs] == [0, 1]
+
+    asyncio.run(scenario())
+
+
 def test_what_a_link_may_take_is_shared_by_the_leases_that_have_lanes(spark: Spark) -> None:
     """Also by those that come and go while others run."""
 
     async def scenario() -> None:
         book, shared = Book(), TaskSlots(cast(Any, None), 2)
         limits = Limits(bytes_per_s=100)
-        async with running(spark, book, lanes=range(2), limits=limits, timings=SOON, slots=shared) as scheduler:
+        timings = replace(SOON, lost_s=60.0)
+        async with running(spark, book, lanes=range(2), limits=limits, timings=timings, slots=shared) as scheduler:
             assert [told(book, slot)[-1].limits for slot in range(2)] == [Limits(bytes_per_s=50)] * 2
-            scheduler.distribution.close(scheduler.distribution.groups[1])
+            book.hear(announced(0, 1))
+            shared.links = 2
+            await until(lambda: scheduler.distribution.groups[1].is_closed)
+            book.hear(ended(1, slot=1))
             await until(lambda: told(book, 0)[-1].limits == limits)
 
     asyncio.run(scenario())

@@ -44,8 +44,10 @@ def test_a_new_transform_has_leases_succeeded_at_once(jobs: Jobs) -> None:
     """Lanes that it is for stop until a lease knows it: they need not wait for the end of the term."""
 
     async def scenario() -> None:
-        async with running(jobs, Book()) as scheduler:
+        book = Book()
+        async with running(jobs, book) as scheduler:
             assert len(jobs.specs) == 1
+            book.hear(replace(ended(1), ended_through=0))
             scheduler.transform(CONTEXT.transforms)
             await asyncio.sleep(1.5)
             assert len(jobs.specs) == 1

@@ -17,7 +17,7 @@ from isthmus.model.trees.tree import Tree, node_of
 from isthmus.spark.leases import slots
 from isthmus.spark.leases.jobs import JobFailed
 from isthmus.spark.leases.lease import LeaseSpec
-from isthmus.spark.leases.slots import COMPANY_S, GATHER_S, PATIENCE_S, TaskSlots, Ticket
+from isthmus.spark.leases.slots import AHEAD_S, COMPANY_S, GATHER_S, PATIENCE_S, TaskSlots, Ticket
 from testing.patience import TERM_S
 from testing.values.leases import CONTEXT, Jobs
 
@@ -160,6 +160,7 @@ def test_all_distributors_of_eight_clusters_fit_two_slots(run: Run) -> None:
         assert stage.jobs.links == [names]
         specs = stage.jobs.tasks[0][1]
         assert {(spec.company, spec.term_s) for spec in specs} == {(24, TERM_S)}
+        first[0].hear(stage.clock.now)
         await stage.later(first[0].successor_at - stage.clock.now)
         for link in names:
             stage.ask(link, is_urgent=False)
@@ -202,12 +203,14 @@ def test_a_link_that_comes_later_disturbs_nobody(run: Run) -> None:
         stage.slots.leave([stage.seats.pop("c")])
         stage.slots.links = 2
         first = [stage.ask(link) for link in "ab"]
+        first[0].hear(stage.clock.now)
         await stage.later(20.0)
         stage.slots.links = 3
         stage.seats["c"] = stage.slots.take_seat()
         late = stage.ask("c")
         await stage.later(GATHER_S)
         assert stage.jobs.links == [["a", "b"], ["c"]]
+        late.hear(stage.clock.now)
         assert late.successor_at == first[0].successor_at
         assert stage.jobs.tasks[1][1][0].term_s == pytest.approx(TERM_S - 20.0 - GATHER_S)
         await stage.later(late.successor_at - stage.clock.now)
@@ -310,16 +313,52 @@ def test_all_slots_have_leases_where_none_is_kept_free(run: Run) -> None:
     async def play(stage: Stage) -> None:
         first = {link: stage.ask(link) for link in "ab"}
         assert stage.jobs.links == [["a"], ["b"]]
+        for ticket in first.values():
+            ticket.hear(stage.clock.now)
         await stage.later(first["a"].successor_at - stage.clock.now)
         after = stage.ask("a", is_urgent=False)
         assert stage.jobs.links[2:] == [["a"]]
         assert [first["a"].must_end, first["b"].must_end, after.must_end] == [True, False, False]
-        assert after.successor_at > first["b"].successor_at
         stage.jobs.finish(0)
         await stage.later(0.0)
+        after.hear(stage.clock.now)
+        assert after.successor_at > first["b"].successor_at
         assert len(stage.jobs.tasks) == 3
 
     run(2, "ab", play, 0)
+
+
+def test_a_term_counts_from_the_moment_at_which_a_lease_is_heard(run: Run) -> None:
+    """Its task may have waited for the slot, or for a Python: also for those that came along."""
+
+    async def play(stage: Stage) -> None:
+        one, other = (stage.ask(link) for link in "ab")
+        await stage.later(TERM_S * 2)
+        assert [ticket.successor_at for ticket in (one, other)] == [float("inf")] * 2
+        one.hear(stage.clock.now)
+        due_at = one.successor_at
+        assert due_at - stage.clock.now == TERM_S - AHEAD_S
+        await stage.later(1.0)
+        other.hear(stage.clock.now)
+        one.hear(stage.clock.now)
+        assert (one.successor_at, other.successor_at) == (due_at, due_at)
+
+    run(1, "ab", play, 0)
+
+
+def test_a_lease_that_is_to_be_succeeded_at_once_runs_first(run: Run) -> None:
+    """Also if it still waits for its slot: it was made before."""
+
+    async def play(stage: Stage) -> None:
+        waiting = stage.ask("a")
+        waiting.hasten(stage.clock.now)
+        await stage.later(COMPANY_S)
+        assert waiting.job is not None
+        assert waiting.successor_at == float("inf")
+        waiting.hear(stage.clock.now)
+        assert waiting.successor_at <= stage.clock.now
+
+    run(1, "ab", play, 0)
 
 
 def test_links_that_share_the_only_slot_are_succeeded_together(run: Run) -> None:
@@ -328,6 +367,7 @@ def test_links_that_share_the_only_slot_are_succeeded_together(run: Run) -> None
     async def play(stage: Stage) -> None:
         first = [stage.ask(link) for link in "ab"]
         assert stage.jobs.links == [["a", "b"]]
+        first[0].hear(stage.clock.now)
         await stage.later(first[0].successor_at - stage.clock.now)
         stage.ask("a", is_urgent=False)
         await stage.later(GATHER_S * 2)
