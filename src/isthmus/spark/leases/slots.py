@@ -284,7 +284,9 @@ class TaskSlots:
             # Links that have no seat yet may be late.
             company = max(company, math.ceil(self.links / self._berths))
         patience_s = GATHER_S if has_begun and not is_patient else COMPANY_S
-        return len(waiting) >= company or now - min(each.asked_at for each in waiting) >= patience_s
+        # Some may have waited for a slot for long, until others were asked to come along.
+        since = (max if is_patient else min)(each.asked_at for each in waiting)
+        return len(waiting) >= company or now - since >= patience_s
 
     def _start(self, berth: int, waiting: Sequence[Ticket], now: float) -> None:
         job = self._build_job(berth, waiting, now)
@@ -321,10 +323,27 @@ class TaskSlots:
         return replace(spec, context=context, term_s=job.term.ends_at - now, company=company)
 
     def _make_room(self, waiting: Sequence[Ticket], now: float) -> None:
-        """End the smallest task if waiting for a slot takes too long: its leases join the next one."""
-        if any(job.is_to_end for job in self._running) or now - waiting[0].asked_at < PATIENCE_S:
+        """If waiting for a slot takes too long have leases that are to share a slot by now, and do not yet, succeeded
+        together: those that wait with their own, or else others. Without any, or if they do not come, end the smallest
+        task: its leases wait in turn.
+        """
+        waits_s = now - waiting[0].asked_at
+        if any(job.is_to_end for job in self._running) or waits_s < PATIENCE_S:
             return
-        _call([min(self._running, key=lambda job: job.live)])
+        apart = self._find_apart(self._berth(waiting[0].seat))
+        if apart and waits_s < 2 * PATIENCE_S:
+            for job in apart:
+                job.term.hasten(now)
+        else:
+            _call([min(self._running, key=lambda job: job.live)])
+
+    def _find_apart(self, berth: int) -> list[SlotJob]:
+        """Find the tasks of a berth whose leases wait, or else those of one that has several tasks."""
+        jobs: dict[int, list[SlotJob]] = {}
+        for job in self._running:
+            for other in {self._berth(ticket.seat) for ticket in job.tickets if ticket.is_live}:
+                jobs.setdefault(other, []).append(job)
+        return jobs.get(berth) or next((found for found in jobs.values() if len(found) > 1), [])
 
     def _finish_job(self, job: SlotJob, done: asyncio.Future[tuple[Receipt, ...]]) -> None:
         self._running.remove(job)

@@ -224,25 +224,74 @@ def test_a_link_that_comes_later_disturbs_nobody(run: Run) -> None:
 
 
 def test_who_is_down_gets_a_slot_soon(run: Run) -> None:
-    """Where none is free the smallest task makes room, and its leases come along."""
+    """Where none is free all that are to share the slot are succeeded together, and nobody rests for long."""
 
     async def play(stage: Stage) -> None:
         tickets = {link: stage.ask(link) for link in "abcd"}
-        again = {}
+        tickets["c"].hear(stage.clock.now)
         for link in "ab":
             tickets[link].receipt.set_result(Receipt(slot=0, generation=1, ending=Ending.FAILED))
-            again[link] = stage.ask(link)
+            tickets[link] = stage.ask(link)
             await stage.later(GATHER_S)
+        tickets["a"].hear(stage.clock.now)
         assert stage.jobs.links == [["a", "b", "c", "d"], ["a"]]
-        assert again["b"].job is None
+        assert tickets["b"].job is None
+        assert min(tickets[link].successor_at for link in "acd") > stage.clock.now
         await stage.later(PATIENCE_S)
-        assert [again["a"].must_end, tickets["c"].must_end] == [True, False]
-        stage.jobs.finish(1)
-        stage.ask("a")
-        await stage.later(GATHER_S)
-        assert stage.jobs.links[2] == ["b", "a"]
+        assert max(tickets[link].successor_at for link in "acd") <= stage.clock.now
+        for link in "acd":
+            await stage.later(GATHER_S)
+            assert not any(ticket.must_end for ticket in tickets.values())
+            stage.ask(link, is_urgent=False)
+        assert stage.jobs.links[2:] == [["b", "a", "c", "d"]]
+        assert [tickets[link].must_end for link in "abcd"] == [True, False, True, True]
 
     run(2, "abcd", play)
+
+
+def test_links_of_a_lost_slot_share_the_others_for_good(run: Run) -> None:
+    """One of the tasks that are left is succeeded with the lease that waits. They do not take turns in its slot."""
+
+    async def play(stage: Stage) -> None:
+        tickets = {link: stage.ask(link) for link in "abcd"}
+        for ticket in tickets.values():
+            ticket.hear(stage.clock.now)
+        stage.slots.count = 3
+        stage.jobs.finish(0)
+        await stage.later(0.0)
+        stage.ask("a")
+        await stage.later(PATIENCE_S)
+        assert [link for link in "bcd" if tickets[link].successor_at <= stage.clock.now] == ["d"]
+        stage.ask("d", is_urgent=False)
+        assert stage.jobs.links[4:] == [["a", "d"]]
+        assert [tickets[link].must_end for link in "bcd"] == [False, False, True]
+
+    run(4, "abcd", play, 0)
+
+
+def test_a_slot_that_several_tasks_use_apart_is_freed(run: Run) -> None:
+    """None of the tasks is to share a slot with the lease that waits: two others are to share one."""
+
+    async def play(stage: Stage) -> None:
+        tickets = {link: stage.ask(link) for link in "abcd"}
+        for ticket in tickets.values():
+            ticket.hear(stage.clock.now)
+        stage.slots.count = 3
+        stage.jobs.finish(1)
+        await stage.later(0.0)
+        stage.ask("b")
+        await stage.later(PATIENCE_S)
+        assert [link for link in "acd" if tickets[link].successor_at <= stage.clock.now] == ["a", "d"]
+        for link in "ad":
+            stage.ask(link, is_urgent=False)
+        assert stage.jobs.links[4:] == [["a", "d"]]
+        stage.jobs.finish(0)
+        stage.jobs.finish(3)
+        await stage.later(0.0)
+        assert stage.jobs.links[5:] == [["b"]]
+        assert not tickets["c"].must_end
+
+    run(4, "abcd", play, 0)
 
 
 def test_a_task_is_cancelled_when_nobody_waits_for_any_of_it(run: Run) -> None:
@@ -389,7 +438,7 @@ def test_links_that_share_the_only_slot_are_succeeded_together(run: Run) -> None
 
 
 def test_a_lease_without_a_slot_waits_for_one_that_is_free(run: Run) -> None:
-    """Its executor is lost, or it came late: where all slots are in use the smallest task makes room after a while."""
+    """Its executor is lost, or it came late. If those that it is to share a slot with do not come, a task ends."""
 
     async def play(stage: Stage) -> None:
         first = [stage.ask(link) for link in "ab"]
@@ -398,6 +447,8 @@ def test_a_lease_without_a_slot_waits_for_one_that_is_free(run: Run) -> None:
         stage.ask("c")
         await stage.later(GATHER_S)
         assert len(stage.jobs.tasks) == 2
+        await stage.later(PATIENCE_S)
+        assert [ticket.must_end for ticket in first] == [False, False]
         await stage.later(PATIENCE_S)
         assert [ticket.must_end for ticket in first] == [True, False]
 
