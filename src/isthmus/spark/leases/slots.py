@@ -328,7 +328,9 @@ class TaskSlots:
         task: its leases wait in turn.
         """
         waits_s = now - waiting[0].asked_at
-        if any(job.is_to_end for job in self._running) or waits_s < PATIENCE_S:
+        # Where there are fewer slots than before, links are about to close groups.
+        has_many = len(self._seats) > self.groups_per_link * max(self.links, 1)
+        if any(job.is_to_end for job in self._running) or waits_s < PATIENCE_S * (2 if has_many else 1):
             return
         apart = self._find_apart(self._berth(waiting[0].seat))
         if apart and waits_s < 2 * PATIENCE_S:

@@ -269,6 +269,28 @@ def test_links_of_a_lost_slot_share_the_others_for_good(run: Run) -> None:
     run(4, "abcd", play, 0)
 
 
+def test_nobody_makes_room_for_a_lease_whose_group_is_about_to_be_closed(run: Run) -> None:
+    """Its executor is lost, and its link gives its lanes to others: their leases are not to be disturbed."""
+
+    async def play(stage: Stage) -> None:
+        first = {link: stage.ask(link) for link in "ab"}
+        for ticket in first.values():
+            ticket.hear(stage.clock.now)
+        # Both are groups of one link.
+        stage.slots.links, stage.slots.count = 1, 1
+        stage.jobs.finish(1)
+        await stage.later(0.0)
+        again = stage.ask("b")
+        await stage.later(PATIENCE_S)
+        assert (first["a"].must_end, first["a"].successor_at > stage.clock.now) == (False, True)
+        stage.slots.leave([stage.seats["b"]])
+        await stage.slots.give_up([again])
+        await stage.later(PATIENCE_S)
+        assert (first["a"].must_end, first["a"].successor_at > stage.clock.now) == (False, True)
+
+    run(2, "ab", play, 0)
+
+
 def test_a_slot_that_several_tasks_use_apart_is_freed(run: Run) -> None:
     """None of the tasks is to share a slot with the lease that waits: two others are to share one."""
 
