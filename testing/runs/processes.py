@@ -11,7 +11,7 @@ from pathlib import Path
 
 def python_workers() -> list[int]:
     """The pids of all Python workers: what the worker daemons below this process have forked."""
-    return [child for parent, child in _descent() if _runs(parent, "pyspark.daemon") and _runs(child, "pyspark.daemon")]
+    return [child for parent, child in _descent() if _runs(parent, "spark.daemon") and _runs(child, "spark.daemon")]
 
 
 def executors() -> list[int]:

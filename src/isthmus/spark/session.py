@@ -8,10 +8,10 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakSet
 
 from isthmus.errors import ConfigError, HostError, PlanRefused
@@ -59,6 +59,8 @@ _LOCAL_CONF: Final = {
     "spark.driver.host": _LOOPBACK,
     # A stack that overflows ends the task that does it, and not the JVM with all leases.
     "spark.executor.killOnFatalError.depth": "0",
+    # On executors elsewhere a missing Isthmus shall fail in the task, which says so.
+    "spark.python.daemon.module": "isthmus.spark.daemon",
 }
 
 
@@ -98,7 +100,9 @@ def _session(settings: SparkSettings, links: Sequence[str], log: Path | None) ->
     os.environ["JAVA_HOME"] = str(java.executable.resolve().parent.parent)
     interrupt = signal.getsignal(signal.SIGINT)
     try:
-        _launch(conf, log)
+        context = _launch(conf, log)
+        if settings.master.startswith("local"):
+            threading.Thread(target=_warm_up, args=[context], name="spark-warm-up", daemon=True).start()
         spark = SparkSession.builder.getOrCreate()
         _OURS.add(spark.sparkContext)
         if spark.sparkContext.uiWebUrl:
@@ -224,7 +228,21 @@ def _share_python() -> None:
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK_JVM)
 
 
-def _launch(conf: Mapping[str, str], log: Path | None) -> None:
+def _warm_up(context: SparkContext) -> None:
+    """Have the Python daemon and a first worker started while clusters are still being asked for a plan.
+
+    A lease that comes sooner waits for the daemon, which Spark starts once.
+    """
+    # A Spark that is stopped meanwhile needs no worker, and one that cannot run a task says so to the first lease.
+    with contextlib.suppress(Exception):
+        context.parallelize([None], 1).foreachPartition(_load_nothing)
+
+
+def _load_nothing(_: Iterable[object]) -> None:
+    """Do what a task has to: the worker is there, and has loaded what leases need."""
+
+
+def _launch(conf: Mapping[str, str], log: Path | None) -> SparkContext:
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
@@ -238,6 +256,7 @@ def _launch(conf: Mapping[str, str], log: Path | None) -> None:
             context = SparkContext(conf=spark_conf, gateway=gateway)
     # It notices a dead JVM first, and would print a traceback; the error of a job reports that.
     context._accumulatorServer.handle_error = lambda *_: None
+    return cast("SparkContext", context)
 
 
 def _restore(handler: Callable[[int, FrameType | None], Any] | int | None) -> None:
