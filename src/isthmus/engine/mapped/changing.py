@@ -157,9 +157,12 @@ class Changing:
     ) -> ChunkOutcome:
         results: list[Changed] = []
         for portion in portions(origins):
+            if not _is_current(run, stage, chunk):
+                # Whoever has the lane now has its dead letters, too, and would lose them again.
+                break
             settled = await self._settle(run, stage, chunk, portion)
             results += settled.results
-            if settled.stop is not None or not _is_current(run, stage, chunk):
+            if settled.stop is not None:
                 return ChunkOutcome(results, settled.stop)
         return ChunkOutcome(results)
 

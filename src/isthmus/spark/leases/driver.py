@@ -75,7 +75,6 @@ class LeaseScheduler:
         self._groups: list[LeaseGroup] = []
         self._seats: dict[LeaseGroup, int] = {}
         self._running: dict[LeaseGroup, list[Ticket]] = {}
-        self._balanced_at = -math.inf
         for _ in range(slots.groups_per_link):
             self._add_group()
         self._progress = progress or RunProgress()
@@ -199,14 +198,14 @@ class LeaseScheduler:
         now, weighed = time.monotonic(), self.distribution.weigh()
         moves = [] if weighed is None else spread(weighed)
         goals = {move.goal for move in moves}
-        if all(self._groups[goal].lanes for goal in goals) and now - self._balanced_at < self._timings.balance_s:
+        if all(self._groups[goal].lanes for goal in goals) and now - self._slots.balanced_at < self._timings.balance_s:
             return
         for goal in goals:
             if not self._groups[goal].held:
                 self._groups[goal].expect()
         moves = [move for move in moves if self._is_steady(move.slot) and self._is_steady(move.goal)]
         if moves:
-            self._balanced_at = now
+            self._slots.balanced_at = now
             for slot in {slot for move in moves for slot in (move.slot, move.goal)}:
                 self._groups[slot].busy = None
             _log.info("link %s: %s", self._context.link, describe(moves))
@@ -249,8 +248,12 @@ class LeaseScheduler:
         """Wait for the end of a lease; return its successor, if one was started ahead and lives."""
         successor: Ticket | None = None
         await self._wait(group, lease, is_ahead=True)
-        if not lease.receipt.done() and not lease.must_end and group.lanes:
-            successor = await self._launch(group, is_urgent=False)
+        if not lease.receipt.done() and not lease.must_end:
+            if group.lanes:
+                successor = await self._launch(group, is_urgent=False)
+            else:
+                # Others of its task may wait for the slot.
+                lease.call()
         await self._wait(group, lease)
         await self._conclude(group, lease)
         if successor is not None and successor.receipt.done():
@@ -463,7 +466,7 @@ class LeaseScheduler:
             now = time.monotonic()
             self._progress.take(slot, generation, document.reports, latency, now, beat=document.beat)
             # What was measured before lanes moved is of no use.
-            if document.busy >= 0 and now - self._balanced_at > _WINDOW_S:
+            if document.busy >= 0 and now - self._slots.balanced_at > _WINDOW_S:
                 self._groups[slot].busy = document.busy
             self._park(document.reports)
 

@@ -152,7 +152,8 @@ class TaskSlots:
     """`count` slots for `links` links; both may change at any time. Leases last `term_s`.
 
     All slots but `spare` have leases as long as there are enough groups of them: each link gets its share of the slots,
-    rounded up, and at least one. `counting` counts the slots anew.
+    rounded up, and at least one. `counting` counts the slots anew. Lanes last moved at `balanced_at` (monotonic s): of
+    one link after the other, as two that relieve the same worker at once would only have it be another one.
     """
 
     def __init__(
@@ -167,6 +168,7 @@ class TaskSlots:
     ) -> None:
         self.count = count
         self.links = links
+        self.balanced_at = -math.inf
         self._spark = spark
         self._term_s = term_s
         self._spare = spare
@@ -246,6 +248,8 @@ class TaskSlots:
             berths.setdefault(self._berth(ticket.seat), []).append(ticket)
         for berth, waiting in berths.items():
             before = [] if len(self._running) < self.count else self._find_jobs(waiting)
+            if not _are_succeeded(before, waiting):
+                continue
             if not self._has_company(berth, waiting, now, is_patient=bool(before)):
                 continue
             if before or len(self._running) < self.count:
@@ -356,6 +360,17 @@ class TaskSlots:
             elif ticket.is_live:
                 ticket.receipt.set_result(done.result()[index])
         self._dispatch_or_fail()
+
+
+def _are_succeeded(jobs: Iterable[SlotJob], waiting: Iterable[Ticket]) -> bool:
+    """Whether all leases of these tasks that go on have a successor among those that wait. One whose link does not ask
+    for any, as its ledger is away, would keep the slot until the end of its term, and the others would rest.
+    """
+    seats = {ticket.seat for ticket in waiting}
+    going_on = (
+        each for job in jobs for each in job.tickets if each.is_live and not (each.must_end or each.is_given_up)
+    )
+    return all(each.seat in seats for each in going_on)
 
 
 def _call(jobs: Iterable[SlotJob]) -> None:

@@ -13,6 +13,10 @@ IMBALANCE_MAX: Final = 1.25
 """Lanes stay where they are as long as the fullest slot has at most this many times the average."""
 BALANCED: Final = 1.1
 """Once lanes move, so many do that the fullest slot has at most this many times the average."""
+WORTHWHILE: Final = 0.9
+"""A lane moves only if the slot that it goes to will have at most this much of what the fullest has: what is measured
+varies, and lanes would go back and forth.
+"""
 IDLE_LOAD: Final = 1.0
 """The load of an idle lane, in bytes/s, which is added to the rate of each: so that idle lanes are spread as well."""
 IDLE_BUSY: Final = 0.001
@@ -60,8 +64,8 @@ def spread(slots: Mapping[int, Mapping[LaneKey, float]]) -> list[LaneMove]:
     """Choose lanes that move to other slots, so that all workers have about as much to do; none while they nearly have.
 
     `slots` are the lanes of each slot, with the share of its worker's time that each takes. The largest lane of the
-    fullest slot goes first, to the emptiest slot, and only if that is less full then than the other one was. While all
-    workers are calm lanes move to slots without any alone.
+    fullest slot goes first, to the emptiest slot, and only if that is clearly less full then than the other one was.
+    While all workers are calm lanes move to slots without any alone.
     """
     homes = {slot: dict(lanes) for slot, lanes in slots.items()}
     fills = {slot: sum(lanes.values()) for slot, lanes in homes.items()}
@@ -95,6 +99,6 @@ def _next_move(
         return None
     goal = lightest(others)
     for key, share in sorted(homes[fullest].items(), key=lambda lane: (-lane[1], lane[0])):
-        if key not in moved and fills[goal] + share < fills[fullest]:
+        if key not in moved and fills[goal] + share <= fills[fullest] * WORTHWHILE:
             return LaneMove(key, fullest, goal)
     return None

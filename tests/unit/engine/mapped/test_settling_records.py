@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 from isthmus.engine.batches.pieces import Piece
 from isthmus.engine.batches.rebatch import Record, encode
 from isthmus.engine.brokers.room import Room
-from isthmus.engine.mapped.changing import Changing
+from isthmus.engine.mapped.changing import CHUNK_RECORDS, Changing
 from isthmus.engine.mapped.transformer import Changed, DeadLetter, Failure, LetterRefused, Portion
 from isthmus.engine.mapped.transit import Transit
 from isthmus.engine.run import LaneRun
@@ -31,8 +31,10 @@ class Kept:
 
     def __init__(self, kept: set[tuple[int, int]], error: ClusterError | LetterRefused | None) -> None:
         self.kept, self.error, self.letters = kept, error, list[DeadLetter]()
+        self.taken_over = 0
 
     async def take_over(self, lane: Lane, begin: int) -> Kept:
+        self.taken_over += 1
         return self
 
     async def put(self, letters: Sequence[DeadLetter]) -> None:
@@ -53,9 +55,19 @@ class FailEach:
 
 
 class Settled:
-    """What became of ten records from offset 0 on: how many were copied, and where and how the lane stopped."""
+    """What became of records from offset 0 on: how many were copied, and where and how the lane stopped. It may be
+    taken away while they are decoded.
+    """
 
-    def __init__(self, on_error: OnError, failing: set[int], letters: Kept | None = None) -> None:
+    def __init__(
+        self,
+        on_error: OnError,
+        failing: set[int],
+        letters: Kept | None = None,
+        *,
+        records: int = 10,
+        is_taken_away: bool = False,
+    ) -> None:
         self.room, self.faults, self.stops = Room(Limits()), SimpleNamespace(block_unchanged=self._stop), list[Any]()
         self.transformer = FailEach(failing)
         lane = replace(LANE, transform="one", on_error=on_error)
@@ -64,13 +76,20 @@ class Settled:
         self.run.place()
         tasks = list[Any]()
         changing = Changing(self, {"one": self.transformer}, letters, tasks.append)
-        batch = encode([Record(n, 1, None, b"%d" % n, []) for n in range(10)], 0)
+        batch = encode([Record(n, 1, None, b"%d" % n, []) for n in range(records)], 0)
         self.run.intake.restart(0, -1)
         self.run.offer(iter([Piece(batch, True, is_aborted=False)]))
         changing.wake(self.run)
-        asyncio.run(tasks[0])
+        asyncio.run(self._change(tasks[0], is_taken_away=is_taken_away))
         assert self.run.intake.stage is not None
         self.copied = sum(each.batch.record_count for each in self.run.intake.stage.outgoing)
+
+    async def _change(self, work: Coroutine[Any, Any, None], *, is_taken_away: bool) -> None:
+        changing = asyncio.create_task(work)
+        await asyncio.sleep(0)
+        if is_taken_away:
+            self.run.fail(LaneState.STOPPED, "stopped as asked")
+        await changing
 
     def _stop(self, run: LaneRun, *stop: Any) -> None:
         self.stops.append(stop)
@@ -119,3 +138,12 @@ def test_what_is_a_letter_is_not_asked_for_again() -> None:
     assert (settled.copied, settled.stops) == (7, [])
     assert 2 not in settled.transformer.asked
     assert [each.record.offset for each in kept.letters] == [4, 7]
+
+
+def test_the_letters_of_a_lane_that_was_taken_away_meanwhile_are_left_alone() -> None:
+    """Another lease may have them by now: whoever takes them over fences the one before."""
+    kept = Kept(set(), None)
+    Settled(OnError.DEAD_LETTER, set(), kept, records=CHUNK_RECORDS + 1, is_taken_away=True)
+    assert kept.taken_over == 0
+    Settled(OnError.DEAD_LETTER, set(), kept, records=CHUNK_RECORDS + 1)
+    assert kept.taken_over == 1

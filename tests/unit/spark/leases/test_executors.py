@@ -265,3 +265,40 @@ def test_what_a_link_may_take_is_shared_by_the_leases_that_have_lanes(spark: Spa
             await until(lambda: told(book, 0)[-1].limits == limits)
 
     asyncio.run(scenario())
+
+
+def test_only_one_link_at_a_time_moves_lanes_between_workers(spark: Spark) -> None:
+    """Two that relieve the worker that both use would only have the other one be busy, and do it again then."""
+
+    async def scenario() -> None:
+        books, shared = (Book(), Book()), TaskSlots(cast(Any, None), 4, links=2)
+        timings = replace(SOON, balance_s=60.0, lost_s=60.0)
+        async with (
+            running(spark, books[0], lanes=range(4), timings=timings, slots=shared) as one,
+            running(spark, books[1], lanes=range(4), timings=timings, slots=shared) as other,
+        ):
+            before = homes(other)
+            for book in books:
+                for slot in range(2):
+                    book.hear(announced(slot, 1))
+                    book.hear(working(slot, 1, 0.9 - slot * 0.8))
+            await until(lambda: len(homes(one)[0]) == 1)
+            await asyncio.sleep(0.1)
+            assert homes(other) == before
+
+    asyncio.run(scenario())
+
+
+def test_a_lease_without_lanes_ends_when_others_of_its_task_are_succeeded(spark: Spark) -> None:
+    """They need its slot, and it needs no successor."""
+
+    async def scenario() -> None:
+        book, shared = Book(), TaskSlots(cast(Any, None), 1, term_s=1.0)
+        timings = replace(SOON, lost_s=3600.0, stall_s=3600.0)
+        async with running(spark, book, lanes=range(2), timings=timings, slots=shared) as scheduler:
+            book.hear(announced(0, 1))
+            scheduler.distribution.assign([])
+            await until(lambda: told(book, 0)[-1].revoked_through == 1)
+            assert len(spark.specs) == 1
+
+    asyncio.run(scenario())

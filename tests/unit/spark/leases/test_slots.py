@@ -399,6 +399,38 @@ def test_all_slots_have_leases_where_none_is_kept_free(run: Run) -> None:
     run(2, "ab", play, 0)
 
 
+def test_a_lease_goes_on_while_another_of_its_task_has_no_successor(run: Run) -> None:
+    """Its ledger is away, and it would keep the slot to the end of its term: the partitions of the first would rest."""
+
+    async def play(stage: Stage) -> None:
+        first = {link: stage.ask(link) for link in "ab"}
+        first["a"].hear(stage.clock.now)
+        await stage.later(first["a"].successor_at - stage.clock.now)
+        stage.ask("a", is_urgent=False)
+        await stage.later(2 * COMPANY_S)
+        assert (stage.jobs.links, first["a"].must_end) == ([["a", "b"]], False)
+        stage.jobs.finish(0)
+        await stage.later(0.0)
+        assert stage.jobs.links[1:] == [["a"]]
+
+    run(1, "ab", play, 0)
+
+
+def test_a_lease_that_was_asked_to_end_keeps_no_other_from_being_succeeded(run: Run) -> None:
+    """Its group is closed, or it has no partitions: it needs no successor."""
+
+    async def play(stage: Stage) -> None:
+        first = {link: stage.ask(link) for link in "ab"}
+        first["a"].hear(stage.clock.now)
+        await stage.later(first["a"].successor_at - stage.clock.now)
+        first["b"].call()
+        stage.ask("a", is_urgent=False)
+        await stage.later(COMPANY_S)
+        assert (stage.jobs.links[1:], first["a"].must_end) == ([["a"]], True)
+
+    run(1, "ab", play, 0)
+
+
 def test_a_term_counts_from_the_moment_at_which_a_lease_is_heard(run: Run) -> None:
     """Its task may have waited for the slot, or for a Python: also for those that came along."""
 
@@ -433,7 +465,7 @@ def test_a_lease_that_is_to_be_succeeded_at_once_runs_first(run: Run) -> None:
 
 
 def test_links_that_share_the_only_slot_are_succeeded_together(run: Run) -> None:
-    """None of them ends before all have asked: one that came late would have to wait for a slot. But not for ever."""
+    """None of them ends before all have asked: one that came late would have to wait for a slot."""
 
     async def play(stage: Stage) -> None:
         first = [stage.ask(link) for link in "ab"]
@@ -448,15 +480,6 @@ def test_links_that_share_the_only_slot_are_succeeded_together(run: Run) -> None
         assert [ticket.must_end for ticket in first] == [True, True]
 
     run(1, "ab", play, 0)
-
-    async def play_late(stage: Stage) -> None:
-        first = [stage.ask(link) for link in "ab"]
-        stage.ask("a", is_urgent=False)
-        await stage.later(COMPANY_S)
-        assert stage.jobs.links[1:] == [["a"]]
-        assert [ticket.must_end for ticket in first] == [True, True]
-
-    run(1, "ab", play_late, 0)
 
 
 def test_a_lease_without_a_slot_waits_for_one_that_is_free(run: Run) -> None:
