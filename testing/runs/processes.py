@@ -24,6 +24,11 @@ def pause(pids: list[int]) -> None:
     _send(pids, signal.SIGSTOP)
 
 
+def resume(pids: list[int]) -> None:
+    """Let processes go on that stood still."""
+    _send(pids, signal.SIGCONT)
+
+
 def kill(pids: list[int]) -> None:
     """End processes as the kernel ends those that take too much memory."""
     _send(pids, signal.SIGKILL)

@@ -12,18 +12,20 @@ from functools import partial
 import pytest
 from pyspark.sql import SparkSession
 
+from isthmus.ledger.documents.kinds import TaskDocument
 from isthmus.ledger.leases import leases_of
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import SparkSettings
 from isthmus.model.process.receipt import Ending
 from isthmus.run.workers import Workers
+from isthmus.spark.leases.timings import LeaseTimings
 from isthmus.spark.session import offered_slots, session, slot_count
 from testing.patience import TERM_S
 from testing.records import oracle, topics
 from testing.records.traffic import traffic
-from testing.runs.processes import command_of, executors, kill
+from testing.runs.processes import command_of, executors, kill, pause, resume
 from testing.runs.standalone import WORKERS, StandaloneSpark, standalone_spark
-from tests.integration.spark.controlled import controlled
+from tests.integration.spark.controlled import Controlled, controlled
 
 pytestmark = pytest.mark.integration
 Names = Callable[[str], str]
@@ -131,35 +133,88 @@ def test_both_executors_copy_and_only_the_lanes_of_one_that_is_killed_move(
     """They go to the other one at once, whose own lanes and lease stay; when the executor is back some return to it,
     without the end of a lease.
     """
-    orders, name = topic("orders"), topic("link")
+    orders = topic("orders")
     topics.create_both(east, west, orders, partitions=4)
     counting = partial(offered_slots, spark.sparkContext, SparkSettings(master=spark.sparkContext.master or ""))
 
     async def scenario() -> None:
-        async with controlled(spark, east, west, name, slots=WORKERS, spare=0, term_s=600.0, counting=counting) as link:
+        async with controlled(
+            spark, east, west, topic("link"), slots=WORKERS, spare=0, term_s=600.0, counting=counting
+        ) as link:
             first, second = groups = link.scheduler.distribution.groups
-
-            def executors_of_leases() -> dict[int, str]:
-                leases = leases_of(name, link.ledger.documents, link.ledger.generation, lambda _: 0.0)
-                return {lease.slot: lease.executor for lease in leases if lease.host}
-
-            def copied() -> set[int]:
-                return {key.partition for key, report in link.reports.items() if report.records}
-
             await link.assign(orders)
             with traffic(east, orders, partitions=range(4)):
-                await link.until(lambda: copied() == set(range(4)) and len(executors_of_leases()) == WORKERS)
-                lost, own = executors_of_leases()[1], set(first.lanes)
-                assert executors_of_leases()[0] != lost
+                await link.until(lambda: copied(link) == set(range(4)) and len(executors_of(link)) == WORKERS)
+                lost, own = executors_of(link)[1], set(first.lanes)
+                assert executors_of(link)[0] != lost
                 assert [len(group.lanes) for group in groups] == [2, 2]
                 kill([pid for pid in executors() if f"--executor-id {lost} " in command_of(pid)])
                 await link.until(lambda: set(first.lanes) > own and not second.lanes)
                 for partition in range(4):
                     await link.until_written(orders, partition=partition)
                 await link.until(lambda: all(group.lanes for group in groups))
-                await link.until(lambda: executors_of_leases().get(1, lost) != lost)
+                await link.until(lambda: executors_of(link).get(1, lost) != lost)
                 assert first.generation == 1
             await link.until_copied(orders, partitions=4)
 
     asyncio.run(scenario())
     oracle.assert_same(east, west, orders, partitions=4)
+
+
+def test_another_executor_has_the_lanes_of_one_that_hangs_until_it_is_back(
+    spark: SparkSession, east: LocalCluster, west: LocalCluster, topic: Names
+) -> None:
+    """Spark counts it for two more minutes, and would let its next lease wait for as long."""
+    orders, timings = topic("orders"), LeaseTimings(stall_s=6.0)
+    topics.create_both(east, west, orders, partitions=4)
+    counting = partial(offered_slots, spark.sparkContext, SparkSettings(master=spark.sparkContext.master or ""))
+
+    async def scenario() -> None:
+        async with controlled(
+            spark,
+            east,
+            west,
+            topic("link"),
+            slots=WORKERS,
+            spare=0,
+            term_s=600.0,
+            counting=counting,
+            timings=timings,
+        ) as link:
+            first, second = link.scheduler.distribution.groups
+            await link.assign(orders)
+            with traffic(east, orders, partitions=range(4)):
+                await link.until(lambda: copied(link) == set(range(4)) and len(executors_of(link)) == WORKERS)
+                slot = f"--executor-id {executors_of(link)[1]} "
+                hung = [pid for pid in executors() if slot in command_of(pid)]
+                hung += [task.process.pid for task in tasks_of(link) if task.slot == 1]
+                pause(hung)
+                try:
+                    await link.until(lambda: len(first.lanes) == 4)
+                    assert counting() == WORKERS
+                    for partition in range(4):
+                        await link.until_written(orders, partition=partition)
+                finally:
+                    resume(hung)
+                await link.until(lambda: bool(second.lanes))
+                assert first.generation == 1
+            await link.until_copied(orders, partitions=4)
+
+    asyncio.run(scenario())
+    oracle.assert_same(east, west, orders, partitions=4)
+
+
+def executors_of(link: Controlled) -> dict[int, str]:
+    """The executor of each lease that was heard, by slot."""
+    leases = leases_of(link.ledger.link, link.ledger.documents, link.ledger.generation, lambda _: 0.0)
+    return {lease.slot: lease.executor for lease in leases if lease.host}
+
+
+def copied(link: Controlled) -> set[int]:
+    """The partitions of which something was copied."""
+    return {key.partition for key, report in link.reports.items() if report.records}
+
+
+def tasks_of(link: Controlled) -> list[TaskDocument]:
+    """What tasks said last, for each slot."""
+    return TaskDocument.find_all(link.ledger.documents.values())

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from isthmus.errors import HostError
 from isthmus.model.process.receipt import Receipt
 from isthmus.model.process.whereabouts import NOT_TOLD, Whereabouts
-from isthmus.spark.leases.jobs import JobFailed, cancel, start_job
+from isthmus.spark.leases.jobs import JobFailed, cancel, is_active, start_job
 from isthmus.spark.leases.lease import LeaseSpec, share_limits
 
 if TYPE_CHECKING:
@@ -38,6 +38,9 @@ COMPANY_S: Final = 2.0
 """The time that the first leases wait: links take longer to begin."""
 PATIENCE_S: Final = 3.0
 """The time that leases wait for a slot before others have to make room."""
+STUCK_S: Final = 2.0
+"""A task that was cancelled so long ago and that an executor still has keeps its slot."""
+_LOOK_S: Final = 0.1
 _STAGGER_S: Final = 1.0
 
 
@@ -176,15 +179,29 @@ class TaskSlots:
         self._seats: set[int] = set()
         self._queue: list[Ticket] = []
         self._running: list[SlotJob] = []
+        self._cancelled: dict[str, float] = {}
         self._numbers = itertools.count()
         self._look: asyncio.TimerHandle | None = None
 
     async def recount(self) -> None:
-        """Count the slots again, as executors come and go."""
+        """Count the slots again, as executors come and go. One that stands still has none, although Spark counts it for
+        minutes: what was started there would wait for as long.
+        """
         if self._counting is not None:
             # A Spark that is just ending does not answer, and the leases that wait for its jobs see that.
             with contextlib.suppress(Exception):
-                self.count = await asyncio.to_thread(self._counting)
+                self.count = max(await asyncio.to_thread(self._counting) - await self._count_stuck(), 1)
+
+    async def _count_stuck(self) -> int:
+        """Count the tasks that were cancelled and do not end."""
+        for name, cancelled_at in list(self._cancelled.items()):
+            while await is_active(self._spark, name):
+                if time.monotonic() - cancelled_at > STUCK_S:
+                    break
+                await asyncio.sleep(_LOOK_S)
+            else:
+                self._cancelled.pop(name, None)
+        return len(self._cancelled)
 
     @property
     def groups_per_link(self) -> int:
@@ -227,7 +244,9 @@ class TaskSlots:
             elif ticket.job is not None and ticket.job not in jobs:
                 jobs.append(ticket.job)
         forlorn = [job for job in jobs if all(each.is_given_up for each in job.tickets if each.is_live)]
-        await cancel(self._spark, [job.name for job in forlorn if job in self._running])
+        names = [job.name for job in forlorn if job in self._running]
+        self._cancelled |= dict.fromkeys(names, time.monotonic())
+        await cancel(self._spark, names)
 
     async def lose(self, ticket: Ticket) -> None:
         """Note that Spark has lost the task of a lease. It may wait to run it anew: nobody waits for that."""

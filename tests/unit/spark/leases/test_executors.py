@@ -39,6 +39,9 @@ class Spark(Jobs):
     async def is_active(self, _: object, name: str) -> bool:
         return name not in self.lost
 
+    async def is_running(self, _: object, name: str) -> bool:
+        return name not in self.given_up
+
     async def cancel(self, _: object, names: list[str]) -> None:
         self.given_up += names
         for name in names:
@@ -60,6 +63,7 @@ def spark(monkeypatch: pytest.MonkeyPatch) -> Spark:
     monkeypatch.setattr(slots, "cancel", found.cancel)
     monkeypatch.setattr(driver, "check", found.nothing)
     monkeypatch.setattr(driver, "is_active", found.is_active)
+    monkeypatch.setattr(slots, "is_active", found.is_running)
     return found
 
 

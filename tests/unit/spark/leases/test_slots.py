@@ -17,7 +17,7 @@ from isthmus.model.trees.tree import Tree, node_of
 from isthmus.spark.leases import slots
 from isthmus.spark.leases.jobs import JobFailed
 from isthmus.spark.leases.lease import LeaseSpec
-from isthmus.spark.leases.slots import AHEAD_S, COMPANY_S, GATHER_S, PATIENCE_S, TaskSlots, Ticket
+from isthmus.spark.leases.slots import AHEAD_S, COMPANY_S, GATHER_S, PATIENCE_S, STUCK_S, TaskSlots, Ticket
 from testing.patience import TERM_S
 from testing.values.leases import CONTEXT, Jobs
 
@@ -33,12 +33,15 @@ class Clock:
 
 
 class Started(Jobs):
-    """Spark, that keeps each task's leases apart. `given_up` are the tasks that were cancelled."""
+    """Spark, that keeps each task's leases apart. `given_up` are the tasks that were cancelled, `stuck` those that do
+    not end then.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.tasks: list[tuple[str, tuple[LeaseSpec, ...]]] = []
         self.given_up: list[str] = []
+        self.stuck: set[str] = set()
 
     def start(self, _: object, specs: Sequence[LeaseSpec], *rest: object) -> asyncio.Future[tuple[Receipt, ...]]:
         self.tasks.append((str(rest[0]), tuple(specs)))
@@ -46,6 +49,9 @@ class Started(Jobs):
 
     async def cancel(self, _: object, names: Sequence[str]) -> None:
         self.given_up += names
+
+    async def is_active(self, _: object, name: str) -> bool:
+        return name in self.stuck
 
     @property
     def links(self) -> list[list[str]]:
@@ -107,6 +113,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
         jobs, clock = Started(), Clock()
         monkeypatch.setattr(slots, "start_job", jobs.start)
         monkeypatch.setattr(slots, "cancel", jobs.cancel)
+        monkeypatch.setattr(slots, "is_active", jobs.is_active)
         monkeypatch.setattr(slots, "time", SimpleNamespace(monotonic=clock.monotonic))
 
         async def whole() -> None:
@@ -327,6 +334,25 @@ def test_a_task_is_cancelled_when_nobody_waits_for_any_of_it(run: Run) -> None:
         assert stage.jobs.given_up == [stage.jobs.tasks[0][0]]
 
     run(2, "ab", play)
+
+
+def test_an_executor_that_stands_still_has_no_slot_until_it_is_back(run: Run) -> None:
+    """Spark counts it as long as it hopes to hear from it, and it does not end the task that was cancelled."""
+
+    async def play(stage: Stage) -> None:
+        stage.slots._counting = lambda: 2
+        first = [stage.ask(link) for link in "ab"]
+        stage.jobs.stuck.add(name := stage.jobs.tasks[0][0])
+        await stage.slots.give_up([first[0]])
+        stage.jobs.futures[0].set_exception(JobFailed("cancelled", is_dead=False))
+        await stage.later(STUCK_S + 0.1)
+        await stage.slots.recount()
+        assert stage.slots.count == 1
+        stage.jobs.stuck.remove(name)
+        await stage.slots.recount()
+        assert stage.slots.count == 2
+
+    run(2, "ab", play, 0)
 
 
 def test_a_lease_that_waits_for_a_slot_can_be_given_up(run: Run) -> None:
