@@ -29,7 +29,7 @@ _FAKETIME: Final = (
 
 
 def _is_worker(line: str) -> bool:
-    return "spark.daemon" in line or "pyspark.worker" in line
+    return "spark.daemon pyspark." in line or "pyspark.worker" in line
 
 
 def _is_jvm(line: str) -> bool:

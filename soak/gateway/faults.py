@@ -127,7 +127,7 @@ def _controller_killed(stage: Stage, chance: random.Random) -> Iterator[Told]:
 
 
 def _is_worker(line: str) -> bool:
-    return "spark.daemon" in line or "pyspark.worker" in line
+    return "spark.daemon pyspark." in line or "pyspark.worker" in line
 
 
 @contextmanager

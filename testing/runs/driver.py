@@ -62,7 +62,7 @@ class Driver:
 
     def workers(self) -> list[int]:
         """The Python workers of Spark below it, and their daemon."""
-        return [pid for pid, line in self.family().items() if "spark.daemon" in line]
+        return [pid for pid, line in self.family().items() if "spark.daemon pyspark." in line]
 
     def heeds(self, number: signal.Signals) -> bool:
         """Whether it handles a signal; before its first line has run it is Python that is ended."""

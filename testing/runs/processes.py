@@ -11,7 +11,9 @@ from pathlib import Path
 
 def python_workers() -> list[int]:
     """The pids of all Python workers: what the worker daemons below this process have forked."""
-    return [child for parent, child in _descent() if _runs(parent, "spark.daemon") and _runs(child, "spark.daemon")]
+    # The JVM has the name of the daemon among its settings.
+    daemon = "spark.daemon pyspark."
+    return [child for parent, child in _descent() if _runs(parent, daemon) and _runs(child, daemon)]
 
 
 def executors() -> list[int]:
