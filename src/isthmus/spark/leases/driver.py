@@ -375,7 +375,8 @@ class LeaseScheduler:
             self.problem = receipt.problem
             is_clean = receipt.is_clean if receipt.has_written else None
             reports, latency = receipt.reports, receipt.latency
-        _log.info("link %s: lease %d.%d has ended", group.link, group.slot, lease.generation)
+        how = "lost" if receipt is None else receipt.ending.value.lower()
+        _log.info("link %s: lease %d.%d has ended: %s", group.link, group.slot, lease.generation, how)
         self._progress.close(group.slot, lease.generation, reports, latency, time.monotonic())
         self._progress.note_end(receipt)
         self.distribution.note_end(group, lease.generation, is_clean=is_clean)
