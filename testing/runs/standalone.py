@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -153,6 +154,9 @@ def _process(command: list[str], environment: dict[str, str], log: Path) -> Iter
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        # An executor that was being launched would go on without its worker.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def _await_master(log: Path) -> str:

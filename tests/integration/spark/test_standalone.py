@@ -18,7 +18,6 @@ from isthmus.local import LocalCluster
 from isthmus.model.configuration import SparkSettings
 from isthmus.model.process.receipt import Ending
 from isthmus.run.workers import Workers
-from isthmus.spark.leases.timings import LeaseTimings
 from isthmus.spark.session import offered_slots, session, slot_count
 from testing.patience import TERM_S
 from testing.records import oracle, topics
@@ -154,7 +153,7 @@ def test_both_executors_copy_and_only_the_lanes_of_one_that_is_killed_move(
                     await link.until_written(orders, partition=partition)
                 await link.until(lambda: all(group.lanes for group in groups))
                 await link.until(lambda: executors_of(link).get(1, lost) != lost)
-                assert first.generation == 1
+                assert endings_of(link, 0) <= {Ending.ORPHANED}
             await link.until_copied(orders, partitions=4)
 
     asyncio.run(scenario())
@@ -165,21 +164,13 @@ def test_another_executor_has_the_lanes_of_one_that_hangs_until_it_is_back(
     spark: SparkSession, east: LocalCluster, west: LocalCluster, topic: Names
 ) -> None:
     """Spark counts it for two more minutes, and would let its next lease wait for as long."""
-    orders, timings = topic("orders"), LeaseTimings(stall_s=6.0)
+    orders = topic("orders")
     topics.create_both(east, west, orders, partitions=4)
     counting = partial(offered_slots, spark.sparkContext, SparkSettings(master=spark.sparkContext.master or ""))
 
     async def scenario() -> None:
         async with controlled(
-            spark,
-            east,
-            west,
-            topic("link"),
-            slots=WORKERS,
-            spare=0,
-            term_s=600.0,
-            counting=counting,
-            timings=timings,
+            spark, east, west, topic("link"), slots=WORKERS, spare=0, term_s=600.0, counting=counting
         ) as link:
             first, second = link.scheduler.distribution.groups
             await link.assign(orders)
@@ -197,7 +188,7 @@ def test_another_executor_has_the_lanes_of_one_that_hangs_until_it_is_back(
                 finally:
                     resume(hung)
                 await link.until(lambda: bool(second.lanes))
-                assert first.generation == 1
+                assert endings_of(link, 0) <= {Ending.ORPHANED}
             await link.until_copied(orders, partitions=4)
 
     asyncio.run(scenario())
@@ -208,6 +199,11 @@ def executors_of(link: Controlled) -> dict[int, str]:
     """The executor of each lease that was heard, by slot."""
     leases = leases_of(link.ledger.link, link.ledger.documents, link.ledger.generation, lambda _: 0.0)
     return {lease.slot: lease.executor for lease in leases if lease.host}
+
+
+def endings_of(link: Controlled, slot: int) -> set[Ending]:
+    """How leases of a slot have ended. On a machine with too much to do one may not hear its controller for long."""
+    return {receipt.ending for receipt in link.scheduler.receipts if receipt.slot == slot}
 
 
 def copied(link: Controlled) -> set[int]:
