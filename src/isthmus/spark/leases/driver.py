@@ -225,7 +225,7 @@ class LeaseScheduler:
     def _is_steady(self, slot: int) -> bool:
         """Whether one lease runs in the slot, and no other is about to succeed it."""
         leases = self._running[self._groups[slot]]
-        return len(leases) == 1 and leases[0].heard_at is not None and not leases[0].must_end
+        return len(leases) == 1 and leases[0].has_spoken and not leases[0].must_end
 
     # Leases, one after the other
 

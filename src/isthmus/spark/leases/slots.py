@@ -50,7 +50,7 @@ class Ticket:
 
     It `is_urgent` if no task runs its lanes. When `called` is set it `must_end` in good order as soon as it can: its
     slot is needed. `heard_at` is when its task was last known to run (monotonic seconds), if ever, and `process` the
-    one that runs it.
+    one that runs it. It `has_spoken` if the ledger has a word of it: before, its Python may be starting still.
     """
 
     spec: LeaseSpec
@@ -63,6 +63,7 @@ class Ticket:
     is_given_up: bool = False
     is_hastened: bool = False
     heard_at: float | None = None
+    has_spoken: bool = False
     process: Whereabouts = NOT_TOLD
 
     @property
@@ -93,7 +94,7 @@ class Ticket:
 
     def hear(self, now: float) -> None:
         """Note that its task was heard."""
-        self.heard_at = now
+        self.heard_at, self.has_spoken = now, True
         if self.job is not None:
             self.job.is_heard = True
             self.job.term.begin(now)
@@ -147,8 +148,8 @@ class SlotJob:
 
     @property
     def is_to_end(self) -> bool:
-        """Whether it has to make room."""
-        return any(ticket.must_end for ticket in self.tickets)
+        """Whether it makes room: all of its leases have ended, or were asked to."""
+        return all(ticket.must_end or not ticket.is_live for ticket in self.tickets)
 
 
 class TaskSlots:

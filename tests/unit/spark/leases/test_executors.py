@@ -118,6 +118,27 @@ def test_an_executor_that_comes_gets_lanes_without_the_end_of_a_lease(spark: Spa
     asyncio.run(scenario())
 
 
+def test_lanes_wait_until_the_python_of_a_new_lease_is_there(spark: Spark) -> None:
+    """That Spark has begun its task is not enough: lanes that were taken from a lease that copies would rest."""
+
+    async def scenario() -> None:
+        book, shared = Book(), TaskSlots(cast(Any, None), 1)
+        timings = replace(SOON, grace_s=0.0, lost_s=60.0)
+        async with running(spark, book, lanes=range(4), timings=timings, slots=shared) as scheduler:
+            book.hear(announced(0, 1))
+            book.hear(working(0, 1, 0.9))
+            shared.count = 2
+            await until(lambda: len(spark.specs) == 2)
+            # The driver asks Spark about a lease that says nothing every second.
+            await until(lambda: scheduler._running[scheduler.distribution.groups[1]][0].heard_at is not None)
+            await asyncio.sleep(0.1)
+            assert homes(scheduler) == [{0, 1, 2, 3}, set()]
+            book.hear(announced(1, 1))
+            await until(lambda: homes(scheduler)[0] == {2, 3})
+
+    asyncio.run(scenario())
+
+
 def told(book: Book, slot: int) -> list[LeaseDocument]:
     """What the ledger has of a slot."""
     return [each for each in book.leases if each.slot == slot]
@@ -281,14 +302,13 @@ def test_only_one_link_at_a_time_moves_lanes_between_workers(spark: Spark) -> No
             running(spark, books[0], lanes=range(4), timings=timings, slots=shared) as one,
             running(spark, books[1], lanes=range(4), timings=timings, slots=shared) as other,
         ):
-            before = homes(other)
             for book in books:
                 for slot in range(2):
                     book.hear(announced(slot, 1))
                     book.hear(working(slot, 1, 0.9 - slot * 0.8))
-            await until(lambda: len(homes(one)[0]) == 1)
+            await until(lambda: {len(homes(link)[0]) for link in (one, other)} != {2})
             await asyncio.sleep(0.1)
-            assert homes(other) == before
+            assert sorted(len(homes(link)[0]) for link in (one, other)) == [1, 2]
 
     asyncio.run(scenario())
 

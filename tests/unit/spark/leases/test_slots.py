@@ -276,6 +276,24 @@ def test_links_of_a_lost_slot_share_the_others_for_good(run: Run) -> None:
     run(4, "abcd", play, 0)
 
 
+def test_a_task_whose_leases_go_on_but_one_is_not_about_to_end(run: Run) -> None:
+    """One was told to end, as its group was closed: who waits for a slot does not wait for that task."""
+
+    async def play(stage: Stage) -> None:
+        first = {link: stage.ask(link) for link in "ab"}
+        for ticket in first.values():
+            ticket.hear(stage.clock.now)
+        first["a"].call()
+        first["a"].receipt.set_result(Receipt(slot=0, generation=1, ending=Ending.REVOKED))
+        again = stage.ask("a")
+        await stage.later(PATIENCE_S)
+        assert first["b"].successor_at <= stage.clock.now
+        stage.ask("b", is_urgent=False)
+        assert (stage.jobs.links[1:], again.must_end) == ([["a", "b"]], False)
+
+    run(1, "ab", play, 0)
+
+
 def test_nobody_makes_room_for_a_lease_whose_group_is_about_to_be_closed(run: Run) -> None:
     """Its executor is lost, and its link gives its lanes to others: their leases are not to be disturbed."""
 
