@@ -29,7 +29,7 @@ from isthmus.model.naming import SourceTopic
 from isthmus.model.schemas.gate import schema_id
 from isthmus.registry.lookup import NO_SCHEMAS, FoundSchemas, SchemaBook, WriterSchema, describe_registry, registry_of
 from isthmus.spark.application import SparkApplication
-from isthmus.spark.formats.decoding import Asked, PartDecoder, Prepared
+from isthmus.spark.formats.decoding import Asked, PartDecoder, Prepared, build_decoders
 from isthmus.spark.formats.types import SchemaOrigin
 from isthmus.spark.transforms.calls import Calls
 from isthmus.spark.transforms.python import build_functions
@@ -257,7 +257,7 @@ def _change(
         )
         if prepared.problem:
             raise _without_schemas(", ".join(topics), prepared.problem)
-    decoders = {part: PartDecoder(part, each) for part, each in prepared.decoded}
+    decoders = build_decoders(prepared)
     asked: dict[RecordPart, Asked] = {}
     for part, decoder in decoders.items():
         written = NO_SCHEMAS if schemas is None else schemas.written[part]

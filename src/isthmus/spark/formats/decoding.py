@@ -216,3 +216,8 @@ class PartDecoder:
             return known.schema.edit(data, edits)
         except NotDecoded as error:
             raise ValueError(str(error)) from error
+
+
+def build_decoders(prepared: Prepared) -> dict[RecordPart, PartDecoder]:
+    """Build what decodes the parts of a transform that have schemas."""
+    return {part: PartDecoder(part, columns) for part, columns in prepared.decoded}

@@ -32,7 +32,7 @@ from isthmus.engine.mapped.transformer import Changed, Delayed, Failure, Portion
 from isthmus.kafka.batches.records import header_key
 from isthmus.model.links.transform import RecordPart
 from isthmus.registry.lookup import SchemaBook
-from isthmus.spark.formats.decoding import NOTHING_ASKED, Asked, NotNow, PartDecoder, Prepared
+from isthmus.spark.formats.decoding import NOTHING_ASKED, Asked, NotNow, PartDecoder, Prepared, build_decoders
 from isthmus.spark.formats.types import to_arrow
 from isthmus.spark.transforms.editing import Editor, is_time
 from isthmus.spark.transforms.expressions import ROWS_PER_BATCH, Compiled, decoded_name
@@ -333,7 +333,7 @@ class SqlTransformer:
         self._number = number
         self._book = book
         prepared, kinds, reads_time = compiled.prepared[number], compiled.kinds[number], compiled.timed[number]
-        self._decoders = {part: PartDecoder(part, columns) for part, columns in prepared.decoded}
+        self._decoders = build_decoders(prepared)
         self._editor = Editor(prepared.transform, kinds, self._decoders, reads_time=reads_time)
 
     async def change(self, portion: Portion) -> Sequence[Changed]:
@@ -348,10 +348,7 @@ class SqlTransformer:
     async def _decode(self, portion: Portion) -> DecodedParts:
         if self._book is None:
             raise TransformFailed("the source has no schema registry")
-        asked = {
-            part: await decoder.prepare((getattr(record, part) for record in portion.records), self._book)
-            for part, decoder in self._decoders.items()
-        }
+        asked = await ask_for_schemas(self._decoders, portion, self._book)
         return await asyncio.to_thread(decode_parts, self._number, self._decoders, portion, asked)
 
     def _edit(
@@ -367,6 +364,16 @@ class DecodedParts(NamedTuple):
 
     columns: Mapping[str, Sequence[Any]]
     outcomes: Mapping[int, Failure | Delayed]
+
+
+async def ask_for_schemas(
+    decoders: Mapping[RecordPart, PartDecoder], portion: Portion, book: SchemaBook
+) -> dict[RecordPart, Asked]:
+    """Have decoders learn the schemas of records, as far as the registry answers; return what it says of the others."""
+    return {
+        part: await decoder.prepare((getattr(record, part) for record in portion.records), book)
+        for part, decoder in decoders.items()
+    }
 
 
 def decode_parts(

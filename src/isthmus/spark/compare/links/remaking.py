@@ -36,13 +36,13 @@ from isthmus.spark.compare.links.changed import (
     is_same_outcome,
 )
 from isthmus.spark.compare.projection import Projection
-from isthmus.spark.formats.decoding import Asked, PartDecoder
+from isthmus.spark.formats.decoding import PartDecoder, build_decoders
 from isthmus.spark.logs import Logs
 from isthmus.spark.rows import bytes_digest
 from isthmus.spark.transforms.calls import Calls
 from isthmus.spark.transforms.editing import Editor
 from isthmus.spark.transforms.expressions import Compiled
-from isthmus.spark.transforms.pipe import DecodedParts, build_columns, decode_parts, feed_schema
+from isthmus.spark.transforms.pipe import DecodedParts, ask_for_schemas, build_columns, decode_parts, feed_schema
 from isthmus.spark.transforms.python import PythonTransformer
 
 FINDINGS_DDL: Final = "slice INT, findings BINARY"
@@ -302,7 +302,7 @@ class SliceDecoder:
 
     def __init__(self, clusters: Mapping[str, Cluster], compiled: Compiled) -> None:
         self._clusters = clusters
-        self._decoders = build_decoders(compiled)
+        self._decoders = [build_decoders(each) for each in compiled.prepared]
         self._sent: list[dict[RecordPart, set[int]]] = [{part: set() for part in each} for each in self._decoders]
         self._books: dict[str, SchemaBook] = {}
         self._runner = asyncio.Runner()
@@ -322,16 +322,8 @@ class SliceDecoder:
             return DecodedParts({}, {})
         if alias not in self._books:
             self._books[alias] = SchemaBook(registry_of(self._clusters[alias]))
-        asked = self._runner.run(self._ask(decoders, self._books[alias], portion))
+        asked = self._runner.run(ask_for_schemas(decoders, portion, self._books[alias]))
         return decode_parts(place, decoders, portion, asked)
-
-    async def _ask(
-        self, decoders: Mapping[RecordPart, PartDecoder], book: SchemaBook, portion: Portion
-    ) -> dict[RecordPart, Asked]:
-        return {
-            part: await each.prepare((getattr(record, part) for record in portion.records), book)
-            for part, each in decoders.items()
-        }
 
     def take_learned(self, place: int) -> dict[RecordPart, dict[int, WriterSchema]]:
         """Return the schemas that a transform's decoders have learned since this was asked last."""
@@ -341,11 +333,6 @@ class SliceDecoder:
             new[part] = {one: each for one, each in decoder.learned.items() if one not in sent}
             sent.update(new[part])
         return new
-
-
-def build_decoders(compiled: Compiled) -> list[dict[RecordPart, PartDecoder]]:
-    """Build what decodes the parts that have schemas, for each transform."""
-    return [{part: PartDecoder(part, columns) for part, columns in each.decoded} for each in compiled.prepared]
 
 
 class _Carried(NamedTuple):
@@ -401,7 +388,7 @@ def check_results(
     """Compare slices whose records came out of the projection, with the columns `_result` and `CARRIED`: the function
     of a task.
     """
-    decoders = build_decoders(compiled)
+    decoders = [build_decoders(each) for each in compiled.prepared]
     editors = {
         each.digest: (Editor(each, compiled.kinds[place], decoders[place], reads_time=compiled.timed[place]), place)
         for place, each in enumerate(compiled.transforms)
