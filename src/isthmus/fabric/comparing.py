@@ -67,6 +67,7 @@ async def comparison(
             hint="Write one into the file, or declare it (isthmus link create): comparing nothing proves nothing.",
         )
     selected = await _select_topics(links, topics, session)
+    mirrored = await _select_topics(links, (), session) if topics else selected
     policies = await asyncio.gather(*(find_treatment(each, session.client(each.target)) for each in links))
     treatments = {each.name: treatment.policy for each, treatment in zip(links, policies, strict=True)}
 
@@ -88,7 +89,7 @@ async def comparison(
                 may_lack_aborted=link.transactions.aborted is not AbortedPolicy.COPY,
                 link=link.name,
                 copying=Copying(link.level, link.distributor.flags) if link.distributor else None,
-                transforms=LinkTransforms.of(link, selected[link.name]),
+                transforms=LinkTransforms.of(link, mirrored[link.name]),
                 progress=on_progress,
             )
             for link in links

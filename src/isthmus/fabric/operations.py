@@ -141,7 +141,8 @@ class AsyncLinkOperations(NamedLink):
         application = self._application or SparkApplication(self.configuration)
 
         async def change(transform: Transform, portions: Sequence[Portion]) -> Sequence[Sequence[Changed]]:
-            return await change_portions(self.link, transform, portions, application)
+            source = self.session.client(self.link.source)
+            return await change_portions(self.link, source, transform, portions, application)
 
         try:
             yield change

@@ -34,6 +34,7 @@ from isthmus.spark.formats.types import SchemaOrigin
 from isthmus.spark.transforms.calls import Calls
 from isthmus.spark.transforms.python import build_functions
 from isthmus.spark.transforms.resolving import NO_SCHEMA_HINT, all_subjects, subjects_of
+from isthmus.topics.names import find_topics
 
 RECORDS_MAX: Final = 1_000
 WITHIN_S: Final = 60.0
@@ -82,7 +83,9 @@ async def transform_trial(
         )
     wanted = _Sample(partition=partition, limit=limit, offset_begin=offset_begin)
     records = await _read(opened.session.client(chosen.source), source_topic, wanted)
-    schemas = await look_up(chosen, transform, source_topic, [each for _, each in records])
+    schemas = await look_up(
+        chosen, transform, source_topic, [each for _, each in records], opened.session.client(chosen.source)
+    )
 
     def try_it() -> TransformTrial:
         tried, unfound = _try(transform, source_topic, records, opened.application, schemas, within_s)
@@ -99,38 +102,44 @@ async def transform_trial(
 
 
 class TopicSchemas(NamedTuple):
-    """The schemas of a topic: those of its subjects, and those that records name, by their parts. Where records are
-    copied by some already, others that do not go with them are `set_aside`.
+    """The schemas of topics of one transform: those of their subjects, and those that records name, by their parts.
+    Where records are copied by some already, others that do not go with them are `set_aside`.
     """
 
     registry: SchemaRegistry
+    topics: Sequence[SourceTopic]
     subjects: Mapping[str, Sequence[WriterSchema]]
     written: Mapping[RecordPart, FoundSchemas]
     set_aside: bool = False
 
 
 async def look_up(
-    link: Link, transform: Transform, topic: SourceTopic, records: Sequence[Record | StoredRecord]
+    link: Link, transform: Transform, topic: SourceTopic, records: Sequence[Record | StoredRecord], source: Client
 ) -> TopicSchemas | None:
-    """Ask the source's registry for the schemas of a topic; `None` if the transform decodes by none.
+    """Ask the source's registry for the schemas of records of a topic; `None` if the transform decodes by none.
+
+    Types are those of all topics that have the transform, as they are in a run.
 
     :raises ConfigError: The source has no registry.
-    :raises PlanRefused: It has no schema of the topic.
-    :raises RegistryUnreachable: It does not answer.
+    :raises PlanRefused: It has no schema of the topics.
+    :raises ClusterError: The source, or its registry, does not answer.
     """
     if not transform.has_schemas:
         return None
     registry = registry_of(link.source)
+    selected = (await find_topics(source, link.topics)).there.values()
+    topics = sorted({topic, *(each for each in selected if link.transform_of(each) == transform)})
     async with SchemaBook(registry) as book:
-        subjects = await book.find_subjects(all_subjects(transform, [topic]))
+        subjects = await book.find_subjects(all_subjects(transform, topics))
         if not any(subjects.values()):
             raise _without_schemas(topic, f"{describe_registry(registry)} has no schema for {', '.join(subjects)} yet")
         written: dict[RecordPart, FoundSchemas] = {}
         for part in (RecordPart.KEY, RecordPart.VALUE):
-            if names := subjects_of(transform, part, [topic]):
+            if names := subjects_of(transform, part, topics):
                 ids = {schema_id(getattr(each, part)) for each in records}
-                written[part] = await book.find(sorted(one for one in ids if one is not None), names)
-        return TopicSchemas(registry, subjects, written)
+                # A schema that cannot be had holds back no records of others.
+                written[part] = await book.find_most(sorted(one for one in ids if one is not None), names)
+        return TopicSchemas(registry, topics, subjects, written)
 
 
 def _without_schemas(topic: str, problem: str) -> PlanRefused:
@@ -218,17 +227,17 @@ class _Changes(NamedTuple):
 
 
 async def change_portions(
-    link: Link, transform: Transform, portions: Sequence[Portion], application: SparkApplication
+    link: Link, source: Client, transform: Transform, portions: Sequence[Portion], application: SparkApplication
 ) -> Sequence[Sequence[Changed]]:
     """Return what a transform makes of the records of each portion, all of them of one topic. Expressions need Spark.
 
     :raises PlanRefused: The transform cannot be applied at all, or the registry has no schema of the topic.
     :raises ConfigError: Spark does not understand an expression.
-    :raises RegistryUnreachable: The registry does not answer.
+    :raises ClusterError: The source, or its registry, does not answer.
     :raises HostError: Spark cannot be started here.
     """
     records = [each for portion in portions for each in portion.records]
-    schemas = await look_up(link, transform, portions[0].lane.source_topic, records) if portions else None
+    schemas = await look_up(link, transform, portions[0].lane.source_topic, records, source) if portions else None
     lenient = None if schemas is None else schemas._replace(set_aside=True)
     return (await asyncio.to_thread(_change, transform, portions, application, lenient)).outcomes
 
@@ -249,7 +258,7 @@ def _change(
     spark = application.session()
     prepared = Prepared(transform)
     if schemas is not None:
-        topics = sorted({portion.lane.source_topic for portion in portions})
+        topics = schemas.topics
         settled = frozenset[SchemaOrigin]() if schemas.set_aside else None
         registry = describe_registry(schemas.registry)
         prepared = prepare_columns(

@@ -109,11 +109,12 @@ def several(begin: int, end: int) -> list[Given]:
 
 
 class Changed(HandMade):
-    """A topic whose copies are made by hand, by the transform that its link has now."""
+    """A topic whose copies are made by hand, by the transform that its link has now, for other topics `also`."""
 
     def __init__(self, pair: Pair, stem: str, transform: Transform | None, **configs: Any) -> None:
         self.name = pair.topic(stem, **configs)
         self.transform = transform
+        self.also: tuple[str, ...] = ()
         self._pair = pair
         super().__init__(pair.source, pair.target, self.name, self.name)
 
@@ -121,7 +122,8 @@ class Changed(HandMade):
         transforms = LinkTransforms()
         if self.transform is not None:
             digest = self.transform.digest
-            transforms = LinkTransforms({digest: self.transform}, {SourceTopic(self.name): digest})
+            topics = [SourceTopic(each) for each in (self.name, *self.also)]
+            transforms = LinkTransforms({digest: self.transform}, dict.fromkeys(topics, digest))
         verdict = self._pair.verify(self.name, link=self.name, transforms=transforms, **options)
         return verdict[self.name]
 
@@ -407,3 +409,22 @@ def test_a_schema_that_the_registry_does_not_have_says_nothing_of_its_records(pa
         (partition,) = made.verify().partitions
         assert (findings(partition), partition.not_compared) == ([], 2)
         assert "has no schema 99" in str(partition.uncompared[0])
+
+
+def test_types_are_those_of_all_topics_of_a_transform(pair: Pair) -> None:
+    """A run has columns for all of them, whichever are verified."""
+    shown = PartAssignment(RecordPath(RecordPart.HEADERS, ("n",)), "cast(value.n AS string)")
+    transform = Transform(value=Decoding(format=RecordFormat.AVRO), sets=(shown,), on_error=OnError.SKIP)
+    made, other = Changed(pair, "types", transform), pair.topic("other")
+    made.also = (other,)
+    made.made_by(transform.digest)
+    with registry_server() as registry:
+        pair.registry = SchemaRegistry(alias=pair.source.name, url=registry.url)
+        ints = {"type": "record", "name": "N", "fields": [{"name": "n", "type": "int"}]}
+        frame = b"\0" + registry.register(f"{made.name}-value", ints).to_bytes(4)
+        registry.register(f"{other}-value", {**ints, "fields": [{"name": "n", "type": "double"}]})
+        one = given(0, frame + encoded(ints, {"n": 5})[len(frame) :])
+        made.copy([one], at_target=[one._replace(headers=[*one.headers, ("n", b"5.0")])])
+        made.told()
+        (partition,) = made.verify().partitions
+        assert (findings(partition), partition.not_compared) == ([], 0)

@@ -11,6 +11,7 @@ from isthmus.engine.batches.rebatch import Record
 from isthmus.engine.mapped.transformer import Portion
 from isthmus.errors import PlanRefused
 from isthmus.fabric.trying import change_portions
+from isthmus.kafka.client import Client
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.links.transform import RecordFunction, Transform
@@ -36,5 +37,5 @@ def test_a_function_that_cannot_work_now_is_not_called_missing(tmp_path: Path, n
     portion = Portion(LETTERED, [Record(0, 1, None, b"v", [])], [False])
     link, application = link_of(EAST, WEST, "orders"), SparkApplication(Configuration(clusters=(), links=()))
     with pytest.raises(PlanRefused) as refused:
-        asyncio.run(change_portions(link, transform, [portion], application))
+        asyncio.run(change_portions(link, Client(EAST), transform, [portion], application))
     assert hint in refused.value.hint

@@ -57,13 +57,13 @@ class ChangedComparison:
     `totals` and `findings` are the results by slice, and `hints` say by topic what may be behind its findings.
     """
 
-    def __init__(self, sides: Sides, link: str | None, transforms: Mapping[str, Transform]) -> None:
+    def __init__(self, sides: Sides, link: str | None, transforms: LinkTransforms) -> None:
         self.totals: dict[int, SliceTotals] = {}
         self.findings: dict[int, SliceFindings] = {}
         self.hints: dict[SourceTopic, str] = {}
         self._sides = sides.in_session(lambda spark: expression_session(spark, in_bulk=True))
         self._link = link
-        self._transforms = transforms
+        self._transforms, self._all = transforms.known, transforms
         self._compacted: Collection[str] = ()
         self._letters: Mapping[ComparedRange, SourceLetters] = {}
         self._lacking: dict[int, bytes] = {}
@@ -128,7 +128,11 @@ class ChangedComparison:
         topics: dict[str, set[SourceTopic]] = {}
         for part in parts.values():
             topics.setdefault(part.transform, set()).add(part.extent.source_topic)
-        prepared = [self._prepare(self._transforms[digest], sorted(found)) for digest, found in topics.items()]
+        # Types are those of all topics that have a transform, as they are in a run.
+        prepared = [
+            self._prepare(self._transforms[digest], sorted(found | self._all.find_topics(digest)))
+            for digest, found in topics.items()
+        ]
         compiled = self._compiled = compile_sound(spark, prepared)
         sound = {each.digest for each in compiled.transforms}
         fed = self._slices({n: part for n, part in parts.items() if part.transform in sound}, results)
@@ -250,6 +254,11 @@ def _hint(transform: Transform, partition: str, unsteady_at: int) -> str:
         return (
             f"if {transform.python} is not deterministic (it reads the time, chance or a service), or was changed "
             "without its version, these may be no faults"
+        )
+    if transform.has_schemas:
+        return (
+            "if a later version of a schema has another type for a field that expressions read, or other fields where "
+            "they read all, earlier copies were made otherwise: then these are no faults"
         )
     return ""
 

@@ -32,6 +32,11 @@ class LinkTransforms:
         current = {topic: found.digest for topic in topics if (found := link.transform_of(topic)) is not None}
         return cls({each.digest: each for each in variants}, current)
 
+    def find_topics(self, digest: str) -> frozenset[SourceTopic]:
+        """Return all topics of the link that have this transform now, whatever their `on_error` is."""
+        alike = {replace(self.known[digest], on_error=policy).digest for policy in OnError}
+        return frozenset(topic for topic, current in self.current.items() if current in alike)
+
     def why_unknown(self, part: ComparedSlice) -> str:
         """Return why nobody can say how the records of a slice have to be, "" if they can be made again."""
         if part.transform == AS_THEY_ARE or part.transform in self.known:

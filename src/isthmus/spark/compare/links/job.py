@@ -74,7 +74,7 @@ def verify(
     :param may_lack_aborted: That the target lacks an aborted record is no difference; such records are counted.
     :param link: The link whose maps count, which the target's ledger has.
     :param copying: How a distributor copies: what it leaves alone, as it was distributed before, is not looked for.
-    :param transforms: Those of the link, if it changes records.
+    :param transforms: Those of the link, if it changes records, with all of its topics.
     :param progress: Called with what is being done, several times a second.
     :raises ClusterError: A source topic does not exist, or a cluster could not be read.
     """
@@ -87,7 +87,7 @@ def verify(
     surveyed = sides.ask(survey, topics, ComparisonBounds(since_ms, until_ms, allow_lag), link, transforms)
     slices = dict(enumerate(surveyed.slices))
     unknown = unknown_slices(slices, transforms, surveyed.unknown)
-    changed = ChangedComparison(sides, link, transforms.known)
+    changed = ChangedComparison(sides, link, transforms)
     changed.compare({n: part for n, part in slices.items() if part.transform and n not in unknown})
     others = {n: part for n, part in slices.items() if not part.transform and n not in unknown}
     totals, found = _compare_unchanged(sides, others)

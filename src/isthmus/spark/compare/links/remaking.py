@@ -36,7 +36,7 @@ from isthmus.spark.compare.links.changed import (
     is_same_outcome,
 )
 from isthmus.spark.compare.projection import Projection
-from isthmus.spark.formats.decoding import PartDecoder, build_decoders
+from isthmus.spark.formats.decoding import Asked, PartDecoder, build_decoders
 from isthmus.spark.logs import Logs
 from isthmus.spark.rows import bytes_digest
 from isthmus.spark.transforms.calls import Calls
@@ -59,6 +59,7 @@ _READ_RECORDS: Final = 10_000
 """So much is read before it is passed on, as stored at the source; or one batch."""
 _ASKED_AGAIN_MAX: Final = 3
 _NO_TRANSFORM: Final = -1
+_DENIED: Final = "the registry does not have it, or not any more"
 
 
 class SourceSlice:
@@ -323,7 +324,11 @@ class SliceDecoder:
         if alias not in self._books:
             self._books[alias] = SchemaBook(registry_of(self._clusters[alias]))
         asked = self._runner.run(ask_for_schemas(decoders, portion, self._books[alias]))
-        return decode_parts(place, decoders, portion, asked)
+        # What a denial means depends on how long one asks, and on when the record was copied.
+        unknown = {
+            part: Asked(waiting={**each.waiting, **dict.fromkeys(each.denied, _DENIED)}) for part, each in asked.items()
+        }
+        return decode_parts(place, decoders, portion, unknown)
 
     def take_learned(self, place: int) -> dict[RecordPart, dict[int, WriterSchema]]:
         """Return the schemas that a transform's decoders have learned since this was asked last."""
